@@ -1,0 +1,67 @@
+/* One box's control groups: memory, processes and CPU bounded before the first tenant byte runs, and the whole box
+ * killable at once.
+ *
+ * Three kinds of host: pure cgroup v2; v1 controllers beside an empty cgroup2 tree (hybrid: the empty tree still gives
+ * cgroup.kill and CLONE_INTO_CGROUP); v1 alone. A box is one directory of the same name in each hierarchy it needs,
+ * below `glovebox/` in the group we may write to. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "box/limits.h"
+
+enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CONTROLLERS };
+
+/* What this host and this user can bound. Found once per process; the strings are for `doctor` and the report. */
+struct cgroup_host {
+        enum { CGROUP_NONE, CGROUP_V1, CGROUP_HYBRID, CGROUP_V2 } kind;
+        bool usable[CGROUP_CONTROLLERS];
+        bool kill;             /* cgroup.kill through a v2 tree that we may write to */
+        char parent[CGROUP_CONTROLLERS + 1][512]; /* directories we create boxes in; the last one is the v2 tree */
+        char why_not[400];     /* why something is not usable, and how to mend it; "" when everything is */
+};
+
+/* Looks at /proc/self/cgroup, /proc/self/mountinfo and at what may be written. Never fails: says what is missing.
+ * $GLOVEBOX_CGROUP_PARENT names the directory below each hierarchy's root to work in (default "glovebox"). */
+void cgroup_host_look(struct cgroup_host *host);
+
+const char *cgroup_kind_name(const struct cgroup_host *host); /* "v2", "v1", "hybrid", "none" */
+
+struct cgroup {
+        const struct cgroup_host *host;
+        char name[64];
+        int v2_fd;    /* directory of the v2 tree for CLONE_INTO_CGROUP, or -1 */
+        int procs_fd[CGROUP_CONTROLLERS]; /* v1: open cgroup.procs of each controller, or -1 */
+        uint64_t oom_kills_before;
+};
+
+/* Creates the directories and writes the limits. Everything made is undone on failure. With `weaker`, controllers the
+ * host cannot give are left out; without it they are an error that says how to mend the host. */
+int cgroup_create(const struct cgroup_host *host, const char *name, const struct limits *limits, bool weaker,
+                  struct cgroup *ret_cgroup, struct err *err);
+
+/* Puts one process in, with back-to-back writes (v1; a process cloned into v2_fd is in the v2 tree already, and on a
+ * pure v2 host nothing is left to do). */
+int cgroup_attach(struct cgroup *cgroup, pid_t pid, struct err *err);
+
+struct cgroup_usage {
+        uint64_t cpu_us;
+        uint64_t memory_now_bytes;
+        uint64_t memory_peak_bytes;
+        uint64_t oom_kills;
+};
+
+/* What the box has used; fields the host cannot tell are 0. */
+void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usage);
+
+/* Kills everything in the box and waits until it is empty (bounded), thawing first. */
+int cgroup_kill(const struct cgroup *cgroup, struct err *err);
+
+/* Removes the directories. Kills what is still inside. Closes the descriptors; safe on a zeroed or released struct. */
+int cgroup_destroy(struct cgroup *cgroup, struct err *err);
+
+/* The same by name alone, for whoever cleans up after a killed glovebox. Missing directories are fine. */
+int cgroup_destroy_by_name(const struct cgroup_host *host, const char *name, struct err *err);

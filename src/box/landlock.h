@@ -1,0 +1,13 @@
+/* Landlock: a second wall behind the mount namespace. Reading below / as the image shows it, writing only where a box
+ * may write; no abstract sockets and no signals out of the box. */
+#pragma once
+
+#include <stddef.h>
+
+/* The ABI of this kernel, 0 when there is none (then doctor and the report say so). */
+int landlock_abi(void);
+
+/* Builds the rule set over paths as seen now and restricts the calling process for good; writable is a list of
+ * directories that may be written below. Rights the ABI does not know are left out. Needs no_new_privs. Returns 0 or
+ * -errno; usable between clone and exec; fatal for the caller except when landlock_abi() is 0. */
+int landlock_restrict(const char *const *writable, size_t n_writable);

@@ -1,0 +1,23 @@
+/* What one box may use. All defaults and all bounds of what may be asked for stand here. */
+#pragma once
+
+#include <stdint.h>
+
+struct limits {
+        uint64_t memory_bytes;
+        uint64_t cpu_thousandths; /* 1000 = one processor */
+        uint64_t pids;
+        uint64_t timeout_ms;
+        uint64_t tmp_bytes;   /* /tmp */
+        uint64_t disk_bytes;  /* an ephemeral /workspace, and the largest file anywhere */
+        uint64_t disk_files;
+};
+
+#define MIB (1ull << 20)
+#define GIB (1ull << 30)
+
+#define LIMITS_DEFAULT                                                                                             \
+        ((struct limits) { .memory_bytes = 512 * MIB, .cpu_thousandths = 1000, .pids = 50, .timeout_ms = 60000, \
+                           .tmp_bytes = 100 * MIB, .disk_bytes = 1 * GIB, .disk_files = 100000 })
+
+enum { LIMITS_TMP_FILES = 100000, LIMITS_SHM_MIB = 64 };

@@ -1,0 +1,22 @@
+/* The mount policy: one, used by every front door. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* What a caller may show to a box. `operator` is the person at the command line: naming a path is permission. Anybody
+ * else needs the path below an allowed one, after full resolution; empty lists deny everything. */
+struct policy {
+        bool operator;
+        const char *const *read_paths; /* NULL-terminated, absolute */
+        const char *const *write_paths;
+        const char *state_dir; /* Glovebox's own data directory: never mountable */
+};
+
+/* Opens `source` (O_PATH) once, resolves what was opened, and decides about exactly that. On success the caller owns
+ * *ret_fd, mounts by it and by nothing else, so that swapping a link in between wins nothing. A refusal names the rule. */
+int policy_open_source(const struct policy *policy, const char *source, bool writable, int *ret_fd, struct err *err);
+
+/* Is this a place inside a box that a mount may cover? Absolute, no "..", not /, not what the box itself provides. */
+int policy_check_destination(const char *destination, struct err *err);

@@ -1,0 +1,18 @@
+/* Giving up every privilege, in the one order that works. All return 0 or -errno and are usable between clone and
+ * exec. */
+#pragma once
+
+#include <stdint.h>
+
+#include "box/limits.h"
+
+/* A fresh, empty session keyring: keyrings are not namespaced and would show the caller's keys. */
+int privilege_join_fresh_keyring(void);
+
+/* Bounding set, ambient set, securebits (locked), then all three process sets; and no_new_privs. Verified by reading
+ * back; -EPERM if anything is left. */
+int privilege_drop_all(void);
+
+/* Resource limits that back the control groups. `weaker` (no memory or pids controller) adds the address-space and
+ * process bounds that are all such a host has. */
+int privilege_set_rlimits(const struct limits *limits, int has_memory_cgroup, int has_pids_cgroup);

@@ -1,0 +1,17 @@
+/* The system calls that code in a box may make. The program is compiled when Glovebox is built, not at each start. */
+#pragma once
+
+#include <linux/filter.h>
+
+#include "base/err.h"
+
+/* The program of the default profile: allow-list; unknown calls answer ENOSYS, forbidden ones EPERM, foreign socket
+ * families EAFNOSUPPORT; a foreign ABI kills. */
+extern const struct sock_fprog seccomp_program;
+
+/* SHA-256 of the program's bytes in hex, for the isolation report. */
+extern const char seccomp_program_sha256[65];
+
+/* Installs it on this process (which must have no_new_privs). After this the caller lives by its own rules. Returns 0
+ * or -errno; usable between clone and exec. */
+int seccomp_install(void);

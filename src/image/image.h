@@ -1,0 +1,50 @@
+/* Images: what a box sees as its file system. `host` is the machine's own /usr, read-only, with an optional layer of
+ * Python packages that `glovebox image build` installs; the others were imported from tar files.
+ *
+ *   <data>/images/<name>/image.json     what it is
+ *   <data>/images/<name>/rootfs/        an imported file system (absent for host)
+ *   <data>/images/<name>/python/        the package layer (mounted at /opt/glovebox/python)
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+#define IMAGE_LAYER_PATH "/opt/glovebox/python"
+
+/* One read-only tree of the host shown in a box. */
+struct image_tree {
+        int fd;          /* O_PATH, what to show */
+        char path[256];  /* where, absolute, inside the box */
+};
+
+/* One symbolic link at the top of the box, such as /bin -> usr/bin. */
+struct image_link {
+        char path[64];
+        char target[256];
+};
+
+enum { IMAGE_TREES_MAX = 48, IMAGE_LINKS_MAX = 24 };
+
+/* An image opened for use. Trees and links are what the box's own tmpfs root is furnished with; /dev, /proc, /tmp,
+ * /etc (when own_etc) and /workspace are the box's business. */
+struct image {
+        char name[65];
+        char python[256];      /* interpreter inside the box, or "" when the image has none */
+        char shell[256];       /* /bin/bash or /bin/sh, or "" */
+        bool own_etc;          /* the box makes its own /etc (host image); otherwise the image's is shown */
+        bool has_layer;
+        struct image_tree trees[IMAGE_TREES_MAX];
+        size_t n_trees;
+        struct image_link links[IMAGE_LINKS_MAX];
+        size_t n_links;
+};
+
+/* Opens the image `name` below `data_dir`. `host` always exists. The caller closes it with image_close. */
+int image_open(const char *data_dir, const char *name, struct image *ret_image, struct err *err);
+void image_close(struct image *image);
+
+/* Image names: [a-z0-9][a-z0-9._-]{0,63}. */
+int image_check_name(const char *name, struct err *err);
