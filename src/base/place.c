@@ -92,8 +92,8 @@ int place_data_dir(char ret_path[static PLACE_PATH_MAX], struct err *err) {
                                path, (unsigned) st.st_uid, (unsigned) geteuid());
         if (st.st_mode & 022)
                 return err_set(err, ERR_REFUSED,
-                               "others may write to the data directory %.600s (mode %04o); run: chmod go-w %.200s", path,
-                               (unsigned) (st.st_mode & 07777), path);
+                               "others may write to the data directory %.600s (mode %04o); run: chmod go-w %.200s",
+                               path, (unsigned) (st.st_mode & 07777), path);
         _cleanup_free_ char *resolved = realpath(path, NULL);
         if (!resolved || strlen(resolved) >= PLACE_PATH_MAX)
                 return err_sys(err, resolved ? ENAMETOOLONG : errno, "cannot resolve the data directory %.600s", path);
