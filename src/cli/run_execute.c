@@ -46,6 +46,7 @@ struct run {
         int workspace_fd;        /* the tree shown in the box */
         int workspace_source_fd; /* the directory that --workspace named, or -1 */
         char workspace_path[4096];
+        bool had_artifacts_dir;
         struct box_mount mounts[RUN_MOUNTS_MAX + 1];
         size_t n_mounts;
         struct artifact_list before, artifacts;
@@ -131,6 +132,7 @@ static int open_workspace(struct run *run, const struct policy *policy, struct e
         if (length < 0)
                 return err_sys(err, errno, "resolving %s", request->workspace);
         run->workspace_path[length] = '\0';
+        run->had_artifacts_dir = faccessat(run->workspace_source_fd, "artifacts", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
         if (artifact_scan(run->workspace_source_fd, &run->before, err) < 0)
                 return -1;
         run->workspace_fd = clone_for_box(run, run->workspace_source_fd, true);
@@ -268,7 +270,8 @@ static int collect_artifacts(struct run *run, struct err *err) {
                 return -1;
         artifact_keep_changed(&run->artifacts, &run->before);
         if (run->workspace_source_fd >= 0) {
-                (void) unlinkat(run->workspace_source_fd, "artifacts", AT_REMOVEDIR); /* made for this run, never used */
+                if (!run->had_artifacts_dir) /* made for this run; goes again if it was not used */
+                        (void) unlinkat(run->workspace_source_fd, "artifacts", AT_REMOVEDIR);
                 if (!request->output_dir)
                         return artifact_locate(&run->artifacts, run->workspace_path, err);
         }
