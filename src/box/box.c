@@ -122,7 +122,7 @@ int box_start(const struct box_spec *spec, const struct cgroup_host *host, struc
                          (box.cgroup.v2_fd >= 0 ? CLONE_INTO_CGROUP : 0),
                 .exit_signal = SIGCHLD,
                 .pidfd = (uint64_t) (uintptr_t) &box.pidfd,
-                .cgroup = box.cgroup.v2_fd >= 0 ? (uint64_t) box.cgroup.v2_fd : 0,
+                .flags = (uint64_t) CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
         };
         box.pid = sys_clone3(&args);
         if (box.pid == 0) {
