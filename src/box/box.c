@@ -124,7 +124,7 @@ int box_start(const struct box_spec *spec, const struct cgroup_host *host, struc
                                    .pidfd = (uint64_t) (uintptr_t) &box.pidfd };
         if (box.cgroup.v2_fd >= 0) {
                 args.flags |= CLONE_INTO_CGROUP;
-                args.cgroup = (uint64_t) box.cgroup.v2_fd;
+                args.cgroup = (uint32_t) box.cgroup.v2_fd;
         }
         box.pid = sys_clone3(&args);
         if (box.pid == 0) {

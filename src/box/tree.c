@@ -68,7 +68,7 @@ int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, u
         if (mapping < 0)
                 return mapping;
         struct mount_attr attributes = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_IDMAP,
-                                         .userns_fd = (uint64_t) mapping };
+                                         .userns_fd = (uint32_t) mapping };
         if (!writable)
                 attributes.attr_set |= MOUNT_ATTR_RDONLY;
         return clone_with(fd, &attributes);
