@@ -70,7 +70,8 @@ static const struct option_row rows[] = {
           .help = "show a file or directory of the host at DST, read-only unless rw is asked for; may be repeated" },
         { .name = "output-dir", .kind = OPTION_TEXT, .offset = FIELD(request.output_dir), .argument = "DIR",
           .group = "Files", .completion = COMPLETE_DIRECTORIES,
-          .help = "at the end, copy the artifacts (files that the run created or changed in /workspace) to DIR" },
+          .help = "at the end, copy the artifacts (files that the run created or changed in /workspace) to DIR, and "
+                  "not to a directory of this run in Glovebox's data directory" },
 
         { .name = "network", .kind = OPTION_CHOICE, .offset = FIELD(request.network), .argument = "MODE",
           .group = "Isolation", .variable = "GLOVEBOX_NETWORK", .standard = "none", .choices = networks,

@@ -71,6 +71,8 @@ static const char run_epilogue[] =
         "  2      wrong usage: nothing was run\n"
         "  124    the time limit was reached\n"
         "  125    the box could not be made: nothing was run\n"
+        "  126    the command was found and cannot be run\n"
+        "  127    there is no such command in the image\n"
         "  128+N  signal N ended the program\n"
         "  137    the memory limit was reached (a line on standard error says so), or signal 9\n";
 
