@@ -159,7 +159,7 @@ int main(void) {
         snprintf(closed_dir, sizeof(closed_dir), "%s/closed", top);
         if (mkdir(open_dir, 0700) < 0 || mkdir(closed_dir, 0700) < 0 || make_file(path_in(closed_dir, "file")) < 0)
                 return 1;
-        _cleanup_fd_ int listener = listen_abstract();
+        int listener_fd = listen_abstract();
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
                 if (abi < tests[i].min_abi) {
                         ok(1, "%s # SKIP needs Landlock ABI %d, the kernel has %d", tests[i].promise,
@@ -175,6 +175,7 @@ int main(void) {
         static const char *const directories[] = { "open/sub", "open", "closed", "" };
         for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)
                 (void) rmdir(path_in(top, directories[i]));
+        fd_close(&listener_fd);
         ok(access(top, F_OK) < 0, "nothing is left behind");
         return done_testing();
 }
