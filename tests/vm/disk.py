@@ -67,7 +67,7 @@ def _find_programs() -> list[Path]:
     for name in PROGRAMS:
         path = shutil.which(name, path="/usr/bin:/usr/sbin:/bin:/sbin")
         if path is None:
-            raise DiskError(f"the program {name} is missing on this machine: install it, the tests in the machine use it")
+            raise DiskError(f"the program {name} is missing here: install it, the tests in the machine use it")
         found.append(Path(path))
     return found
 
@@ -147,7 +147,8 @@ def make_disk(repository: Path, work: Path, size_mib: int = 1024) -> Path:
     _copy_system(tree)
     image = work / "disk.ext4"
     image.unlink(missing_ok=True)
-    command = ["mkfs.ext4", "-q", "-F", "-d", str(tree), "-E", "root_owner=0:0", "-O", "^has_journal", str(image), f"{size_mib}M"]
+    command = ["mkfs.ext4", "-q", "-F", "-d", str(tree), "-E", "root_owner=0:0", "-O", "^has_journal"]
+    command += [str(image), f"{size_mib}M"]
     environment = {"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"}
     made = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if made.returncode != 0:

@@ -44,7 +44,8 @@ def _qemu_command(kernel: Path, initramfs: Path, disk: Path) -> list[str]:
     command = ["qemu-system-x86_64", "-M", "microvm,rtc=on", "-accel", accel, "-cpu", "max", "-smp", "2", "-m", "2048"]
     command += ["-kernel", str(kernel), "-initrd", str(initramfs)]
     command += ["-append", "console=ttyS0 quiet reboot=t panic=-1 mitigations=off cgroup_no_v1=all"]
-    command += ["-drive", f"id=disk,file={disk},format=raw,if=none,cache=unsafe", "-device", "virtio-blk-device,drive=disk"]
+    command += ["-drive", f"id=disk,file={disk},format=raw,if=none,cache=unsafe"]
+    command += ["-device", "virtio-blk-device,drive=disk"]
     return [*command, "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot"]
 
 
@@ -79,7 +80,7 @@ def _count_tap(result: MachineResult, directory: Path) -> None:
 
 
 def run_machine(limit_s: float = BOOT_LIMIT_S) -> MachineResult:
-    """One boot with today's build. Raises OSError, CalledProcessError, DiskError or KernelError when it cannot start."""
+    """One boot with today's build. Raises OSError, DiskError, KernelError or CalledProcessError when it cannot."""
     work = REPOSITORY / "build/vm"
     kernel = work / "kernel/vmlinuz"
     if not kernel.exists():
