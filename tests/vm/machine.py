@@ -5,13 +5,13 @@ GLOVEBOX_VM_ACCEL=kvm is for people who know that theirs is. Run by hand: python
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from initramfs import collect_modules, compile_init, make_initramfs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BOOT_LIMIT_S = 540
+PR_SET_PDEATHSIG = 1
 
 
 @dataclass
@@ -49,23 +50,31 @@ def _qemu_command(kernel: Path, initramfs: Path, disk: Path) -> list[str]:
     return [*command, "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot"]
 
 
-def _boot(command: list[str], limit_s: float) -> tuple[str, bool]:
-    """Runs the machine; returns its console and whether it ended by itself."""
-    with tempfile.TemporaryFile() as console:
+def _die_with_parent() -> None:
+    """A machine without anybody to wait for it would compute on for ever."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _boot(command: list[str], console: Path, limit_s: float) -> bool:
+    """Runs the machine; returns whether it ended by itself."""
+    with console.open("wb") as sink:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
         )
         try:
             process.wait(timeout=limit_s)
-            ended = True
+            return True
         except subprocess.TimeoutExpired:
-            ended = False
+            return False
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        console.seek(0)
-        return console.read().decode(errors="replace"), ended
 
 
 def _count_tap(result: MachineResult, directory: Path) -> None:
@@ -91,8 +100,9 @@ def run_machine(limit_s: float = BOOT_LIMIT_S) -> MachineResult:
     make_initramfs(work / "init", collect_modules(work / "kernel/modules"), work / "initramfs.gz")
     disk = make_disk(REPOSITORY, work)
     result = MachineResult()
-    result.console, result.ended = _boot(_qemu_command(kernel, work / "initramfs.gz", disk), limit_s)
-    (work / "console.log").write_text(result.console)
+    console = work / "console.log"
+    result.ended = _boot(_qemu_command(kernel, work / "initramfs.gz", disk), console, limit_s)
+    result.console = console.read_text(errors="replace")
     read_results(disk, work / "out")
     disk.unlink()
     results = work / "out/results"
