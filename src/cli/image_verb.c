@@ -1,6 +1,4 @@
 /* glovebox image list | show | import | build | rm */
-#include "cli/image_verb.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -14,6 +12,7 @@
 #include "base/memory.h"
 #include "base/place.h"
 #include "base/units.h"
+#include "cli/verb.h"
 #include "image/beneath.h"
 #include "image/bounds.h"
 #include "image/image.h"

@@ -402,7 +402,7 @@ def check_layers(store: Store, kind: str) -> None:
 def docker_save(layers: list[bytes]) -> list[Member]:
     names = [f"{i}/layer.tar" for i in range(len(layers))]
     manifest = [{"Config": "config.json", "RepoTags": ["name:tag"], "Layers": names}]
-    members = [member(name, layer) for name, layer in zip(names, layers, strict=True)]
+    members = [member(name, layer) for name, layer in zip(names, layers)]
     return [*members, member("config.json", CONFIG), member("manifest.json", json.dumps(manifest).encode())]
 
 
