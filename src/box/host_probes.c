@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/memory.h"
 #include "box/cgroup_file.h"
 #include "box/host_trial.h"
+#include "box/landlock.h"
 
 #define CONTAINER_FLAGS                                                                                            \
         "docker run --privileged --cgroupns=private (or podman run --privileged), or run Glovebox on the host and let " \
@@ -176,12 +176,12 @@ static void probe_kill(const struct host_report *report, struct host_row *row) {
 
 static void probe_landlock(const struct host_report *report, struct host_row *row) {
         (void) report;
-        long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+        int abi = landlock_abi();
         if (abi >= 6)
-                host_row_set(row, HOST_YES, "", "ABI %ld", abi);
+                host_row_set(row, HOST_YES, "", "ABI %d", abi);
         else if (abi > 0)
                 host_row_set(row, HOST_WEAKER, "install Linux 6.12 or newer",
-                             "ABI %ld: files, but not signals and abstract sockets", abi);
+                             "ABI %d: files, but not signals and abstract sockets", abi);
         else
                 host_row_set(row, HOST_WEAKER, "use Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK, and boot with landlock "
                              "in the lsm= list", "none: %s", strerror(errno));
