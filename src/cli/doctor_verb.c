@@ -33,8 +33,10 @@ static void probe_python(const struct host_report *report, struct host_row *row)
         if (python_choose(-1, &python, &err) == 0)
                 host_row_set(row, HOST_YES, "", "%s, %s (%s)", python.path, python.version, python.why);
         else
-                host_row_set(row, HOST_NO, "sudo apt-get install python3, or name an interpreter in $GLOVEBOX_PYTHON; "
-                             "shell and commands run without", "%.230s", err.message);
+                host_row_set(row, HOST_NO,
+                             "sudo apt-get install python3, or name an interpreter in $GLOVEBOX_PYTHON; "
+                             "shell and commands run without",
+                             "%.230s", err.message);
 }
 
 /* Below the data directory as it is: image_open would make what is missing. */
@@ -57,7 +59,9 @@ static void probe_layer(const struct host_report *report, struct host_row *row) 
         _cleanup_fd_ int host_fd = -1, layer_fd = -1;
         if (open_host_image(&host_fd, &err) < 0 || python_choose(-1, &python, &err) < 0 ||
             layer_open(host_fd, &python, &layer_fd, &err) < 0)
-                host_row_set(row, HOST_WEAKER, err.code == ERR_NOT_FOUND ? "glovebox image build"
+                host_row_set(row, HOST_WEAKER,
+                             err.code == ERR_NOT_FOUND
+                                     ? "glovebox image build"
                                      : "glovebox image build, with $GLOVEBOX_DATA_DIR naming a directory of yours",
                              "%.230s", err.code == ERR_NOT_FOUND ? "none was built yet" : err.message);
         else if (layer_fd < 0)
@@ -157,20 +161,22 @@ static int print_json(const struct host_report *report, struct err *err) {
         json_t *checks = json_array();
         for (size_t i = 0; i < report->n_rows; i++) {
                 const struct host_row *row = &report->rows[i];
-                (void) json_array_append_new(checks, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "name", row->name, "title",
-                                                               row->title, "need", host_need_name(row->need), "state",
-                                                               host_state_name(row->state), "detail", row->detail, "fix",
-                                                               row->fix));
+                (void) json_array_append_new(checks, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "name", row->name,
+                                                               "title", row->title, "need", host_need_name(row->need),
+                                                               "state", host_state_name(row->state), "detail",
+                                                               row->detail, "fix", row->fix));
         }
         enum host_verdict verdict = host_decide(report);
-        json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:o}", "verdict", host_verdict_name(verdict), "summary",
-                                   verdicts[verdict], "kernel", report->kernel, "cgroups",
-                                   cgroup_kind_name(&report->cgroups), "root", report->root, "container",
-                                   report->container[0] != '\0', "checks", checks);
-        int code = object && json_array_size(checks) == report->n_rows ? json_dumpf(object, stdout, JSON_INDENT(2)) : -1;
+        json_t *object =
+                json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:o}", "verdict", host_verdict_name(verdict), "summary",
+                          verdicts[verdict], "kernel", report->kernel, "cgroups", cgroup_kind_name(&report->cgroups),
+                          "root", report->root, "container", report->container[0] != '\0', "checks", checks);
+        int code =
+                object && json_array_size(checks) == report->n_rows ? json_dumpf(object, stdout, JSON_INDENT(2)) : -1;
         json_decref(object);
         if (code < 0)
-                return err_set(err, ERR_SYSTEM, "cannot print the report as JSON: out of memory, or the output is closed");
+                return err_set(err, ERR_SYSTEM,
+                               "cannot print the report as JSON: out of memory, or the output is closed");
         (void) printf("\n");
         return 0;
 }
