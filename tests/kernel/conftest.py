@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from kernel_process import KernelProcess  # noqa: E402
+from kernel_process import KernelProcess
 
 StartKernel = Callable[..., KernelProcess]
 

@@ -166,6 +166,11 @@ class KernelProcess:
         self.drain()
         return status
 
+    def close_now(self) -> None:
+        """End it as the host does; `close` may follow."""
+        self.process.kill()
+        self.wait_end()
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()

@@ -7,6 +7,7 @@ import signal
 import sys
 
 import pytest
+
 from kernel_process import ANSWER, CONTEXT, EXECUTE, PING, PONG, KernelProcess
 
 
@@ -228,9 +229,9 @@ def test_contexts_are_apart(kernel: KernelProcess) -> None:
     kernel.run("x = 'default'")
     kernel.run("x = 'other'\nclass C: pass", context="other")
     assert kernel.value("x") == "'default'"
-    assert kernel.value("x, type(__import__('pickle').loads(__import__('pickle').dumps(C()))) is C", context="other") == (
-        "('other', True)"
-    )
+    assert kernel.value(
+        "x, type(__import__('pickle').loads(__import__('pickle').dumps(C()))) is C", context="other"
+    ) == ("('other', True)")
     assert kernel.request(CONTEXT, op="drop", name="other")["ok"]
     kernel.send(EXECUTE, json.dumps({"id": 99, "code": "1", "context": "other"}).encode())
     answer = kernel.wait_for(ANSWER)

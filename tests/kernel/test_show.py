@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
+
 from kernel_process import KernelProcess
 
 PNG = b"\x89PNG\r\n"

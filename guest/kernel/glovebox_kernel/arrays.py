@@ -110,7 +110,7 @@ class ArrayReducers:
         return block_restore, (reduced[0], reduced[1], block.refs, *reduced[2:3])
 
     def _reduce_index(self, index: Any) -> Any:
-        refs = getattr(index, "_references", None)
+        refs = index.__dict__.get("_references")  # a RangeIndex makes its own when asked: not by getattr
         if refs is None:
             return NotImplemented
         reduced = index.__reduce_ex__(5)

@@ -149,8 +149,9 @@ def _reduce_class(cls: Any) -> Any:
         arguments: tuple[Any, ...] = (type(cls), cls.__name__, cls.__bases__, cls.__module__, members)
         return enum_restore, arguments, state, None, None, class_fill
     body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
-    if "__slots__" in cls.__dict__:
-        body["__slots__"] = cls.__dict__["__slots__"]
+    for name in ("__slots__", "__orig_bases__"):  # both must be there when the class is made
+        if name in cls.__dict__:
+            body[name] = cls.__dict__[name]
     arguments = (type(cls), cls.__name__, cls.__bases__, body)
     return class_restore, arguments, state, None, None, class_fill
 
