@@ -16,6 +16,9 @@
 
 enum { KILL_WAIT_MS = 5000 };
 
+/* The seventh, for control groups, is made by the stage once it is in them. */
+#define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+
 /* Everything is opened here, before the clone, by the process that may look at the host. */
 static void stage_fds_close(struct stage_fds *fds) {
         fd_close(&fds->sync_fd);
@@ -117,13 +120,12 @@ int box_start(const struct box_spec *spec, const struct cgroup_host *host, struc
         struct stage stage = { .spec = spec, .fds = &fds, .drop_groups = may_set_groups(),
                                .has_memory_cgroup = host->usable[CGROUP_MEMORY],
                                .has_pids_cgroup = host->usable[CGROUP_PIDS], .root_fd = -1 };
-        struct clone_args args = {
-                .flags = CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-                         (box.cgroup.v2_fd >= 0 ? CLONE_INTO_CGROUP : 0),
-                .exit_signal = SIGCHLD,
-                .pidfd = (uint64_t) (uintptr_t) &box.pidfd,
-                .flags = (uint64_t) CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-        };
+        struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD, .exit_signal = SIGCHLD,
+                                   .pidfd = (uint64_t) (uintptr_t) &box.pidfd };
+        if (box.cgroup.v2_fd >= 0) {
+                args.flags |= CLONE_INTO_CGROUP;
+                args.cgroup = (uint32_t) box.cgroup.v2_fd;
+        }
         box.pid = sys_clone3(&args);
         if (box.pid == 0) {
                 fd_close(&sync_fd);

@@ -21,8 +21,9 @@ static int clone_with(int fd, struct mount_attr *attributes) {
 }
 
 int tree_clone(int fd, bool writable) {
-        struct mount_attr attributes = { .attr_set = (uint64_t) MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
-                                                     (writable ? 0 : MOUNT_ATTR_RDONLY) };
+        struct mount_attr attributes = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV };
+        if (!writable)
+                attributes.attr_set |= MOUNT_ATTR_RDONLY;
         return clone_with(fd, &attributes);
 }
 
@@ -66,9 +67,10 @@ int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, u
         _cleanup_fd_ int mapping = make_mapping(owner_uid, owner_gid, box_uid, box_gid);
         if (mapping < 0)
                 return mapping;
-        struct mount_attr attributes = { .attr_set = (uint64_t) MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_IDMAP |
-                                                     (writable ? 0 : MOUNT_ATTR_RDONLY),
-                                         .userns_fd = (uint64_t) mapping };
+        struct mount_attr attributes = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_IDMAP,
+                                         .userns_fd = (uint32_t) mapping };
+        if (!writable)
+                attributes.attr_set |= MOUNT_ATTR_RDONLY;
         return clone_with(fd, &attributes);
 }
 
