@@ -136,7 +136,7 @@ def attempt(
         raise ValueError(f"unknown group {group}")
 
     def register(function: Callable[[], object]) -> Callable[[], object]:
-        item = Attempt(group, title, promise, weak, function, alone or bool(box), box or {}, only, seconds)
+        item = Attempt(group, title, promise, weak, function, alone or box is not None, box or {}, only, seconds)
         if item.id in ATTEMPTS:
             raise ValueError(f"two attempts are called {item.id}")
         ATTEMPTS[item.id] = item
@@ -196,7 +196,7 @@ def open_to_write(path: str, *extra: int) -> str:
 
 
 def open_to_read(path: str) -> str:
-    """Reads a little. Empty counts as refused: that is how masked files look."""
+    """Reads a little. Empty counts as refused: that is how masked files (a /dev/null on top) look."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -211,7 +211,7 @@ def open_to_read(path: str) -> str:
         raise
     finally:
         os.close(descriptor)
-    if not data.strip(b"\0 \n"):
+    if not data:
         return f"{path} is empty"
     escaped(f"{path} gives {data[:80]!r}")
 

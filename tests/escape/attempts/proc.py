@@ -26,7 +26,7 @@ ABSENT = "-: not built into the kernel this was written on"
 
 WRITES = {
     "the core pattern": ("/proc/sys/kernel/core_pattern", "R19", "host-root"),
-    "the module loader's path": ("/proc/sys/kernel/modprobe", "R19", "host-root"),
+    "the module loader's path": ("/proc/sys/kernel/modprobe", "R19", ABSENT),
     "the sysrq trigger": ("/proc/sysrq-trigger", "R19", ABSENT),
     "the sysrq mask": ("/proc/sys/kernel/sysrq", "R19", ABSENT),
     "binfmt_misc": ("/proc/sys/fs/binfmt_misc/register", "R19", "-: not mounted on the host this was written on"),
