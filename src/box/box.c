@@ -113,7 +113,7 @@ int box_start(const struct box_spec *spec, const struct cgroup_host *host, struc
         if (open_stage_fds(spec, &fds, err) < 0 || make_pair(&sync_fd, &fds.sync_fd, err) < 0 ||
             make_pair(&box.control_fd, &fds.control_fd, err) < 0)
                 goto undo;
-        if (keeper_start(host, spec->name, &box.keeper, err) < 0 ||
+        if ((spec->kept && keeper_start(host, spec->name, &box.keeper, err) < 0) ||
             cgroup_create(host, spec->name, &spec->limits, spec->allow_weaker, &box.cgroup, err) < 0)
                 goto undo;
 

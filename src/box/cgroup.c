@@ -323,22 +323,15 @@ static int remove_all(const struct cgroup_host *host, const char *name, bool pat
         return code;
 }
 
-int cgroup_destroy(struct cgroup *cgroup, struct err *err) {
+void cgroup_release(struct cgroup *cgroup) {
         if (!cgroup->host)
-                return 0;
-        struct err ignored;
-        int code = remove_all(cgroup->host, cgroup->name, false, &ignored);
-        if (code < 0) {
-                (void) cgroup_kill(cgroup, &ignored);
-                code = remove_all(cgroup->host, cgroup->name, true, err);
-        }
+                return;
         fd_close(&cgroup->v2_fd);
         close_all(cgroup->procs_fd, CGROUP_CONTROLLERS);
         cgroup->host = NULL;
-        return code;
 }
 
-int cgroup_destroy_by_name(const struct cgroup_host *host, const char *name, struct err *err) {
+int cgroup_adopt(const struct cgroup_host *host, const char *name, struct cgroup *ret_cgroup, struct err *err) {
         if (check_name(name, err) < 0)
                 return -1;
         struct cgroup cgroup = { .host = host, .v2_fd = -1, .procs_fd = { -1, -1, -1 } };
@@ -348,5 +341,24 @@ int cgroup_destroy_by_name(const struct cgroup_host *host, const char *name, str
                 (void) snprintf(path, sizeof(path), "%s/%s", host->parent[V2], name);
                 cgroup.v2_fd = cgroup_file_open_dir(AT_FDCWD, path);
         }
-        return cgroup_destroy(&cgroup, err);
+        *ret_cgroup = cgroup;
+        return 0;
+}
+
+int cgroup_destroy(struct cgroup *cgroup, struct err *err) {
+        if (!cgroup->host)
+                return 0;
+        struct err ignored;
+        int code = remove_all(cgroup->host, cgroup->name, false, &ignored);
+        if (code < 0) {
+                (void) cgroup_kill(cgroup, &ignored);
+                code = remove_all(cgroup->host, cgroup->name, true, err);
+        }
+        cgroup_release(cgroup);
+        return code;
+}
+
+int cgroup_destroy_by_name(const struct cgroup_host *host, const char *name, struct err *err) {
+        struct cgroup cgroup;
+        return cgroup_adopt(host, name, &cgroup, err) < 0 ? -1 : cgroup_destroy(&cgroup, err);
 }

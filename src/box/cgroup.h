@@ -70,5 +70,11 @@ int cgroup_kill(const struct cgroup *cgroup, struct err *err);
 /* Removes the directories. Kills what is still inside. Closes the descriptors; safe on a zeroed or released struct. */
 int cgroup_destroy(struct cgroup *cgroup, struct err *err);
 
+/* Lets go of the groups without touching them: somebody else will destroy them by name. */
+void cgroup_release(struct cgroup *cgroup);
+
+/* Groups that another process made, to read their usage and to destroy them. */
+int cgroup_adopt(const struct cgroup_host *host, const char *name, struct cgroup *ret_cgroup, struct err *err);
+
 /* The same by name alone, for whoever cleans up after a killed glovebox. Missing directories are fine. */
 int cgroup_destroy_by_name(const struct cgroup_host *host, const char *name, struct err *err);

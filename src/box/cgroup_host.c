@@ -151,6 +151,16 @@ static void list_missing(const struct cgroup_host *host, char *ret_text, size_t 
                 }
 }
 
+/* Who we are to the host: inside a user namespace of our own geteuid() says 0. */
+static unsigned host_uid(void) {
+        char text[256];
+        unsigned inside, outside, uid = geteuid();
+        if (cgroup_file_read(AT_FDCWD, "/proc/self/uid_map", text, sizeof(text)) > 0 &&
+            sscanf(text, "%u %u", &inside, &outside) == 2 && inside == uid)
+                return outside;
+        return uid;
+}
+
 static void explain(struct cgroup_host *host, const struct hierarchy *at) {
         char missing[64];
         list_missing(host, missing, sizeof(missing));
@@ -173,7 +183,7 @@ static void explain(struct cgroup_host *host, const struct hierarchy *at) {
         else if (v1)
                 (void) snprintf(text, size, "%s: no writable control group: let the administrator run: "
                                 "for h in memory pids cpu; do install -d -o %u /sys/fs/cgroup/$h/%s; done "
-                                "(after each boot), or use --allow-weaker", missing, (unsigned) geteuid(), host->relative);
+                                "(after each boot), or use --allow-weaker", missing, host_uid(), host->relative);
         else if (host->parent[V2][0])
                 (void) snprintf(text, size, "%s: the controller is not offered to the group we may write to: enable it in "
                                 "cgroup.subtree_control of the groups above (or boot with cgroup_enable=memory), "
