@@ -204,7 +204,7 @@ static int add_session(const struct registry_session *row, void *context) {
 
 /* Control groups and state of kernels that nobody holds any more. */
 static void sweep_leftovers(struct daemon *daemon) {
-        char path[4200];
+        char path[4400];
         size_t prefix = strlen(daemon->group_prefix);
         for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
                 DIR *directory = *daemon->host.parent[i] ? opendir(daemon->host.parent[i]) : NULL;

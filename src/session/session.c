@@ -154,7 +154,7 @@ static void order_kernel(struct session *session) {
                 return;
         }
         daemon_fill_request(session->daemon, &session->row, &request);
-        (void) snprintf(request.state_dir, sizeof(request.state_dir), "%s/kernel", session->state_dir);
+        (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", session->state_dir);
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         request.workspace_is_ours = !*session->row.workspace;
         request.ephemeral = session->ephemeral && !*session->row.workspace;
