@@ -80,7 +80,7 @@ static int open_parent(int workspace_fd, const char *relative, bool make, char r
         const char *name = slash ? slash + 1 : copy;
         if (strcmp(name, ".") == 0)
                 return err_set(err, ERR_USAGE, "the workspace itself cannot be written, moved or removed");
-        (void) snprintf(ret_name, 256, "%s", name);
+        (void) snprintf(ret_name, 256, "%.255s", name);
         if (slash)
                 *slash = '\0';
         const char *parent = slash ? copy : ".";
@@ -203,8 +203,9 @@ int workspace_make_directory(int workspace_fd, const char *relative, struct err 
                 return -1;
         if (mkdirat(parent, name, 0755) < 0)
                 return errno == EEXIST ? 0 : fail(err, errno, relative);
-        if (fstat(workspace_fd, &owner) == 0)
-                (void) fchownat(parent, name, owner.st_uid, owner.st_gid, AT_SYMLINK_NOFOLLOW);
+        if (fstat(workspace_fd, &owner) < 0 ||
+            (fchownat(parent, name, owner.st_uid, owner.st_gid, AT_SYMLINK_NOFOLLOW) < 0 && errno != EPERM))
+                return fail(err, errno, relative);
         return 0;
 }
 
