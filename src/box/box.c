@@ -16,6 +16,9 @@
 
 enum { KILL_WAIT_MS = 5000 };
 
+/* The seventh, for control groups, is made by the stage once it is in them. */
+#define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+
 /* Everything is opened here, before the clone, by the process that may look at the host. */
 static void stage_fds_close(struct stage_fds *fds) {
         fd_close(&fds->sync_fd);
@@ -110,20 +113,19 @@ int box_start(const struct box_spec *spec, const struct cgroup_host *host, struc
         if (open_stage_fds(spec, &fds, err) < 0 || make_pair(&sync_fd, &fds.sync_fd, err) < 0 ||
             make_pair(&box.control_fd, &fds.control_fd, err) < 0)
                 goto undo;
-        if (keeper_start(host, spec->name, &box.keeper, err) < 0 ||
+        if ((spec->kept && keeper_start(host, spec->name, &box.keeper, err) < 0) ||
             cgroup_create(host, spec->name, &spec->limits, spec->allow_weaker, &box.cgroup, err) < 0)
                 goto undo;
 
         struct stage stage = { .spec = spec, .fds = &fds, .drop_groups = may_set_groups(),
                                .has_memory_cgroup = host->usable[CGROUP_MEMORY],
                                .has_pids_cgroup = host->usable[CGROUP_PIDS], .root_fd = -1 };
-        struct clone_args args = {
-                .flags = CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-                         (box.cgroup.v2_fd >= 0 ? CLONE_INTO_CGROUP : 0),
-                .exit_signal = SIGCHLD,
-                .pidfd = (uint64_t) (uintptr_t) &box.pidfd,
-                .cgroup = box.cgroup.v2_fd >= 0 ? (uint64_t) box.cgroup.v2_fd : 0,
-        };
+        struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD, .exit_signal = SIGCHLD,
+                                   .pidfd = (uint64_t) (uintptr_t) &box.pidfd };
+        if (box.cgroup.v2_fd >= 0) {
+                args.flags |= CLONE_INTO_CGROUP;
+                args.cgroup = (uint32_t) box.cgroup.v2_fd;
+        }
         box.pid = sys_clone3(&args);
         if (box.pid == 0) {
                 fd_close(&sync_fd);

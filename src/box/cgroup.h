@@ -21,14 +21,20 @@ struct cgroup_host {
         bool usable[CGROUP_CONTROLLERS];
         bool kill;             /* cgroup.kill through a v2 tree that we may write to */
         char parent[CGROUP_CONTROLLERS + 1][512]; /* directories we create boxes in; the last one is the v2 tree */
+        char relative[128];    /* the tail of each parent: what we may have to create below the hierarchy's base */
         char why_not[400];     /* why something is not usable, and how to mend it; "" when everything is */
 };
 
 /* Looks at /proc/self/cgroup, /proc/self/mountinfo and at what may be written. Never fails: says what is missing.
+ * Changes nothing: the parents are made, and v2 controllers enabled, by the first cgroup_create that needs them.
  * $GLOVEBOX_CGROUP_PARENT names the directory below each hierarchy's root to work in (default "glovebox"). */
 void cgroup_host_look(struct cgroup_host *host);
 
 const char *cgroup_kind_name(const struct cgroup_host *host); /* "v2", "v1", "hybrid", "none" */
+const char *cgroup_controller_name(enum cgroup_controller controller); /* "memory", "pids", "cpu" */
+
+/* Is this controller's group the directory in the v2 tree, and not one of its own? */
+bool cgroup_host_in_v2(const struct cgroup_host *host, enum cgroup_controller controller);
 
 struct cgroup {
         const struct cgroup_host *host;
@@ -57,11 +63,18 @@ struct cgroup_usage {
 /* What the box has used; fields the host cannot tell are 0. */
 void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usage);
 
-/* Kills everything in the box and waits until it is empty (bounded), thawing first. */
+/* Kills everything in the box and waits until it is empty (bounded), thawing first. The group is spent afterwards: some
+ * kernels (seen on 6.18) kill whatever is cloned into a group after its cgroup.kill was written. Destroy it. */
 int cgroup_kill(const struct cgroup *cgroup, struct err *err);
 
 /* Removes the directories. Kills what is still inside. Closes the descriptors; safe on a zeroed or released struct. */
 int cgroup_destroy(struct cgroup *cgroup, struct err *err);
+
+/* Lets go of the groups without touching them: somebody else will destroy them by name. */
+void cgroup_release(struct cgroup *cgroup);
+
+/* Groups that another process made, to read their usage and to destroy them. */
+int cgroup_adopt(const struct cgroup_host *host, const char *name, struct cgroup *ret_cgroup, struct err *err);
 
 /* The same by name alone, for whoever cleans up after a killed glovebox. Missing directories are fine. */
 int cgroup_destroy_by_name(const struct cgroup_host *host, const char *name, struct err *err);

@@ -24,7 +24,8 @@ static void keep(const struct cgroup_host *host, const char *name, int fd) {
         for (int i = 0; i < 3; i++)
                 (void) dup2(null_fd, i);
         (void) syscall(SYS_close_range, 4, ~0u, 0);
-        (void) chdir("/");
+        if (chdir("/") < 0)
+                _exit(EXIT_FAILURE);
         char dismissed;
         if (fd_read_exactly(3, &dismissed, 1) < 0)
                 (void) cgroup_destroy_by_name(host, name, NULL);

@@ -21,8 +21,9 @@ static int clone_with(int fd, struct mount_attr *attributes) {
 }
 
 int tree_clone(int fd, bool writable) {
-        struct mount_attr attributes = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
-                                                     (writable ? 0 : MOUNT_ATTR_RDONLY) };
+        struct mount_attr attributes = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV };
+        if (!writable)
+                attributes.attr_set |= MOUNT_ATTR_RDONLY;
         return clone_with(fd, &attributes);
 }
 
@@ -46,6 +47,7 @@ static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t b
                 for (;;)
                         (void) pause();
         _cleanup_fd_ int owned_pidfd = pidfd;
+        (void) owned_pidfd;
         int code = write_map(pid, "uid_map", owner_uid, box_uid);
         if (code == 0)
                 code = write_map(pid, "gid_map", owner_gid, box_gid);
@@ -66,10 +68,23 @@ int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, u
         _cleanup_fd_ int mapping = make_mapping(owner_uid, owner_gid, box_uid, box_gid);
         if (mapping < 0)
                 return mapping;
-        struct mount_attr attributes = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_IDMAP |
-                                                     (writable ? 0 : MOUNT_ATTR_RDONLY),
-                                         .userns_fd = (uint64_t) mapping };
+        struct mount_attr attributes = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_IDMAP,
+                                         .userns_fd = (uint32_t) mapping };
+        if (!writable)
+                attributes.attr_set |= MOUNT_ATTR_RDONLY;
         return clone_with(fd, &attributes);
+}
+
+int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t box_gid) {
+        struct stat status;
+        if (!leased)
+                return tree_clone(fd, writable);
+        if (fstat(fd, &status) < 0)
+                return -errno;
+        int tree = tree_clone_mapped(fd, writable, status.st_uid, status.st_gid, box_uid, box_gid);
+        if ((tree == -EINVAL || tree == -EPERM) && !writable)
+                return tree_clone(fd, false);
+        return tree;
 }
 
 int tree_clone_device(const char *path, unsigned major_number, unsigned minor_number) {

@@ -79,21 +79,6 @@ static int make_id(char ret_id[static 33], struct err *err) {
 
 /* ---- what the box may see ---- */
 
-/* A tree in which files of the directory's owner are the box's own. As root that takes an id-mapped mount; an ordinary
- * user is the box's user anyway. */
-static int clone_for_box(const struct run *run, int source_fd, bool writable) {
-        struct stat status;
-        if (fstat(source_fd, &status) < 0)
-                return -errno;
-        if (run->lease_fd < 0)
-                return tree_clone(source_fd, writable);
-        int tree = tree_clone_mapped(source_fd, writable, status.st_uid, status.st_gid, run->host_uid, run->host_gid);
-        /* A file system without id-mapped mounts can still be shown for reading what everybody may read. */
-        if ((tree == -EINVAL || tree == -EPERM) && !writable)
-                return tree_clone(source_fd, false);
-        return tree;
-}
-
 static int open_mount(struct run *run, const struct policy *policy, const char *source, const char *destination,
                       bool writable, struct err *err) {
         if (policy_check_destination(destination, err) < 0)
@@ -104,7 +89,7 @@ static int open_mount(struct run *run, const struct policy *policy, const char *
         struct stat status;
         if (fstat(source_fd, &status) < 0)
                 return err_sys(err, errno, "looking at %s", source);
-        int tree = clone_for_box(run, source_fd, writable);
+        int tree = tree_clone_owned(source_fd, writable, run->lease_fd >= 0, run->host_uid, run->host_gid);
         if (tree < 0)
                 return err_sys(err, -tree, "mounting %s%s", source,
                                tree == -EINVAL ? " (its file system has no id-mapped mounts; mount it read-only)" : "");
@@ -135,7 +120,8 @@ static int open_workspace(struct run *run, const struct policy *policy, struct e
         run->had_artifacts_dir = faccessat(run->workspace_source_fd, "artifacts", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
         if (artifact_scan(run->workspace_source_fd, &run->before, err) < 0)
                 return -1;
-        run->workspace_fd = clone_for_box(run, run->workspace_source_fd, true);
+        run->workspace_fd = tree_clone_owned(run->workspace_source_fd, true, run->lease_fd >= 0, run->host_uid,
+                                             run->host_gid);
         if (run->workspace_fd < 0)
                 return err_sys(err, -run->workspace_fd, "mounting %s", request->workspace);
         return 0;
@@ -239,6 +225,7 @@ static int run_in_box(struct run *run, struct err *err) {
         (void) snprintf(box_name, sizeof(box_name), "run-%.32s", run->id);
         struct box_spec spec = {
                 .name = box_name, .image = &run->image, .limits = request->limits, .allow_weaker = request->allow_weaker,
+                .kept = true,
                 .host_uid = run->host_uid, .host_gid = run->host_gid, .workspace_fd = run->workspace_fd,
                 .mounts = run->mounts, .n_mounts = run->n_mounts,
                 .code_name = request->code ? request->code_name : NULL, .code = request->code,
