@@ -72,7 +72,6 @@ static void enter_root(void) {
         mount_one("sysfs", "sys", "/sys", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
         mount_one("cgroup2", "cgroup2", "/sys/fs/cgroup", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
         mount_one("tmpfs", "run", "/run", MS_NOSUID | MS_NODEV, "mode=0755");
-        mount_one("tmpfs", "tmp", "/tmp", MS_NOSUID | MS_NODEV, "mode=1777");
         mount_one("tmpfs", "shm", "/dev/shm", MS_NOSUID | MS_NODEV, "mode=1777");
         mount_one("devpts", "devpts", "/dev/pts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620");
 }
