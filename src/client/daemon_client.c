@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -353,4 +354,13 @@ int daemon_client_ask(struct daemon_client *client, const char *operation, const
         int code = daemon_client_call(client, &request, ret_answer, err);
         json_decref(body);
         return code;
+}
+
+int daemon_client_pidfd(const struct daemon_client *client) {
+        struct ucred peer;
+        socklen_t size = sizeof(peer);
+        if (getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+                return -errno;
+        int fd = (int) syscall(SYS_pidfd_open, peer.pid, 0);
+        return fd < 0 ? -errno : fd;
 }

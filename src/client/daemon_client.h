@@ -70,3 +70,6 @@ int daemon_client_post(struct daemon_client *client, json_t *body, struct err *e
 /* A request that has an operation and at most a session's name (or NULL). */
 int daemon_client_ask(struct daemon_client *client, const char *operation, const char *session, json_t **ret_answer,
                       struct err *err);
+
+/* A pidfd of the daemon, which becomes readable when it has ended; or -errno. */
+int daemon_client_pidfd(const struct daemon_client *client);
