@@ -259,6 +259,9 @@ static void on_sweep(void *context) {
         for (struct session *session = daemon->sessions; idle_ms && session; session = session->next)
                 if (session->state == SESSION_IDLE && now - session->used_ms >= idle_ms)
                         (void) session_hibernate(session, false, NULL, NULL);
+        for (struct session *session = daemon->sessions; session; session = session->next)
+                if (session->touched && !session->ephemeral)
+                        session->touched = registry_touch(daemon->registry, session->row.id, session->row.used_ms, NULL) < 0;
         pool_refill(daemon);
 }
 

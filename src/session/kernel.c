@@ -45,6 +45,7 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
         for (size_t i = 0; i < MAKER_FDS; i++)
                 kernel->fds[i] = -1;
         kernel->cgroup.v2_fd = -1;
+        kernel->meter = CGROUP_METER_NONE;
         return kernel;
 }
 
@@ -56,6 +57,7 @@ static void take_apart(struct kernel *kernel) {
                 loop_unwatch(&kernel->output_watch[i]);
         if (kernel->fds[MAKER_PIDFD] >= 0)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
+        cgroup_meter_close(&kernel->meter);
         if (kernel->cgroup.host)
                 (void) cgroup_destroy(&kernel->cgroup, NULL);
         for (size_t i = 0; i < MAKER_FDS; i++)
@@ -102,7 +104,8 @@ static int watch_all(struct kernel *kernel, struct err *err) {
         kernel->control_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CONTROL], EPOLLIN, on_control, kernel);
         if (!kernel->channel_watch || !kernel->control_watch)
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for another kernel");
-        kernel_mark_memory(kernel);
+        cgroup_meter_open(&kernel->cgroup, &kernel->meter);
+        kernel_measure(kernel);
         return 0;
 }
 
@@ -131,6 +134,8 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
                 return -1;
         }
         kernel->state = journal_open_run(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE;
+        /* The last daemon may have written the answer down and died before it took it from the socket. */
+        kernel->may_repeat = kernel->state == KERNEL_IDLE;
         if (kernel->state == KERNEL_IDLE)
                 return 0;
         /* A frame that the last daemon had received in part goes on where it stopped. */
@@ -154,10 +159,8 @@ static void end(struct kernel *kernel) {
                 return;
         if (journal_open_run(kernel->journal))
                 kernel_drain(kernel);
-        /* Read before the groups go: was it the memory limit? */
-        uint64_t kills = kernel_oom_kills(kernel);
+        kernel_measure(kernel); /* before the groups go: was it the memory limit? */
         take_apart(kernel);
-        kernel->oom_kills_before = kills;
         kernel->listener->ended(kernel);
 }
 
@@ -205,18 +208,18 @@ void kernel_signal(struct kernel *kernel, int signal_number) {
         frame_writer_release(&payload);
 }
 
-void kernel_mark_memory(struct kernel *kernel) {
-        struct cgroup_usage usage = { 0 };
-        cgroup_read_usage(&kernel->cgroup, &usage);
-        kernel->oom_kills_before = usage.oom_kills;
+void kernel_mark_usage(struct kernel *kernel) {
+        kernel->oom_kills_before += kernel->usage.oom_kills;
+        kernel->cpu_us_before += kernel->usage.cpu_us;
+        kernel->usage.oom_kills = kernel->usage.cpu_us = 0;
 }
 
-uint64_t kernel_oom_kills(struct kernel *kernel) {
-        struct cgroup_usage usage = { 0 };
+void kernel_measure(struct kernel *kernel) {
         if (!kernel->cgroup.host)
-                return kernel->oom_kills_before; /* dead: what end() found */
-        cgroup_read_usage(&kernel->cgroup, &usage);
-        return usage.oom_kills > kernel->oom_kills_before ? usage.oom_kills - kernel->oom_kills_before : 0;
+                return;
+        cgroup_meter_read(&kernel->meter, &kernel->usage);
+        kernel->usage.oom_kills -= kernel->oom_kills_before;
+        kernel->usage.cpu_us -= kernel->cpu_us_before;
 }
 
 /* ---- output ---- */
@@ -334,8 +337,9 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
         case KERNEL_RESULT:
         case KERNEL_ANSWER:
                 if (kernel->state != KERNEL_BUSY)
-                        return false;
+                        return kernel->may_repeat;
                 kernel->state = KERNEL_IDLE;
+                kernel->may_repeat = false;
                 if (journal_open_run(kernel->journal))
                         kernel_drain(kernel);
                 kernel->listener->frame(kernel, type, payload, size);
@@ -378,6 +382,26 @@ static bool handle_frames(struct kernel *kernel) {
         return true;
 }
 
+static bool is_one_frame(const char *bytes, size_t size) {
+        uint32_t payload;
+        if (size < HEADER_SIZE)
+                return false;
+        memcpy(&payload, bytes, 4);
+        return HEADER_SIZE + (size_t) le32toh(payload) == size;
+}
+
+/* Takes bytes that were looked at before. */
+static bool consume(int fd, size_t size) {
+        static char nowhere[64 << 10];
+        while (size > 0) {
+                ssize_t n = recv(fd, nowhere, size < sizeof(nowhere) ? size : sizeof(nowhere), MSG_DONTWAIT);
+                if (n <= 0)
+                        return false;
+                size -= (size_t) n;
+        }
+        return true;
+}
+
 static void on_channel(void *context, uint32_t events) {
         struct kernel *kernel = context;
         if (events & EPOLLOUT)
@@ -388,9 +412,9 @@ static void on_channel(void *context, uint32_t events) {
                 break_off(kernel);
                 return;
         }
-        /* While a run is on: look first, write it down, then take it. A daemon killed in between loses nothing. */
         size_t room = kernel->inbound_room - kernel->inbound_size;
         char *at = kernel->inbound + kernel->inbound_size;
+        /* While a run is on: look first, write it down, then take it. A daemon killed in between loses nothing. */
         bool journaled = journal_open_run(kernel->journal) != NULL;
         ssize_t n = recv(kernel->fds[MAKER_CHANNEL], at, room, MSG_DONTWAIT | (journaled ? MSG_PEEK : 0));
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -401,12 +425,23 @@ static void on_channel(void *context, uint32_t events) {
                         kernel_signal(kernel, SIGKILL);
                 return;
         }
-        if (journaled && (journal_note_channel(kernel->journal, at, (size_t) n, NULL) < 0 ||
-                          recv(kernel->fds[MAKER_CHANNEL], at, (size_t) n, MSG_DONTWAIT) != n)) {
+        /* One whole answer is the usual case: it goes into the journal as the run's result, and need not be there twice. */
+        bool whole = kernel->inbound_size == 0 && is_one_frame(at, (size_t) n);
+        if (journaled && !whole && journal_note_channel(kernel->journal, at, (size_t) n, NULL) < 0) {
+                break_off(kernel);
+                return;
+        }
+        int channel = kernel->fds[MAKER_CHANNEL];
+        if (journaled && !whole && !consume(channel, (size_t) n)) {
                 break_off(kernel);
                 return;
         }
         kernel->inbound_size += (size_t) n;
-        if (!handle_frames(kernel) && kernel->state != KERNEL_DEAD)
+        bool good = handle_frames(kernel);
+        if (kernel->state == KERNEL_DEAD)
+                return;
+        if (journaled && whole)
+                good &= consume(channel, (size_t) n);
+        if (!good)
                 break_off(kernel);
 }

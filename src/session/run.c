@@ -8,11 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "base/memory.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "session/client.h"
+#include "session/harvest.h"
 #include "session/session.h"
 
 enum { INLINE_MAX = 1 << 20, FEED_CHUNK = 256 << 10 };
@@ -102,29 +102,6 @@ static json_t *error_of(const char *name, const char *message) {
         return json_pack("{s:s, s:s, s:s}", "name", name, "value", message, "message", message);
 }
 
-/* What the artifacts are now that were not there, or not so, before. */
-static json_t *collect_artifacts(struct run *run) {
-        struct session *session = run->session;
-        struct artifact_list now = { 0 }, fresh = { 0 };
-        _cleanup_fd_ int workspace = session_open_workspace(session);
-        if (workspace < 0 || artifact_scan(workspace, &now, NULL) < 0 || artifact_scan(workspace, &fresh, NULL) < 0) {
-                artifact_list_release(&now);
-                return json_array();
-        }
-        artifact_keep_changed(&fresh, &session->seen);
-        if (session->ephemeral) {
-                char out_dir[4200];
-                (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run->id);
-                (void) artifact_copy_out(workspace, &fresh, out_dir, session->row.limits.disk_bytes, NULL);
-        } else
-                (void) artifact_locate(&fresh, session->workspace, NULL);
-        json_t *array = artifact_list_to_json(&fresh);
-        artifact_list_release(&fresh);
-        artifact_list_release(&session->seen);
-        session->seen = now;
-        return array;
-}
-
 /* Status, exit code and error as the kernel told them, corrected by what we know better. */
 static void judge(const struct run *run, json_t *result, json_t *outcome, uint64_t oom_kills) {
         const char *told = json_string_value(json_object_get(outcome, "status"));
@@ -204,14 +181,10 @@ static void judge_dead(const struct run *run, json_t *result, uint64_t oom_kills
         json_object_set_new(result, "variables_lost", json_true());
 }
 
-static void add_usage(json_t *result, struct kernel *kernel) {
-        struct cgroup_usage usage = { 0 };
-        if (kernel && kernel->cgroup.host)
-                cgroup_read_usage(&kernel->cgroup, &usage);
+static void add_usage(json_t *result, const struct cgroup_usage *usage) {
         json_object_set_new(result, "usage",
-                            json_pack("{s:I, s:I, s:I}", "cpu_ms", (json_int_t) (usage.cpu_us / 1000), "memory_bytes",
-                                      (json_int_t) usage.memory_now_bytes, "memory_peak_bytes",
-                                      (json_int_t) usage.memory_peak_bytes));
+                            json_pack("{s:I, s:I}", "cpu_ms", (json_int_t) (usage->cpu_us / 1000), "memory_peak_bytes",
+                                      (json_int_t) usage->memory_peak_bytes));
 }
 
 /* Writes the result down, then tells everybody who waits, each as it asked. */
@@ -221,7 +194,7 @@ static void conclude(struct run *run, json_t *result) {
         json_object_set_new(result, "duration_ms", json_integer((json_int_t) (loop_now_ms() - run->started_ms)));
         json_object_set_new(result, "run_id", json_string(run->id));
         json_object_set(result, "displays", run->displays);
-        json_object_set_new(result, "artifacts", collect_artifacts(run));
+        json_object_set_new(result, "artifacts", harvest_collect(session, run->id));
         if (session->variables_lost)
                 json_object_set_new(result, "variables_lost", json_true());
         session->variables_lost = false;
@@ -262,17 +235,19 @@ void run_add_output(struct journal *journal, const char *run_id, json_t *answer)
 }
 
 void run_finish(struct run *run, json_t *outcome) {
+        struct kernel *kernel = run->session->kernel;
         json_t *result = json_object();
-        uint64_t oom_kills = kernel_oom_kills(run->session->kernel);
-        judge(run, result, outcome, oom_kills);
-        add_usage(result, run->session->kernel);
+        kernel_measure(kernel);
+        judge(run, result, outcome, kernel->usage.oom_kills);
+        add_usage(result, &kernel->usage);
         conclude(run, result);
 }
 
 void run_finish_dead(struct run *run) {
+        const struct cgroup_usage *usage = &run->session->kernel->usage;
         json_t *result = json_object();
-        judge_dead(run, result, kernel_oom_kills(run->session->kernel));
-        add_usage(result, NULL);
+        judge_dead(run, result, usage->oom_kills);
+        add_usage(result, usage);
         conclude(run, result);
 }
 

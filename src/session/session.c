@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "box/report.h"
 #include "session/client.h"
+#include "session/harvest.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 
@@ -55,6 +56,7 @@ struct session *session_make(struct daemon *daemon, const struct registry_sessio
         session->row = *row;
         session->ephemeral = ephemeral;
         session->used_ms = loop_now_ms();
+        session->workspace_fd = -1;
         if (make_directories(session, err) < 0) {
                 free(session);
                 return NULL;
@@ -81,6 +83,7 @@ void session_free(struct session *session) {
         }
         kernel_free(session->kernel);
         artifact_list_release(&session->seen);
+        fd_close(&session->workspace_fd);
         json_decref(session->held_back);
         free(session->asker);
         free(session);
@@ -316,6 +319,7 @@ static void on_ended(struct kernel *kernel) {
         answer_asker(session, NULL, &gone);
         session->kernel = NULL;
         kernel_free(kernel);
+        fd_close(&session->workspace_fd);
         if (session->removing || session->ephemeral)
                 session_remove(session, session->keep_files);
         else
@@ -352,22 +356,14 @@ static void watch_deadline(struct run *run) {
         run->timer = loop_timer(run->session->daemon->loop, loop_now_ms() + run->timeout_ms, on_deadline, run);
 }
 
-static void remember_artifacts(struct session *session) {
-        if (session->has_seen)
-                return;
-        _cleanup_fd_ int workspace = session_open_workspace(session);
-        if (workspace >= 0)
-                session->has_seen = artifact_scan(workspace, &session->seen, NULL) == 0;
-}
-
 static void start_run(struct session *session) {
         struct run *run = session->runs;
         struct kernel *kernel = session->kernel;
         struct err err;
         json_object_set_new(run->request, "id", json_string(run->id));
         _cleanup_free_ char *payload = json_dumps(run->request, JSON_COMPACT);
-        remember_artifacts(session);
-        kernel_mark_memory(kernel);
+        harvest_prepare(session);
+        kernel_mark_usage(kernel);
         if (!payload || journal_begin(kernel->journal, run->id, &err) < 0 ||
             kernel_send(kernel, KERNEL_EXECUTE, payload, strlen(payload), &err) < 0) {
                 if (!payload)
@@ -409,8 +405,8 @@ void session_submit(struct session *session, struct run *run) {
                 last = &(*last)->next;
         *last = run;
         session->used_ms = loop_now_ms();
-        if (!session->ephemeral)
-                (void) registry_touch(session->daemon->registry, session->row.id, wall_ms(), NULL);
+        session->row.used_ms = wall_ms(); /* the registry learns it at the next sweep */
+        session->touched = true;
         session_advance(session);
 }
 
@@ -500,6 +496,7 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
         run->started = true;
         run->started_ms = loop_now_ms();
         session->runs = run;
+        harvest_prepare(session);
         watch_deadline(run);
 }
 
