@@ -212,6 +212,23 @@ os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert kernel.displays == []
 
 
+def test_a_failed_run_lets_go_of_its_data(kernel: KernelProcess) -> None:
+    code = """
+import gc, weakref
+gc.disable()
+class Big: pass
+def fail(how):
+    global ref
+    big = Big()
+    ref = weakref.ref(big)
+    raise how
+"""
+    kernel.run(code)
+    for failure in ("ValueError", "SystemExit", "KeyboardInterrupt"):
+        assert kernel.run(f"fail({failure})")["status"] != "ok"
+        assert kernel.value("ref() is None") == "True"
+
+
 def test_closing_stdout_does_not_outlast_the_run(kernel: KernelProcess) -> None:
     kernel.run("import sys, os; sys.stdout.close(); os.close(1)")
     assert kernel.run("print('back')")["status"] == "ok"

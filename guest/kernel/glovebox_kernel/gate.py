@@ -61,6 +61,7 @@ class Gate:
         self.shielded -= 1
         if self.pending and self.armed and not self.shielded:
             self.pending = False
+            self.struck = True
             raise KeyboardInterrupt
 
     def run_guarded(self, call: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
