@@ -175,6 +175,7 @@ def test_signal_storm_between_and_during_runs_never_ends_the_kernel(kernel: Kern
 
 def test_interrupt_works_again_after_code_that_ignored_it(kernel: KernelProcess) -> None:
     kernel.run("import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)")
+    kernel.run("_ = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])")
     kernel.interrupt()
     assert kernel.value("1") == "1"
     kernel.start("print('go')\nwhile True: pass")

@@ -103,7 +103,10 @@ def kernel_sleep(table: ContextTable, cells: CellCompiler, path: str, tasks: lis
         try:
             _dump_all(writer, contexts, cells, _all_items(contexts))
         except Exception as error:
-            raise HeldBack(_find_culprits(contexts, _try_dump_one) or [_held("", "*", "", error)]) from None
+            culprits = _find_culprits(contexts, _try_dump_one)
+            if not culprits and isinstance(error, OSError):
+                raise  # the disk is to blame, not a variable
+            raise HeldBack(culprits or [_held("", "*", "", error)]) from None
         size = writer.finish()
         trouble = _try_load(writer.fd)
         if trouble is not None:
