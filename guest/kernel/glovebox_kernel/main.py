@@ -86,6 +86,8 @@ class Kernel:
         os.register_at_fork(before=self._stdio.flush, after_in_child=self._channel.close)
         self._install_exit()
         sys.argv = [""]
+        if "" not in sys.path:
+            sys.path.insert(0, "")  # as in an interactive Python: the current directory, wherever that will be
         self._table.get(DEFAULT).enter()
         ambient_mark_start()
 
@@ -243,5 +245,5 @@ def main() -> None:
     arguments = parser.parse_args()
     preload(name for name in arguments.preload.split(",") if name)
     if sys.path and sys.path[0] == os.getcwd():
-        sys.path[0] = ""  # as in an interactive Python: the current directory, wherever that will be
+        del sys.path[0]
     serve(arguments.fd)

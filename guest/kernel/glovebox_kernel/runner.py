@@ -52,8 +52,10 @@ class Runner:
         if figures.figures_open():
             failure = self._finish_figures(failure)
         outcome = self._outcome(bundle, failure)
-        # The traceback holds the frames, and they hold the user's data: let it go before the host is told.
-        failure = None
+        if failure is not None:
+            # The traceback holds frames, and they hold the user's data: let it go before the host is told.
+            failure.__traceback__ = None
+            failure = None
         self._shown = None
         self._stdio.flush()
         self._gate.repair()
