@@ -59,7 +59,8 @@ void daemon_log(const char *format, ...) {
 /* ---- kernels ---- */
 
 void daemon_fill_request(const struct daemon *daemon, const struct registry_session *row, struct maker_request *ret_request) {
-        struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker };
+        struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker,
+                                         .fresh = strcmp(row->mode, "fresh") == 0 };
         (void) snprintf(request.image, sizeof(request.image), "%s", row->image);
         (void) snprintf(request.options, sizeof(request.options), "%s", row->options);
         (void) snprintf(request.preload, sizeof(request.preload), "%s",
@@ -90,6 +91,19 @@ static struct kernel *find_kernel(struct daemon *daemon, const char *id) {
 
 static void on_maker_died(struct daemon *daemon);
 
+static void note_nursery(struct daemon *daemon, const struct maker_nursery *news) {
+        size_t i = 0;
+        while (i < daemon->n_nurseries && strcmp(daemon->nurseries[i].image, news->image) != 0)
+                i++;
+        if (i == DAEMON_NURSERIES_MAX)
+                return;
+        if (i == daemon->n_nurseries)
+                daemon->n_nurseries++;
+        if (daemon->nurseries[i].state != news->state && news->state == MAKER_NURSERY_DOWN)
+                daemon_log("the nursery of image %s is down; kernels start cold until it is back", news->image);
+        daemon->nurseries[i] = *news;
+}
+
 static void on_maker(void *context, uint32_t events) {
         struct daemon *daemon = context;
         (void) events;
@@ -99,6 +113,10 @@ static void on_maker(void *context, uint32_t events) {
                 on_maker_died(daemon);
                 return;
         }
+        if (*reply.nursery.image)
+                note_nursery(daemon, &reply.nursery);
+        if (!*reply.kernel_id)
+                return;
         struct kernel *kernel = find_kernel(daemon, reply.kernel_id);
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
@@ -177,8 +195,9 @@ static void inherit(const char *name, const void *note, size_t note_size, int *f
         const char *id = json_string_value(json_object_get(json, "session"));
         struct session *session = id ? session_by_id(heritage->daemon, id) : NULL;
         int all[MAKER_FDS];
-        for (size_t i = 0; i < MAKER_FDS; i++)
-                all[i] = i < n_fds ? fds[i] : -1;
+        json_int_t slots = json_integer_value(json_object_get(json, "slots"));
+        for (size_t i = 0, n = 0; i < MAKER_FDS; i++)
+                all[i] = slots & (1 << i) && n < n_fds ? fds[n++] : -1;
         const char *group = json_string_value(json_object_get(json, "group"));
         if (session && !session->kernel && group) {
                 session_adopt(session, (pid_t) json_integer_value(json_object_get(json, "pid")), all, name, group);

@@ -22,6 +22,7 @@ enum {
         DAEMON_SESSIONS_MAX = 4096,
         DAEMON_SWEEP_MS = 10000,      /* how often idle sessions are looked for */
         DAEMON_POOL_MAX = 64,
+        DAEMON_NURSERIES_MAX = 8,
         DAEMON_INTERRUPT_GRACE_MS = 2000,
         DAEMON_START_TIMEOUT_MS = 120000,
 };
@@ -47,6 +48,8 @@ struct daemon {
         size_t n_sessions;
         struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */
         size_t n_pool;
+        struct maker_nursery nurseries[DAEMON_NURSERIES_MAX]; /* as the maker told last */
+        size_t n_nurseries;
         bool rootless, draining, end_sessions;
 };
 

@@ -25,6 +25,7 @@ enum {
 
 static void on_channel(void *context, uint32_t events);
 static void on_control(void *context, uint32_t events);
+static void on_status(void *context, uint32_t events);
 static void on_out(void *context, uint32_t events);
 static void on_err(void *context, uint32_t events);
 
@@ -53,6 +54,7 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
 static void take_apart(struct kernel *kernel) {
         loop_unwatch(&kernel->channel_watch);
         loop_unwatch(&kernel->control_watch);
+        loop_unwatch(&kernel->status_watch);
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 loop_unwatch(&kernel->output_watch[i]);
         if (kernel->fds[MAKER_PIDFD] >= 0)
@@ -102,7 +104,9 @@ static int watch_all(struct kernel *kernel, struct err *err) {
                         return err_sys(err, errno, "preparing the kernel's channels");
         kernel->channel_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CHANNEL], EPOLLIN, on_channel, kernel);
         kernel->control_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CONTROL], EPOLLIN, on_control, kernel);
-        if (!kernel->channel_watch || !kernel->control_watch)
+        if (kernel->fds[MAKER_STATUS] >= 0)
+                kernel->status_watch = loop_watch(kernel->loop, kernel->fds[MAKER_STATUS], EPOLLIN, on_status, kernel);
+        if (!kernel->channel_watch || !kernel->control_watch || (kernel->fds[MAKER_STATUS] >= 0 && !kernel->status_watch))
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for another kernel");
         cgroup_meter_open(&kernel->cgroup, &kernel->meter);
         kernel_measure(kernel);
@@ -189,6 +193,22 @@ static void on_control(void *context, uint32_t events) {
                 end(kernel);
 }
 
+/* A forked kernel is not its agent's child: how it ended comes from its ward. */
+static void on_status(void *context, uint32_t events) {
+        struct kernel *kernel = context;
+        (void) events;
+        /* What it said last counts before its end: let the channel go first. */
+        char byte;
+        if (kernel->channel_watch && recv(kernel->fds[MAKER_CHANNEL], &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+                return;
+        int status;
+        if (fd_read_exactly(kernel->fds[MAKER_STATUS], &status, sizeof(status)) == 0) {
+                kernel->exited = true;
+                kernel->wait_status = status;
+        }
+        end(kernel);
+}
+
 void kernel_let_go(struct kernel *kernel) {
         fd_close(&kernel->fds[MAKER_PIDFD]);
         cgroup_release(&kernel->cgroup);
@@ -200,6 +220,10 @@ void kernel_kill(struct kernel *kernel) {
 }
 
 void kernel_signal(struct kernel *kernel, int signal_number) {
+        if (kernel->fds[MAKER_KERNEL] >= 0) {
+                (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], signal_number);
+                return;
+        }
         struct frame_writer payload = { 0 };
         frame_put_u32(&payload, (uint32_t) signal_number);
         frame_put_u32(&payload, 0);

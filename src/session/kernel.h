@@ -68,7 +68,7 @@ struct kernel {
         struct cgroup_meter meter;
         struct journal *journal;
 
-        struct loop_watch *channel_watch, *control_watch, *output_watch[JOURNAL_STREAMS];
+        struct loop_watch *channel_watch, *control_watch, *status_watch, *output_watch[JOURNAL_STREAMS];
         char *inbound; /* a frame that has begun */
         size_t inbound_size, inbound_room;
         char *outbound; /* a frame that did not fit into the socket yet */
@@ -100,7 +100,7 @@ int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *paylo
 /* Takes what the pipes hold now into the journal. */
 void kernel_drain(struct kernel *kernel);
 
-/* A signal to the Python process, through its agent. */
+/* A signal to the Python process: through its agent, or straight when it was forked from a nursery. */
 void kernel_signal(struct kernel *kernel, int signal_number);
 
 /* Forgets the kernel without ending it: the vault holds what it needs. */

@@ -183,12 +183,21 @@ static void tell_vault(struct session *session) {
         struct kernel *kernel = session->kernel;
         if (session->ephemeral)
                 return;
+        /* The vault holds a row of descriptors without holes: which slots they are goes into the note. */
+        int fds[MAKER_FDS];
+        size_t n_fds = 0;
+        unsigned slots = 0;
+        for (unsigned i = 0; i < MAKER_FDS; i++) {
+                if (kernel->fds[i] < 0)
+                        continue;
+                slots |= 1u << i;
+                fds[n_fds++] = kernel->fds[i];
+        }
         _cleanup_free_ char *note = NULL;
-        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d}", session->row.id, kernel->group,
-                            (int) kernel->pid);
-        size_t n_fds = kernel->fds[MAKER_LEASE] >= 0 ? MAKER_FDS : MAKER_FDS - 1;
+        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d, \"slots\": %u}", session->row.id,
+                            kernel->group, (int) kernel->pid, slots);
         struct err err;
-        if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, kernel->fds, n_fds, &err) < 0)
+        if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, fds, n_fds, &err) < 0)
                 daemon_log("session %s: will not survive this daemon: %s", session->row.name, err.message);
 }
 
