@@ -36,7 +36,7 @@ enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_CHANNEL = 3, KERNEL_SYNC = 4 };
 
 /* For ctypes. All return 0 or -errno unless said otherwise. */
 EXPORTED int spawn_open(void);
-EXPORTED int spawn_announce(unsigned n_preloaded, const char *failed);
+EXPORTED int spawn_announce(int code, unsigned n_preloaded, const char *text);
 EXPORTED int spawn_receive(void);     /* waits for an order; -ENODATA when there will be none */
 EXPORTED int spawn_refuse(int code);  /* answers it: no */
 EXPORTED int spawn_fork(void);        /* 1 in the nursery, 0 in a sealed kernel */
@@ -57,9 +57,9 @@ int spawn_open(void) {
         return prctl(PR_GET_TID_ADDRESS, (unsigned long) &tid_address, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-int spawn_announce(unsigned n_preloaded, const char *failed) {
-        struct nursery_answer answer = { .ready = true, .n_preloaded = n_preloaded };
-        (void) snprintf(answer.failed, sizeof(answer.failed), "%s", failed);
+int spawn_announce(int code, unsigned n_preloaded, const char *text) {
+        struct nursery_answer answer = { .code = code, .ready = code == 0, .n_preloaded = n_preloaded };
+        (void) snprintf(answer.failed, sizeof(answer.failed), "%s", text);
         return passing_send(NURSERY_SOCKET_FD, &answer, sizeof(answer), NULL, 0, 0);
 }
 

@@ -306,8 +306,8 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
         struct box_spec spec = { .image = &image, .limits = LIMITS_DEFAULT };
         if (open_image(settings, nursery->image, &image, &err) < 0)
                 nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
-        else if (nursery_start(nursery, &spec, &err) < 0)
-                (void) snprintf(nursery->failed, sizeof(nursery->failed), "%.390s", err.message);
+        else
+                (void) nursery_start(nursery, &spec, &err); /* a failure is told by its state */
         image_close(&image);
 }
 
@@ -315,6 +315,7 @@ static void describe(const struct nursery *nursery, struct maker_nursery *ret_nu
         *ret_nursery = (struct maker_nursery) { .state = (int) nursery->state, .pid = nursery->pid, .forks = nursery->forks,
                                                 .n_preloaded = nursery->n_preloaded };
         (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
+        (void) snprintf(ret_nursery->trouble, sizeof(ret_nursery->trouble), "%s", nursery->trouble);
         (void) snprintf(ret_nursery->failed_imports, sizeof(ret_nursery->failed_imports), "%.399s", nursery->failed);
 }
 

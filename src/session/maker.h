@@ -55,6 +55,7 @@ struct maker_nursery {
         uint64_t forks;
         uint32_t n_preloaded;
         char failed_imports[400];
+        char trouble[200]; /* why it went down last */
 };
 
 struct maker_reply {

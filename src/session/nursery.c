@@ -33,7 +33,8 @@ void nursery_stop(struct nursery *nursery) {
         nursery->state = NURSERY_DOWN;
 }
 
-static void fail(struct nursery *nursery) {
+static void fail(struct nursery *nursery, const struct err *err) {
+        (void) snprintf(nursery->trouble, sizeof(nursery->trouble), "%.199s", err->message);
         nursery_stop(nursery);
         unsigned doublings = nursery->failures < RETRY_DOUBLINGS_MAX ? nursery->failures : RETRY_DOUBLINGS_MAX;
         nursery->retry_ms = loop_now_ms() + ((uint64_t) RETRY_MS << doublings);
@@ -59,7 +60,7 @@ int nursery_start(struct nursery *nursery, const struct box_spec *spec, struct e
                 code = ward_start_nursery(&nursery->ward, spec, nursery->preload, library_fd, &nursery->socket_fd,
                                           &nursery->pidfd, err);
         if (code < 0) {
-                fail(nursery);
+                fail(nursery, err);
                 return -1;
         }
         set_patience(nursery->socket_fd);
@@ -86,7 +87,15 @@ bool nursery_hear(struct nursery *nursery) {
         if (size == -EAGAIN)
                 return false;
         if (size != sizeof(answer) || !answer.ready || nursery->state != NURSERY_STARTING) {
-                fail(nursery);
+                struct err err;
+                char names[sizeof(answer.failed)] = "";
+                if (size == sizeof(answer) && answer.code == -EDEADLK)
+                        copy_names(names, sizeof(names), answer.failed);
+                if (*names)
+                        (void) err_set(&err, ERR_UNSUPPORTED, "its imports started threads: %s", names);
+                else
+                        (void) err_set(&err, ERR_GONE, size < 0 ? "it died" : "it talks nonsense");
+                fail(nursery, &err);
                 return true;
         }
         nursery->n_preloaded = answer.n_preloaded;
@@ -201,7 +210,7 @@ int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int
                 return -1; /* too much for one message, perhaps; nothing is wrong with the nursery */
         fd_close(&sync_theirs);
         if (receive_kernel(nursery, birth->box, &pidfd, err) < 0) {
-                fail(nursery);
+                fail(nursery, err);
                 return -1;
         }
         if (ward_watch(&nursery->ward, pidfd, status_write, err) < 0 || let_go(sync_ours, err) < 0) {

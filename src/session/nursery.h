@@ -26,7 +26,8 @@ struct nursery {
         unsigned failures; /* in a row */
         uint64_t forks;
         uint32_t n_preloaded;
-        char failed[NURSERY_NAMES_MAX];
+        char failed[NURSERY_NAMES_MAX]; /* modules that could not be imported */
+        char trouble[200];              /* why it went down last; "" when it never did */
 };
 
 /* Starts it, and its ward if there is none; it is ready when nursery_hear says so. `spec` has the image and limits. On

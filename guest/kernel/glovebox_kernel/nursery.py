@@ -7,6 +7,7 @@ socket does.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import gc
@@ -25,15 +26,27 @@ def _library() -> ctypes.PyDLL:
     """PyDLL, not CDLL: the interpreter's lock is held throughout, so that a fork finds everything at rest."""
     library = ctypes.PyDLL(f"/proc/self/fd/{LIBRARY_FD}")
     os.close(LIBRARY_FD)
-    library.spawn_announce.argtypes = [ctypes.c_uint, ctypes.c_char_p]
+    library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
     for function in ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child"):
         getattr(ctypes.pythonapi, function).restype = None
     return library
 
 
-def _count_threads() -> int:
-    return len(os.listdir("/proc/self/task"))
+def _other_threads() -> list[str]:
+    """Names of the threads besides this one; a moment's patience for those that are ending."""
+    names: list[str] = []
+    for _ in range(20):
+        names = []
+        for thread in os.listdir("/proc/self/task"):
+            if thread == str(os.getpid()):
+                continue
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/comm") as file:
+                names.append(file.read().strip())
+        if not names:
+            break
+        time.sleep(0.05)
+    return names
 
 
 def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
@@ -62,9 +75,12 @@ def main() -> None:
     own_path = [part for part in sys.path if part and part != os.getcwd()]
     gc.collect()
     gc.freeze()
-    library.spawn_announce(len(names) - len(failed), ",".join(failed).encode())
+    if threads := _other_threads():
+        library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
+        return
+    library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
     while library.spawn_receive() == 0:
-        if _count_threads() != 1:
+        if len(os.listdir("/proc/self/task")) != 1:
             library.spawn_refuse(-errno.EDEADLK)  # a fork would copy locks that nobody holds any more
             continue
         ctypes.pythonapi.PyOS_BeforeFork()
