@@ -99,7 +99,7 @@ static void note_nursery(struct daemon *daemon, const struct maker_nursery *news
                 return;
         if (i == daemon->n_nurseries)
                 daemon->n_nurseries++;
-        if (daemon->nurseries[i].state != news->state && news->state == MAKER_NURSERY_DOWN)
+        if (daemon->nurseries[i].state != news->state && news->state == NURSERY_DOWN)
                 daemon_log("the nursery of image %s is down (%s); kernels start cold until it is back", news->image,
                            news->trouble);
         daemon->nurseries[i] = *news;

@@ -312,7 +312,7 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
 }
 
 static void describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
-        *ret_nursery = (struct maker_nursery) { .state = (int) nursery->state, .pid = nursery->pid, .forks = nursery->forks,
+        *ret_nursery = (struct maker_nursery) { .state = nursery->state, .pid = nursery->pid, .forks = nursery->forks,
                                                 .n_preloaded = nursery->n_preloaded };
         (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
         (void) snprintf(ret_nursery->trouble, sizeof(ret_nursery->trouble), "%s", nursery->trouble);

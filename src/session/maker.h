@@ -15,6 +15,12 @@
 #include "base/err.h"
 #include "box/limits.h"
 
+enum nursery_state {
+        NURSERY_DOWN,     /* none; it is tried again after a while */
+        NURSERY_STARTING, /* importing */
+        NURSERY_READY,
+};
+
 enum { MAKER_OPTIONS_MAX = 8192 };
 
 struct maker_request {
@@ -50,7 +56,7 @@ enum maker_fd {
 /* How the nursery of an image is, for `glovebox status`. */
 struct maker_nursery {
         char image[65];
-        enum { MAKER_NURSERY_DOWN, MAKER_NURSERY_STARTING, MAKER_NURSERY_READY } state;
+        enum nursery_state state;
         pid_t pid;
         uint64_t forks;
         uint32_t n_preloaded;

@@ -5,14 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "session/maker.h"
 #include "session/ward.h"
 #include "wire/nursery.h"
-
-enum nursery_state {
-        NURSERY_DOWN,     /* none; may be tried again at retry_ms */
-        NURSERY_STARTING, /* importing */
-        NURSERY_READY,
-};
 
 struct nursery {
         char image[65];
