@@ -108,6 +108,12 @@ static void judge(const struct run *run, json_t *result, json_t *outcome, uint64
         json_int_t exit_code = json_integer_value(json_object_get(outcome, "exit_code"));
         const char *status = !told ? "error" : strcmp(told, "exit") == 0 ? (exit_code ? "error" : "ok") : told;
         json_t *error = json_incref(json_object_get(outcome, "error"));
+        if (json_is_string(error)) { /* the kernel refused the request itself: no such context, … */
+                json_t *refusal = error_of("request_refused", json_string_value(error));
+                json_decref(error);
+                error = refusal;
+                exit_code = 1;
+        }
         if (run->reason == RUN_REASON_TIMEOUT) {
                 char message[200];
                 (void) snprintf(message, sizeof(message),
