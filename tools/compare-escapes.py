@@ -93,6 +93,12 @@ def make_image_tar(path: Path) -> None:
             tar.add(passwd.name, "etc/passwd")
 
 
+def run_or_exit(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"compare-escapes: {' '.join(command)}: {done.stderr}")
+
+
 @contextlib.contextmanager
 def docker_daemon(directories: list[str]) -> Iterator[list[str]]:
     """A daemon of our own; gives the client's command line."""
@@ -118,7 +124,7 @@ def docker_daemon(directories: list[str]) -> Iterator[list[str]]:
                 sys.exit("compare-escapes: dockerd ended:\n" + (top / "log").read_text()[-2000:])
             time.sleep(0.5)
         make_image_tar(top / "image.tar")
-        subprocess.run([*client, "import", str(top / "image.tar"), IMAGE], check=True, capture_output=True)
+        run_or_exit([*client, "import", str(top / "image.tar"), IMAGE])
         yield client
     finally:
         daemon.terminate()

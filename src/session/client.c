@@ -10,6 +10,7 @@
 #include "base/loop.h"
 #include "base/memory.h"
 #include "session/daemon.h"
+#include "session/download.h"
 #include "session/operation.h"
 #include "session/session.h"
 #include "session/upload.h"
@@ -64,6 +65,7 @@ void client_free(struct client *client) {
                 }
         }
         forget_client(client);
+        download_free_all(client);
         while (client->uploads)
                 upload_free(client, client->uploads);
         loop_unwatch(&client->watch);
@@ -145,6 +147,7 @@ static void handle_message(struct client *client, const struct message *message)
 }
 
 static void on_drained(struct client *client) {
+        download_feed(client);
         for (struct session *session = client->daemon->sessions; session; session = session->next)
                 if (session->runs && session->runs->started)
                         for (struct subscription *s = session->runs->subscriptions; s; s = s->next)

@@ -11,6 +11,7 @@
 #include "wire/message.h"
 
 struct daemon;
+struct download;
 struct upload;
 
 enum { CLIENT_QUEUE_MAX = 64 << 20, CLIENT_STREAM_HIGH = 1 << 20 };
@@ -23,6 +24,7 @@ struct client {
         struct message_parser parser;
         struct message_queue queue;
         struct upload *uploads; /* requests that still receive DATA */
+        struct download *downloads;
         bool closing;           /* after the queue is flushed */
 };
 

@@ -46,6 +46,16 @@ static void empty_directory(int top_fd, int parent_fd, const char *name, int dep
         (void) closedir(directory);
 }
 
+void remove_tree_at(int parent_fd, const char *name) {
+        unsigned n_moved = 0;
+        for (int turn = 0; turn < TURNS_MAX; turn++) {
+                unsigned before = n_moved;
+                empty_directory(-1, parent_fd, name, 0, &n_moved);
+                if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno != ENOTEMPTY || n_moved == before)
+                        break;
+        }
+}
+
 void remove_tree(const char *path) {
         char parent[4096];
         const char *name = strrchr(path, '/');
@@ -55,12 +65,6 @@ void remove_tree(const char *path) {
         int parent_fd = open(*parent ? parent : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (parent_fd < 0)
                 return;
-        unsigned n_moved = 0;
-        for (int turn = 0; turn < TURNS_MAX; turn++) {
-                unsigned before = n_moved;
-                empty_directory(-1, parent_fd, name + 1, 0, &n_moved);
-                if (unlinkat(parent_fd, name + 1, AT_REMOVEDIR) == 0 || errno != ENOTEMPTY || n_moved == before)
-                        break;
-        }
+        remove_tree_at(parent_fd, name + 1);
         (void) close(parent_fd);
 }

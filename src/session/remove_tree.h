@@ -3,3 +3,4 @@
 
 /* Removes it and everything below. What cannot be removed stays; a missing one is fine. */
 void remove_tree(const char *path);
+void remove_tree_at(int parent_fd, const char *name);

@@ -105,30 +105,21 @@ static json_t *error_of(const char *name, const char *message) {
 /* What the artifacts are now that were not there, or not so, before. */
 static json_t *collect_artifacts(struct run *run) {
         struct session *session = run->session;
-        json_t *array = json_array();
         struct artifact_list now = { 0 }, fresh = { 0 };
         _cleanup_fd_ int workspace = session_open_workspace(session);
-        if (workspace < 0 || artifact_scan(workspace, &now, NULL) < 0)
-                return array;
-        if (artifact_scan(workspace, &fresh, NULL) == 0) {
-                artifact_keep_changed(&fresh, &session->seen);
-                char out_dir[4200];
-                if (session->ephemeral) {
-                        (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run->id);
-                        (void) artifact_copy_out(workspace, &fresh, out_dir, session->row.limits.disk_bytes, NULL);
-                } else
-                        (void) artifact_locate(&fresh, session->workspace, NULL);
-                for (size_t i = 0; i < fresh.count; i++) {
-                        char path[4200];
-                        (void) snprintf(path, sizeof(path), "/workspace/%s", fresh.items[i].path);
-                        json_t *item = json_pack("{s:s, s:s?, s:I, s:s}", "path", path, "host_path",
-                                                 fresh.items[i].host_path, "size", (json_int_t) fresh.items[i].size, "mime",
-                                                 artifact_mime(path));
-                        if (item)
-                                json_array_append_new(array, item);
-                }
-                artifact_list_release(&fresh);
+        if (workspace < 0 || artifact_scan(workspace, &now, NULL) < 0 || artifact_scan(workspace, &fresh, NULL) < 0) {
+                artifact_list_release(&now);
+                return json_array();
         }
+        artifact_keep_changed(&fresh, &session->seen);
+        if (session->ephemeral) {
+                char out_dir[4200];
+                (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run->id);
+                (void) artifact_copy_out(workspace, &fresh, out_dir, session->row.limits.disk_bytes, NULL);
+        } else
+                (void) artifact_locate(&fresh, session->workspace, NULL);
+        json_t *array = artifact_list_to_json(&fresh);
+        artifact_list_release(&fresh);
         artifact_list_release(&session->seen);
         session->seen = now;
         return array;

@@ -371,7 +371,7 @@ def hostile_names() -> None:
         with open(os.path.join(top, name), "wb") as stream:
             stream.write(b"x")
     deep = top.decode()
-    for _ in range(200):
+    for _ in range(20):
         deep += "/d"
         os.mkdir(deep)
     blocked("the names are made; the host decides")

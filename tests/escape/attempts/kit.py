@@ -192,6 +192,11 @@ def open_to_write(path: str, *extra: int) -> str:
     flags = os.O_WRONLY | os.O_NONBLOCK
     for flag in extra:
         flags |= flag
+    try:
+        if os.stat(path).st_rdev == os.makedev(1, 3):
+            return f"{path} is masked by /dev/null"
+    except OSError:
+        pass  # the opening will tell
     return refused(lambda: os.close(os.open(path, flags)), f"open {path} for writing", REFUSALS | {errno.ENOENT})
 
 

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import signal
+import time
 
 from kit import CONFIG, REFUSALS, attempt, blocked, call, escaped, in_child, reach, read_text, refused
 
@@ -23,7 +24,7 @@ def mount_points() -> list[str]:
 
 
 def private_directory() -> str:
-    path = f"/tmp/mount-{os.getpid()}"
+    path = f"/tmp/mount-{os.getpid()}-{time.monotonic_ns()}"
     os.makedirs(path, exist_ok=True)
     return path
 

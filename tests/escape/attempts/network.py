@@ -152,8 +152,11 @@ def name_servers() -> None:
 
 @attempt("network", "broadcast and multicast", promise="D1", weak="host")
 def multicast() -> None:
-    for address in ("224.0.0.251", "ff02::fb"):
-        has_route(address, 5353)
+    for address in ("224.0.0.251", "255.255.255.255"):
+        try:
+            has_route(address, 5353)
+        except PermissionError as error:  # a broadcast without SO_BROADCAST: there is a route
+            escaped(f"{address}: {describe(error)}")
     blocked("no route to groups")
 
 

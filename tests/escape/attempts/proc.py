@@ -95,8 +95,10 @@ def any_sysctl() -> None:
             except OSError:
                 count += 1
                 continue
+            masked = stat.S_ISCHR(os.fstat(descriptor).st_mode)  # /dev/null lies on top
             os.close(descriptor)
-            escaped(f"{path} can be opened for writing")
+            if not masked:
+                escaped(f"{path} can be opened for writing")
     blocked(f"{count} sysctls refused")
 
 

@@ -65,7 +65,7 @@ def vm_write() -> None:
     reach("process_vm_writev", os.getpid(), io_vector(source), 1, io_vector(buffer), 1, 0)
 
 
-for _name in ("mem", "environ", "maps", "smaps", "auxv", "stack", "syscall", "pagemap", "io", "personality"):
+for _name in ("mem", "environ", "maps", "smaps", "auxv", "syscall", "pagemap", "io", "personality"):
     attempt("processes", f"read {_name} of pid 1", promise="R1 D4", weak="userns")(
         lambda name=_name: read_of_init(name)
     )
@@ -126,24 +126,31 @@ def steal_own() -> None:
     reach("pidfd_getfd", call("pidfd_open", os.getpid(), 0), 1, 0)
 
 
-@attempt("processes", "read the limits of pid 1", promise="D4", weak="userns")
-def limits_of_init() -> None:
-    blocked(refused(lambda: resource.prlimit(1, resource.RLIMIT_NOFILE), "prlimit of pid 1", GONE))
+@attempt("processes", "cripple pid 1 with limits and priorities", promise="D4 R40", weak="-: would cripple the host",
+         alone=True, box={"leftover": True, "timeout": "20"}, only="glovebox")  # fmt: skip
+def cripple_init() -> None:
+    # Where the agent has the tenant's uid the kernel allows this. It must gain nothing: the run ends all the same.
+    done = []
+    for name in ("NOFILE", "FSIZE", "NPROC", "DATA", "STACK", "AS", "CPU", "MEMLOCK"):
+        try:
+            resource.prlimit(1, getattr(resource, f"RLIMIT_{name}"), (0, 0))
+            done.append(name)
+        except OSError:
+            pass
+    for action in (
+        lambda: os.setpriority(os.PRIO_PROCESS, 1, 19),
+        lambda: os.sched_setaffinity(1, {min(os.sched_getaffinity(0))}),
+        lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)),
+    ):
+        try:
+            action()
+            done.append("priority")
+        except OSError:
+            pass
+    blocked(f"changed: {done}; the outside decides")
 
 
-@attempt("processes", "change the priority of pid 1", promise="D4", weak="host-root")
-def priority_of_init() -> None:
-    now = os.getpriority(os.PRIO_PROCESS, 1)
-    blocked(refused(lambda: os.setpriority(os.PRIO_PROCESS, 1, now), "setpriority of pid 1", GONE))
-
-
-@attempt("processes", "move pid 1 to another processor", promise="D4", weak="host-root")
-def affinity_of_init() -> None:
-    now = os.sched_getaffinity(1)
-    blocked(refused(lambda: os.sched_setaffinity(1, now), "sched_setaffinity of pid 1", GONE))
-
-
-@attempt("processes", "signal pid 1", promise="D4", weak="-: would end the init of the host", alone=True)
+@attempt("processes", "signal pid 1", promise="D4", weak="-: would end the init of the host", box={"timeout": "20"})
 def signal_init() -> None:
     refusals: set[str] = set()
     for number in (

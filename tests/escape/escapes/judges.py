@@ -76,6 +76,14 @@ def nothing_left(case: Case) -> Verdict | None:
     return case.said
 
 
+@judge("processes-cripple-pid-1-with-limits-and-priorities", "processes-signal-pid-1")
+def run_ends_anyway(case: Case) -> Verdict | None:
+    left = leftovers(case)
+    if left:
+        return "ESCAPED", f"left behind: {left}"
+    return "BLOCKED", f"the run ended with {case.ended.status} after {case.ended.seconds:.1f} s, nothing left"
+
+
 @judge("processes-outlive-the-time-limit", "resources-explode-in-a-fork-bomb")
 def ended_in_time(case: Case) -> Verdict | None:
     left = leftovers(case)
