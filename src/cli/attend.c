@@ -180,16 +180,16 @@ static void print_harmless(const char *before, const char *text) {
 static void report_error(const json_t *result) {
         const json_t *error = json_object_get(result, "error");
         const char *traceback = text_at(error, "traceback"), *message = text_at(error, "message");
+        if (!message)
+                message = json_is_string(error) ? json_string_value(error) : NULL;
         if (traceback)
                 (void) fprintf(stderr, "%s%s", traceback, traceback[strlen(traceback) - 1] == '\n' ? "" : "\n");
-        else if (message)
-                print_harmless("", message);
-        else if (text_at(error, "name"))
-                print_harmless("", text_at(error, "name"));
+        else if (!message)
+                message = text_at(error, "name");
         /* a limit's message explains what the traceback of the interrupted code cannot */
-        if (traceback && message && !strstr(traceback, message))
+        if (message && !(traceback && strstr(traceback, message)))
                 print_harmless("", message);
-        if (json_is_true(json_object_get(result, "variables_lost")))
+        if (json_is_true(json_object_get(result, "variables_lost")) && !(message && strstr(message, "variables are lost")))
                 (void) fprintf(stderr, "glovebox: the session's variables are lost; its files stay\n");
 }
 

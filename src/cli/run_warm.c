@@ -6,13 +6,10 @@
 #include "cli/run_warm.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "base/memory.h"
+#include "box/spec.h"
 #include "cli/attend.h"
 #include "cli/limit_text.h"
 #include "cli/session_request.h"
@@ -76,6 +73,21 @@ static void say(const char *text) {
         (void) fprintf(stderr, "glovebox: %s\n", text);
 }
 
+/* The kernel calls the code "<cell 1>"; here it has a name. */
+static void print_traceback(const char *text, const char *code_name) {
+        static const char cell[] = "  File \"<cell 1>\"";
+        while (*text) {
+                size_t length = strcspn(text, "\n");
+                if (strncmp(text, cell, sizeof(cell) - 1) == 0) {
+                        (void) fprintf(stderr, "  File \"" BOX_CODE_DIR "/%s\"", code_name);
+                        text += sizeof(cell) - 1;
+                        length -= sizeof(cell) - 1;
+                }
+                (void) fprintf(stderr, "%.*s\n", (int) length, text);
+                text += length + (text[length] == '\n');
+        }
+}
+
 static void report_end(const struct run_request *request, const json_t *result) {
         const char *status = json_string_value(json_object_get(result, "status"));
         const json_t *error = json_object_get(result, "error");
@@ -89,8 +101,8 @@ static void report_end(const struct run_request *request, const json_t *result) 
                 limit_text_memory(text, sizeof(text), request->limits.memory_bytes,
                                   peak > 0 ? (uint64_t) peak : request->limits.memory_bytes);
                 say(text);
-        } else if (traceback && *traceback)
-                (void) fprintf(stderr, "%s%s", traceback, traceback[strlen(traceback) - 1] == '\n' ? "" : "\n");
+        } else if (traceback)
+                print_traceback(traceback, request->code_name);
 }
 
 static int report(const struct run_request *request, const struct attendance *attendance, json_t *result) {
