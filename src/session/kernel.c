@@ -332,6 +332,7 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                 if (kernel->state != KERNEL_STARTING)
                         return false;
                 kernel->state = KERNEL_IDLE;
+                kernel_measure(kernel); /* what starting took is nobody's run */
                 kernel->listener->ready(kernel);
                 return true;
         case KERNEL_RESULT:

@@ -34,6 +34,8 @@ static int make_directories(struct session *session, struct err *err) {
                 session->workspace[0] = '\0';
         else
                 (void) snprintf(session->workspace, sizeof(session->workspace), "%.900s/sessions/%s", data, id);
+        if (session->ephemeral)
+                return 0; /* a kernel of the pool brings its own; otherwise it is made with the kernel */
         if (mkdir(session->state_dir, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %s", session->state_dir);
         if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST)
@@ -154,6 +156,8 @@ static void order_kernel(struct session *session) {
         if (session->ephemeral && (session->kernel = pool_take(session->daemon, &session->row))) {
                 session->kernel->listener = &listener;
                 session->kernel->owner = session;
+                (void) snprintf(session->state_dir, sizeof(session->state_dir), "%s", session->kernel->state_dir);
+                pool_refill(session->daemon);
                 return;
         }
         daemon_fill_request(session->daemon, &session->row, &request);
@@ -161,7 +165,8 @@ static void order_kernel(struct session *session) {
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         request.workspace_is_ours = !*session->row.workspace;
         request.ephemeral = session->ephemeral && !*session->row.workspace;
-        if (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST)
+        if ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
+            (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
         else if (daemon_name_kernel(session->daemon, &request, &err) == 0) {
                 session->kernel = kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
