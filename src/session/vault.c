@@ -32,7 +32,8 @@ static int take_lock(const char *path, struct err *err) {
                         return err_sys(err, errno, "cannot lock %s", name);
                 (void) poll(NULL, 0, LOCK_PAUSE_MS);
         }
-        return err_set(err, ERR_TIMEOUT, "another process has held %s for long: see which one with `fuser %s`", name, name);
+        return err_set(err, ERR_TIMEOUT, "another process has held %s for long: see which one with `fuser %s`", name,
+                       name);
 }
 
 static int make_socket(void) {
@@ -128,13 +129,15 @@ static int greet(int fd, struct err *err) {
         if (code == 0 || code == -ECONNRESET)
                 return 0;
         if (code == -EAGAIN)
-                return err_set(err, ERR_TIMEOUT, "the process glovebox-vault does not answer: see whether it is stopped");
+                return err_set(err, ERR_TIMEOUT,
+                               "the process glovebox-vault does not answer: see whether it is stopped");
         if (code < 0 && code != -EBADMSG)
                 return err_sys(err, -code, "cannot talk to the vault");
         if (code > 0)
                 vault_message_close_fds(fds, n_fds);
         if (code < 0 || hello.operation != VAULT_HELLO)
-                return err_set(err, ERR_PROTOCOL, "the vault that holds the living boxes is of another version: finish with the "
+                return err_set(err, ERR_PROTOCOL,
+                               "the vault that holds the living boxes is of another version: finish with the "
                                "version that started it, or end the process glovebox-vault and with it those boxes");
         if (hello.status == VAULT_BUSY)
                 return err_set(err, ERR_BUSY, "another Glovebox daemon is connected to the vault: stop it first");
@@ -175,7 +178,8 @@ static int open_locked(const struct sockaddr_un *address, struct vault *ret_vaul
 int vault_open(const char *path, struct vault *ret_vault, bool *ret_new, struct err *err) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         if (path[0] != '/' || strlen(path) >= sizeof(address.sun_path))
-                return err_set(err, ERR_USAGE, "the vault's path must begin with / and have less than %zu characters: %s",
+                return err_set(err, ERR_USAGE,
+                               "the vault's path must begin with / and have less than %zu characters: %s",
                                sizeof(address.sun_path), path);
         memcpy(address.sun_path, path, strlen(path) + 1);
         _cleanup_fd_ int lock_fd = take_lock(path, err);
@@ -198,15 +202,19 @@ static int ask(struct vault *vault, struct vault_message *message, const int *fd
         if (code == 0 || code == -EPIPE || code == -ECONNRESET)
                 return err_set(err, ERR_GONE, "the vault has ended, and with it what only it held");
         if (code == -EMFILE)
-                return err_set(err, ERR_LIMIT, "too many open files to take boxes back from the vault: raise the limit of open "
+                return err_set(err, ERR_LIMIT,
+                               "too many open files to take boxes back from the vault: raise the limit of open "
                                "files (ulimit -n)");
         if (code == -EAGAIN)
-                return err_set(err, ERR_TIMEOUT, "the vault has not answered for %d seconds: see whether the process "
-                               "glovebox-vault is stopped", ANSWER_SECONDS);
+                return err_set(err, ERR_TIMEOUT,
+                               "the vault has not answered for %d seconds: see whether the process "
+                               "glovebox-vault is stopped",
+                               ANSWER_SECONDS);
         if (code < 0)
                 return err_sys(err, -code, "cannot talk to the vault");
         if (message->operation == operation && message->status == VAULT_FULL)
-                return err_set(err, ERR_LIMIT, "the vault cannot hold more descriptors: raise the hard limit of open files "
+                return err_set(err, ERR_LIMIT,
+                               "the vault cannot hold more descriptors: raise the hard limit of open files "
                                "(ulimit -Hn) and restart it");
         if (message->operation != operation || message->status == VAULT_MALFORMED)
                 return err_set(err, ERR_PROTOCOL, "the vault did not understand the request: it is of another version");
@@ -227,8 +235,8 @@ int vault_put(struct vault *vault, const char *name, const void *note, size_t no
         if (set_name(&message, name, err) < 0)
                 return -1;
         if (note_size > VAULT_NOTE_MAX || n_fds > VAULT_FDS_MAX)
-                return err_set(err, ERR_LIMIT, "an entry of the vault has at most %d bytes and %d descriptors", VAULT_NOTE_MAX,
-                               VAULT_FDS_MAX);
+                return err_set(err, ERR_LIMIT, "an entry of the vault has at most %d bytes and %d descriptors",
+                               VAULT_NOTE_MAX, VAULT_FDS_MAX);
         if (note_size > 0)
                 memcpy(message.note, note, note_size);
         message.note_size = (uint32_t) note_size;
@@ -250,7 +258,8 @@ int vault_drop(struct vault *vault, const char *name, struct err *err) {
 }
 
 int vault_each(struct vault *vault,
-               void (*each)(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds, void *context),
+               void (*each)(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds,
+                            void *context),
                void *context, struct err *err) {
         uint64_t serial = 0;
         for (;;) {

@@ -2,8 +2,8 @@
  *
  * A daemon forks it twice, so that it is nobody's child, in a session of its own, with no other descriptor than the
  * listening socket. One loop waits for the daemon's requests and for new connections. It never waits for a daemon: an
- * answer that does not fit into the socket closes the connection. Only VAULT_END, being empty and alone for a minute, or
- * SIGKILL ends it. A connection is exchanged for another only when it is closed, and what was sent before that is
+ * answer that does not fit into the socket closes the connection. Only VAULT_END, being empty and alone for a minute,
+ * or SIGKILL ends it. A connection is exchanged for another only when it is closed, and what was sent before that is
  * done first. */
 #include "session/vault_process.h"
 
@@ -44,7 +44,7 @@ struct process {
         int listen_fd;
         int client_fd;
         const char *path;
-        struct stat socket; /* the one that is ours to unlink */
+        struct stat socket;    /* the one that is ours to unlink */
         struct entry *entries; /* in the order of their serial numbers */
         uint64_t last_serial;
         size_t n_entries, n_fds, fds_max;
@@ -273,7 +273,8 @@ static int shed(int listen_fd) {
                 _exit(EXIT_FAILURE);
         if (syscall(SYS_close_range, 4u, ~0u, 0u) < 0) {
                 struct rlimit limit;
-                long max = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < 1 << 20 ? (long) limit.rlim_max : 1 << 20;
+                long max = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < 1 << 20 ? (long) limit.rlim_max
+                                                                                             : 1 << 20;
                 for (long fd = 4; fd < max; fd++)
                         (void) close((int) fd);
         }
@@ -307,7 +308,9 @@ _Noreturn void vault_process_run(int listen_fd, const char *path, int idle_ms) {
         (void) snprintf(own_path, sizeof(own_path), "%s", path);
         static struct process process = { .client_fd = -1, .path = own_path };
         process.listen_fd = shed(listen_fd);
-        (void) chdir("/");
+        /* Keeps no file system busy. */
+        if (chdir("/") < 0)
+                _exit(EXIT_FAILURE);
         struct rlimit limit;
         if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
                 limit.rlim_cur = limit.rlim_max;
