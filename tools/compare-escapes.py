@@ -68,19 +68,14 @@ def make_image_tar(path: Path) -> None:
     stdlib = Path("/usr/lib", library if library.startswith("python3.") else version)
     for extension in (stdlib / "lib-dynload").glob("*.so"):
         files |= libraries_of(str(extension))
+    names = {real for name in files for real in real_names(name)}
     with tarfile.open(path, "w") as tar:
         for name in ("bin", "lib", "lib64", "sbin"):
             link = tarfile.TarInfo(name)
             link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
-            tar.add(f"/usr/{name}", f"usr/{name}", recursive=False) if os.path.isdir(f"/usr/{name}") else None
             tar.addfile(link)
-        for name in sorted(files):
-            real = name if name.startswith("/usr") else "/usr" + name
-            if os.path.lexists(real):
-                tar.add(real, real.lstrip("/"))
-            target = os.path.realpath(real)
-            if target != real and os.path.exists(target):
-                tar.add(target, target.lstrip("/"))
+        for name in sorted(names):
+            tar.add(name, name.lstrip("/"))
         tar.add(stdlib, str(stdlib).lstrip("/"))
         for name in ("tmp", "workspace", "etc", "proc", "dev", "sys"):
             directory = tarfile.TarInfo(name)
@@ -91,6 +86,12 @@ def make_image_tar(path: Path) -> None:
             passwd.flush()
             os.chmod(passwd.name, 0o644)
             tar.add(passwd.name, "etc/passwd")
+
+
+def real_names(name: str) -> set[str]:
+    """A file below /usr and what it is a link to."""
+    below = name if name.startswith("/usr") else "/usr" + name
+    return {path for path in (below, os.path.realpath(below)) if os.path.lexists(path)}
 
 
 def run_or_exit(command: list[str]) -> None:

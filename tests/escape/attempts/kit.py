@@ -296,7 +296,7 @@ def run_forked(item: Attempt) -> tuple[str, str]:
         os.write(writer, json.dumps((verdict[0], verdict[1][:500])).encode() + b"\n")
         os._exit(0)
     os.close(writer)
-    data = read_until_end(reader, item.seconds)
+    data = read_until_end(reader, item.seconds * CONFIG.get("slowness", 1))
     os.close(reader)
     if data is None:
         os.kill(child, signal.SIGKILL)
