@@ -219,44 +219,48 @@ int furnish_proc(struct stage *stage, struct err *err) {
         return 0;
 }
 
-int furnish_masks(struct stage *stage, struct err *err) {
-        for (size_t i = 0; i < ELEMENTS(proc_covered); i++) {
-                _cleanup_fd_ int target = openat(stage->root_fd, proc_covered[i], O_PATH | O_NOFOLLOW | O_CLOEXEC);
-                if (target < 0)
-                        continue; /* this kernel has no such file */
-                _cleanup_fd_ int null_tree = sys_open_tree(stage->root_fd, "dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-                int code = null_tree < 0 ? -errno : attach(null_tree, target);
-                if (code < 0)
-                        return err_sys(err, -code, "covering /%s", proc_covered[i]);
-        }
-        for (size_t i = 0; i < ELEMENTS(proc_covered_directories); i++) {
-                _cleanup_fd_ int target =
-                        openat(stage->root_fd, proc_covered_directories[i], O_PATH | O_NOFOLLOW | O_CLOEXEC);
-                if (target < 0)
+static int cover_file(int root_fd, const char *path, int target) {
+        (void) path;
+        _cleanup_fd_ int null_tree = sys_open_tree(root_fd, "dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        return null_tree < 0 ? -errno : attach(null_tree, target);
+}
+
+static int cover_directory(int root_fd, const char *path, int target) {
+        _cleanup_fd_ int empty = tree_make_tmpfs(4096, 2, BOX_UID, BOX_GID, 0555);
+        int code = empty < 0 ? empty : attach(empty, target);
+        return code < 0 ? code : make_read_only(root_fd, path);
+}
+
+static int show_read_only(int root_fd, const char *path, int target) {
+        (void) root_fd;
+        (void) path;
+        unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE;
+        _cleanup_fd_ int tree = sys_open_tree(target, "", flags);
+        struct mount_attr attributes = { .attr_set = MOUNT_ATTR_RDONLY };
+        if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes) < 0)
+                return -errno;
+        return attach(tree, target);
+}
+
+/* Only a file that this kernel does not have is left out: one that cannot be opened must not stay uncovered. */
+static int mask_each(const struct stage *stage, const char *const *paths, size_t n_paths,
+                     int (*mask)(int root_fd, const char *path, int target), struct err *err) {
+        for (size_t i = 0; i < n_paths; i++) {
+                _cleanup_fd_ int target = openat(stage->root_fd, paths[i], O_PATH | O_NOFOLLOW | O_CLOEXEC);
+                if (target < 0 && errno == ENOENT)
                         continue;
-                _cleanup_fd_ int empty = tree_make_tmpfs(4096, 2, BOX_UID, BOX_GID, 0555);
-                int code = empty < 0 ? empty : attach(empty, target);
-                if (code == 0)
-                        code = make_read_only(stage->root_fd, proc_covered_directories[i]);
+                int code = target < 0 ? -errno : mask(stage->root_fd, paths[i], target);
                 if (code < 0)
-                        return err_sys(err, -code, "covering /%s", proc_covered_directories[i]);
-        }
-        for (size_t i = 0; i < ELEMENTS(proc_read_only); i++) {
-                _cleanup_fd_ int target = openat(stage->root_fd, proc_read_only[i], O_PATH | O_NOFOLLOW | O_CLOEXEC);
-                if (target < 0)
-                        continue;
-                _cleanup_fd_ int tree = sys_open_tree(target, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH |
-                                                                          AT_RECURSIVE);
-                struct mount_attr attributes = { .attr_set = MOUNT_ATTR_RDONLY };
-                int code = tree < 0 ? -errno : 0;
-                if (code == 0 && sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes) < 0)
-                        code = -errno;
-                if (code == 0)
-                        code = attach(tree, target);
-                if (code < 0)
-                        return err_sys(err, -code, "making /%s read-only", proc_read_only[i]);
+                        return err_sys(err, -code, "covering /%s", paths[i]);
         }
         return 0;
+}
+
+int furnish_masks(struct stage *stage, struct err *err) {
+        if (mask_each(stage, proc_covered, ELEMENTS(proc_covered), cover_file, err) < 0 ||
+            mask_each(stage, proc_covered_directories, ELEMENTS(proc_covered_directories), cover_directory, err) < 0)
+                return -1;
+        return mask_each(stage, proc_read_only, ELEMENTS(proc_read_only), show_read_only, err);
 }
 
 int furnish_writable(struct stage *stage, struct err *err) {
