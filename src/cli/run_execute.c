@@ -27,10 +27,12 @@
 #include "cli/relay.h"
 #include "cli/result.h"
 #include "cli/run_request.h"
+#include "cli/terminal.h"
 #include "session/artifact.h"
 #include "wire/frame.h"
 
-enum { OUTPUT_KEPT_MAX = 1 << 20, EXIT_TIMEOUT = 124, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_MEMORY = 137 };
+enum { OUTPUT_KEPT_MAX = 1 << 20 };
+enum { EXIT_TIMEOUT = 124, EXIT_CANNOT_WRITE = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_MEMORY = 137 };
 
 /* What is open while a run goes on; released on every way out. */
 struct run {
@@ -328,6 +330,12 @@ static void judge(const struct run *run, struct verdict *ret) {
         case RELAY_NO_READER:
                 ret->status = RUN_INTERRUPTED;
                 ret->exit_code = 128 + SIGPIPE;
+                if (relay->write_errno == EPIPE)
+                        break;
+                ret->exit_code = EXIT_CANNOT_WRITE;
+                ret->error.name = "output";
+                (void) snprintf(ret->message, sizeof(ret->message),
+                                "the output could not be written: %s; the run was stopped", strerror(relay->write_errno));
                 break;
         case RELAY_NOT_STARTED:
                 judge_not_started(run, ret);
@@ -369,6 +377,7 @@ static int print_json(const struct run *run, const struct verdict *verdict, stru
                 .memory_peak_bytes = run->usage.memory_peak_bytes ? run->usage.memory_peak_bytes
                                                                   : relay->memory_peak_kib * 1024,
                 .error = verdict->error.name ? &verdict->error : NULL, .artifacts = artifacts, .n_artifacts = list->count,
+                .artifacts_cut = list->cut,
                 .isolation = report_make(&spec, &run->host, run->rootless),
         };
         json_t *json = run_result_to_json(&result);
@@ -385,10 +394,17 @@ static int print_json(const struct run *run, const struct verdict *verdict, stru
 static void print_messages(const struct run *run, const struct verdict *verdict) {
         if (verdict->error.name)
                 (void) fprintf(stderr, "glovebox: %s\n", verdict->message);
+        if (run->artifacts.cut)
+                (void) fprintf(stderr, "glovebox: not all artifacts were kept: there are too many, they are nested too deep "
+                                       "or together larger than --disk; raise --disk, or write them to a --workspace\n");
         if (run->request->quiet || run->workspace_source_fd >= 0)
                 return;
-        for (size_t i = 0; i < run->artifacts.count && i < 20; i++)
-                (void) fprintf(stderr, "glovebox: artifact %s\n", run->artifacts.items[i].host_path);
+        for (size_t i = 0; i < run->artifacts.count && i < 20; i++) {
+                char shown[4300]; /* the run chose this name, and may have meant it for the terminal */
+                (void) snprintf(shown, sizeof(shown), "%s", run->artifacts.items[i].host_path);
+                terminal_make_harmless(shown);
+                (void) fprintf(stderr, "glovebox: artifact %s\n", shown);
+        }
         if (run->artifacts.count > 20)
                 (void) fprintf(stderr, "glovebox: and %zu more artifacts\n", run->artifacts.count - 20);
 }
