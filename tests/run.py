@@ -68,7 +68,7 @@ def main() -> int:
     for name in chosen:
         total.add(run_part(name))
     for name in total.flaky:
-        print(f"flaky: {name} (failed, then passed alone: mend it)")
+        print(f"flaky: {name} (failed once, passed when tried again: mend it)")
     print(f"{total.passed} passed, {total.failed} failed", flush=True)
     return 1 if total.failed else 0
 

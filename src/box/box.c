@@ -79,18 +79,10 @@ static bool may_set_groups(void) {
         return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && strncmp(text, "allow", 5) == 0;
 }
 
-/* The parent's half of the sealing: ids, then the child's verdict. */
-static int accompany(const struct box_spec *spec, struct box *box, int sync_fd, bool drop_groups, struct err *err) {
-        int code = drop_groups ? 0 : deny_setgroups(box->pid);
-        if (code == 0)
-                code = write_id_map(box->pid, "gid_map", BOX_GID, spec->host_gid);
-        if (code == 0)
-                code = write_id_map(box->pid, "uid_map", BOX_UID, spec->host_uid);
-        if (code < 0)
-                return err_sys(err, -code, "mapping the box's user id");
-        (void) send(sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
+/* What the child says: 0 when it became the agent, -1 with its own reason. */
+static int read_verdict(int sync_fd, struct err *err) {
         struct err reported;
-        code = fd_read_exactly(sync_fd, &reported, sizeof(reported));
+        int code = fd_read_exactly(sync_fd, &reported, sizeof(reported));
         if (code == -ENODATA)
                 return 0; /* closed by the exec of the agent */
         if (code < 0)
@@ -98,6 +90,29 @@ static int accompany(const struct box_spec *spec, struct box *box, int sync_fd, 
         reported.message[sizeof(reported.message) - 1] = '\0';
         *err = reported;
         return -1;
+}
+
+/* What we could not do to a child that is gone is only a consequence: it has told why it went. */
+static int prefer_verdict(int sync_fd, struct err *err) {
+        struct pollfd watched = { .fd = sync_fd, .events = POLLIN };
+        if (poll(&watched, 1, 0) == 1)
+                (void) read_verdict(sync_fd, err);
+        return -1;
+}
+
+/* The parent's half of the sealing: ids, then the child's verdict. */
+static int accompany(const struct box_spec *spec, struct box *box, int sync_fd, bool drop_groups, struct err *err) {
+        int code = drop_groups ? 0 : deny_setgroups(box->pid);
+        if (code == 0)
+                code = write_id_map(box->pid, "gid_map", BOX_GID, spec->host_gid);
+        if (code == 0)
+                code = write_id_map(box->pid, "uid_map", BOX_UID, spec->host_uid);
+        if (code < 0) {
+                (void) err_sys(err, -code, "mapping the box's user id");
+                return prefer_verdict(sync_fd, err);
+        }
+        (void) send(sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
+        return read_verdict(sync_fd, err);
 }
 
 int box_start(const struct box_spec *spec, const struct cgroup_host *host, struct box *ret_box, struct err *err) {

@@ -73,11 +73,15 @@ static void format_value(enum knob_value value, const struct limits *limits, cha
 static int explain_knob(const struct knob *knob, const char *text, int code, struct err *err) {
         const char *name = cgroup_controller_name(knob->controller);
         if (code == -ENOENT)
-                return err_set(err, ERR_UNSUPPORTED, "this kernel cannot bound %s: the control group has no %s; use a "
-                               "kernel with that controller, or --allow-weaker", name, knob->file);
+                return err_set(err, ERR_UNSUPPORTED,
+                               "this kernel cannot bound %s: the control group has no %s; use a "
+                               "kernel with that controller, or --allow-weaker",
+                               name, knob->file);
         if (code == -EINVAL && knob->controller == CGROUP_CPU)
-                return err_set(err, ERR_REFUSED, "the kernel refused the CPU limit (%s to %s): the group above allows "
-                               "less; choose a smaller --cpus", text, knob->file);
+                return err_set(err, ERR_REFUSED,
+                               "the kernel refused the CPU limit (%s to %s): the group above allows "
+                               "less; choose a smaller --cpus",
+                               text, knob->file);
         return err_sys(err, -code, "cannot write the %s limit (%s to %s); see glovebox doctor", name, text, knob->file);
 }
 
@@ -112,8 +116,10 @@ static int write_limits(const struct cgroup_host *host, enum cgroup_controller c
 
 static int check_name(const char *name, struct err *err) {
         if (strlen(name) >= sizeof(((struct cgroup *) 0)->name) || strchr(name, '/') || !cgroup_text_is_relative(name))
-                return err_set(err, ERR_USAGE, "\"%.70s\" cannot name a control group; use at most 63 letters, digits and "
-                               "dashes", name);
+                return err_set(err, ERR_USAGE,
+                               "\"%.70s\" cannot name a control group; use at most 63 letters, digits and "
+                               "dashes",
+                               name);
         return 0;
 }
 
@@ -147,8 +153,10 @@ static int make_directory(const struct cgroup_host *host, size_t index, const ch
                 return err_sys(err, -parent_fd, "cannot open the control group %s", host->parent[index]);
         if (mkdirat(parent_fd, name, 0755) < 0) {
                 if (errno == EEXIST)
-                        return err_set(err, ERR_EXISTS, "the control group %s/%s exists already: another box has this "
-                                       "name, or one was left behind", host->parent[index], name);
+                        return err_set(err, ERR_EXISTS,
+                                       "the control group %s/%s exists already: another box has this "
+                                       "name, or one was left behind",
+                                       host->parent[index], name);
                 return err_sys(err, errno, "cannot create the control group %s/%s", host->parent[index], name);
         }
         int fd = cgroup_file_open_dir(parent_fd, name);
@@ -275,7 +283,8 @@ void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usa
                                                &usage.memory_peak_bytes);
                 (void) cgroup_file_read_key(memory_fd, v2 ? "memory.events" : "memory.oom_control", "oom_kill",
                                             &usage.oom_kills);
-                usage.oom_kills -= usage.oom_kills < cgroup->oom_kills_before ? usage.oom_kills : cgroup->oom_kills_before;
+                usage.oom_kills -=
+                        usage.oom_kills < cgroup->oom_kills_before ? usage.oom_kills : cgroup->oom_kills_before;
 
                 /* The v2 tree counts CPU time without any controller; on v1 cpuacct is often mounted with cpu. */
                 if (cgroup_file_read_key(cgroup->v2_fd, "cpu.stat", "usage_usec", &usage.cpu_us) < 0) {
@@ -323,7 +332,7 @@ static int remove_directory(const char *path, bool patient) {
                         (void) cgroup_kill_listed(dir_fd);
                         remove_below(dir_fd, 0);
                 }
-                (void) nanosleep(&(struct timespec) { .tv_nsec = sleep_us * 1000 }, NULL);
+                (void) nanosleep(&(struct timespec){ .tv_nsec = sleep_us * 1000 }, NULL);
                 if (sleep_us < 12800)
                         sleep_us *= 2;
         }

@@ -26,8 +26,9 @@ const char *host_need_name(enum host_need need) {
 }
 
 const char *host_verdict_name(enum host_verdict verdict) {
-        static const char *const names[] = { [HOST_VERDICT_FULL] = "full", [HOST_VERDICT_WEAKER] = "weaker",
-                                             [HOST_VERDICT_IMPOSSIBLE] = "impossible" };
+        static const char *const names[] = {
+                [HOST_VERDICT_FULL] = "full", [HOST_VERDICT_WEAKER] = "weaker", [HOST_VERDICT_IMPOSSIBLE] = "impossible"
+        };
         return names[verdict];
 }
 
@@ -50,7 +51,9 @@ static bool is_host_root(void) {
 
 static void find_container(char ret_mark[static 64]) {
         static const char *const marks[] = { "/.dockerenv", "/run/.containerenv", "/run/systemd/container" };
-        static const char *const words[] = { "/docker", "/kubepods", "/lxc", "/libpod", "/containerd", "/machine.slice" };
+        static const char *const words[] = {
+                "/docker", "/kubepods", "/lxc", "/libpod", "/containerd", "/machine.slice"
+        };
         char text[2048];
         ret_mark[0] = '\0';
         for (size_t i = 0; i < ELEMENTS(marks); i++)
@@ -71,14 +74,14 @@ static void run_probe(struct host_report *report, const struct host_probe *probe
         if (report->n_rows == HOST_ROWS_MAX)
                 return;
         struct host_row *row = &report->rows[report->n_rows];
-        *row = (struct host_row) { .name = probe->name, .title = probe->title, .need = probe->need };
+        *row = (struct host_row){ .name = probe->name, .title = probe->title, .need = probe->need };
         probe->probe(report, row);
         report->n_rows++;
 }
 
 void host_look(struct host_report *ret_report, const struct host_probe *more, size_t n_more) {
         struct host_report *report = ret_report;
-        *report = (struct host_report) { .root = is_host_root() };
+        *report = (struct host_report){ .root = is_host_root() };
         struct utsname name;
         if (uname(&name) == 0)
                 (void) snprintf(report->kernel, sizeof(report->kernel), "%.79s", name.release);

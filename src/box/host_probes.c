@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,10 +12,11 @@
 #include "base/memory.h"
 #include "box/cgroup_file.h"
 #include "box/host_trial.h"
+#include "box/landlock.h"
 
-#define CONTAINER_FLAGS                                                                                            \
-        "docker run --privileged --cgroupns=private (or podman run --privileged), or run Glovebox on the host and let " \
-        "the container call it"
+#define CONTAINER_FLAGS                                                                                                \
+        "docker run --privileged --cgroupns=private (or podman run --privileged), or run Glovebox on the host and "    \
+        "let the container call it"
 
 /* -1 when the file is not there. */
 static long read_setting(const char *path) {
@@ -31,27 +31,32 @@ static void probe_kernel(const struct host_report *report, struct host_row *row)
         (void) sscanf(report->kernel, "%u.%u.%u", &major, &minor, &patch);
         unsigned series = major * 1000 + minor;
         if (series < 5012)
-                host_row_set(row, HOST_NO, "install Linux 5.12 or newer (mount_setattr and CLONE_INTO_CGROUP are needed)",
+                host_row_set(row, HOST_NO,
+                             "install Linux 5.12 or newer (mount_setattr and CLONE_INTO_CGROUP are needed)",
                              "Linux %s is too old", report->kernel);
         else if (series > 6018 || (series == 6018 && patch >= 29))
                 host_row_set(row, HOST_YES, "", "Linux %s", report->kernel);
         else if (series == 6018)
-                host_row_set(row, HOST_WEAKER, "install Linux 6.18.29 or newer and reboot",
-                             "Linux %s lacks fixes of 2026 for page-cache writes (Copy Fail, Dirty Frag): code in one box "
-                             "could change files that others read", report->kernel);
+                host_row_set(
+                        row, HOST_WEAKER, "install Linux 6.18.29 or newer and reboot",
+                        "Linux %s lacks fixes of 2026 for page-cache writes (Copy Fail, Dirty Frag): code in one box "
+                        "could change files that others read",
+                        report->kernel);
         else
-                host_row_set(row, HOST_WEAKER, "install your distribution's newest kernel update and reboot; its security "
+                host_row_set(row, HOST_WEAKER,
+                             "install your distribution's newest kernel update and reboot; its security "
                              "tracker says whether CVE-2026-31431 and CVE-2026-43284 are fixed in it",
                              "Linux %s: whether the page-cache fixes of 2026 (Copy Fail, Dirty Frag; in 6.18.29) were "
-                             "ported to it cannot be seen from here", report->kernel);
+                             "ported to it cannot be seen from here",
+                             report->kernel);
 }
 
 /* The likely reason, by what can be read. */
 static const char *userns_fix(const struct host_report *report) {
         if (!report->root && read_setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") > 0)
                 return "Ubuntu's AppArmor rule forbids them to ordinary programs: sudo sysctl -w "
-                       "kernel.apparmor_restrict_unprivileged_userns=0 (and put the line into /etc/sysctl.d/), or give the "
-                       "glovebox program an AppArmor profile with \"userns,\"";
+                       "kernel.apparmor_restrict_unprivileged_userns=0 (and put the line into /etc/sysctl.d/), or give "
+                       "the glovebox program an AppArmor profile with \"userns,\"";
         if (!report->root && read_setting("/proc/sys/kernel/unprivileged_userns_clone") == 0)
                 return "sudo sysctl -w kernel.unprivileged_userns_clone=1, or run as root";
         if (read_setting("/proc/sys/user/max_user_namespaces") == 0)
@@ -90,7 +95,8 @@ static void probe_mounts(const struct host_report *report, struct host_row *row)
         if (trial->step == TRIAL_PASSED)
                 host_row_set(row, HOST_YES, "", "private mounts, tmpfs and a new /proc");
         else if (trial->step == TRIAL_PROC)
-                host_row_set(row, HOST_NO, "parts of /proc are covered here, as in most containers, so the kernel refuses a "
+                host_row_set(row, HOST_NO,
+                             "parts of /proc are covered here, as in most containers, so the kernel refuses a "
                              "new one; use " CONTAINER_FLAGS ", or docker run --security-opt systempaths=unconfined",
                              "a new /proc was refused: %s", strerror(trial->sys_errno));
         else if (trial->step == TRIAL_MOUNTS)
@@ -105,7 +111,8 @@ static void probe_seccomp(const struct host_report *report, struct host_row *row
         if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0)
                 host_row_set(row, HOST_YES, "", "filters that kill or refuse");
         else
-                host_row_set(row, HOST_NO, "use a kernel with CONFIG_SECCOMP_FILTER", "no filters: %s", strerror(errno));
+                host_row_set(row, HOST_NO, "use a kernel with CONFIG_SECCOMP_FILTER", "no filters: %s",
+                             strerror(errno));
 }
 
 /* A call with nonsense arguments answers anything but ENOSYS when it exists. */
@@ -114,8 +121,9 @@ static void probe_calls(const struct host_report *report, struct host_row *row) 
                 const char *name;
                 long number;
         } calls[] = {
-                { "openat2", SYS_openat2 },           { "clone3", SYS_clone3 },         { "open_tree", SYS_open_tree },
-                { "mount_setattr", SYS_mount_setattr }, { "move_mount", SYS_move_mount }, { "pidfd_open", SYS_pidfd_open },
+                { "openat2", SYS_openat2 },       { "clone3", SYS_clone3 },
+                { "open_tree", SYS_open_tree },   { "mount_setattr", SYS_mount_setattr },
+                { "move_mount", SYS_move_mount }, { "pidfd_open", SYS_pidfd_open },
         };
         char missing[160] = "";
         for (size_t i = 0; i < ELEMENTS(calls); i++) {
@@ -127,9 +135,9 @@ static void probe_calls(const struct host_report *report, struct host_row *row) 
         if (!missing[0])
                 host_row_set(row, HOST_YES, "", "openat2, clone3, open_tree, mount_setattr, move_mount, pidfd_open");
         else
-                host_row_set(row, HOST_NO, report->container[0]
-                                     ? "the container's seccomp filter hides them; use " CONTAINER_FLAGS
-                                     : "install Linux 5.12 or newer",
+                host_row_set(row, HOST_NO,
+                             report->container[0] ? "the container's seccomp filter hides them; use " CONTAINER_FLAGS
+                                                  : "install Linux 5.12 or newer",
                              "missing: %s", missing);
 }
 
@@ -140,11 +148,14 @@ static void probe_cgroups(const struct host_report *report, struct host_row *row
         if (host->kind == CGROUP_NONE)
                 host_row_set(row, HOST_NO, host->why_not, "none");
         else
-                host_row_set(row, HOST_YES, "", "%s", host->kind == CGROUP_V2   ? "v2"
-                             : host->kind == CGROUP_V1 ? "v1" : "hybrid: v1 controllers beside a v2 tree");
+                host_row_set(row, HOST_YES, "", "%s",
+                             host->kind == CGROUP_V2   ? "v2"
+                             : host->kind == CGROUP_V1 ? "v1"
+                                                       : "hybrid: v1 controllers beside a v2 tree");
 }
 
-static void probe_controller(const struct host_report *report, struct host_row *row, enum cgroup_controller controller) {
+static void probe_controller(const struct host_report *report, struct host_row *row,
+                             enum cgroup_controller controller) {
         const struct cgroup_host *host = &report->cgroups;
         if (host->usable[controller])
                 host_row_set(row, HOST_YES, "", "%.200s", host->parent[controller]);
@@ -170,21 +181,25 @@ static void probe_kill(const struct host_report *report, struct host_row *row) {
         if (report->cgroups.kill)
                 host_row_set(row, HOST_YES, "", "a whole box at once, with cgroup.kill");
         else
-                host_row_set(row, HOST_WEAKER, "boot with systemd.unified_cgroup_hierarchy=1 on Linux 5.14 or newer, and "
-                             "have a control group delegated to this user", "process by process: no v2 tree that we may use");
+                host_row_set(row, HOST_WEAKER,
+                             "boot with systemd.unified_cgroup_hierarchy=1 on Linux 5.14 or newer, and "
+                             "have a control group delegated to this user",
+                             "process by process: no v2 tree that we may use");
 }
 
 static void probe_landlock(const struct host_report *report, struct host_row *row) {
         (void) report;
-        long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+        int abi = landlock_abi();
         if (abi >= 6)
-                host_row_set(row, HOST_YES, "", "ABI %ld", abi);
+                host_row_set(row, HOST_YES, "", "ABI %d", abi);
         else if (abi > 0)
                 host_row_set(row, HOST_WEAKER, "install Linux 6.12 or newer",
-                             "ABI %ld: files, but not signals and abstract sockets", abi);
+                             "ABI %d: files, but not signals and abstract sockets", abi);
         else
-                host_row_set(row, HOST_WEAKER, "use Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK, and boot with landlock "
-                             "in the lsm= list", "none: %s", strerror(errno));
+                host_row_set(row, HOST_WEAKER,
+                             "use Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK, and boot with landlock "
+                             "in the lsm= list",
+                             "none: %s", strerror(errno));
 }
 
 static void probe_idmapped(const struct host_report *report, struct host_row *row) {
@@ -196,9 +211,10 @@ static void probe_idmapped(const struct host_report *report, struct host_row *ro
         if (code == 0)
                 host_row_set(row, HOST_YES, "", "tried on /tmp");
         else
-                host_row_set(row, HOST_WEAKER, "keep workspaces on ext4, xfs, btrfs or tmpfs under Linux 5.12 (tmpfs: 6.3) or "
-                             "newer, so that files written in a box belong to whoever asked", "refused on /tmp: %s",
-                             strerror(-code));
+                host_row_set(row, HOST_WEAKER,
+                             "keep workspaces on ext4, xfs, btrfs or tmpfs under Linux 5.12 (tmpfs: 6.3) or "
+                             "newer, so that files written in a box belong to whoever asked",
+                             "refused on /tmp: %s", strerror(-code));
 }
 
 static void probe_container(const struct host_report *report, struct host_row *row) {
@@ -220,11 +236,14 @@ static void probe_userns_settings(const struct host_report *report, struct host_
         long max = read_setting("/proc/sys/user/max_user_namespaces");
         bool open = apparmor <= 0 && clone != 0 && max != 0;
         if (open || report->trial.step > TRIAL_ID_MAP)
-                host_row_set(row, HOST_YES, "", "%s", open ? "open to ordinary users"
-                             : report->root ? "closed to ordinary users, open to root" : "closed, but not to this program");
+                host_row_set(row, HOST_YES, "", "%s",
+                             open           ? "open to ordinary users"
+                             : report->root ? "closed to ordinary users, open to root"
+                                            : "closed, but not to this program");
         else
                 host_row_set(row, HOST_WEAKER, userns_fix(report),
-                             "apparmor_restrict_unprivileged_userns=%ld unprivileged_userns_clone=%ld max_user_namespaces=%ld",
+                             "apparmor_restrict_unprivileged_userns=%ld unprivileged_userns_clone=%ld "
+                             "max_user_namespaces=%ld",
                              apparmor, clone, max);
 }
 
@@ -234,8 +253,9 @@ static void probe_tiocsti(const struct host_report *report, struct host_row *row
         if (value == 0)
                 host_row_set(row, HOST_YES, "", "terminal input cannot be faked");
         else
-                host_row_set(row, HOST_WEAKER, value > 0 ? "sudo sysctl -w dev.tty.legacy_tiocsti=0"
-                                                         : "use Linux 6.2 or newer, which can switch it off",
+                host_row_set(row, HOST_WEAKER,
+                             value > 0 ? "sudo sysctl -w dev.tty.legacy_tiocsti=0"
+                                       : "use Linux 6.2 or newer, which can switch it off",
                              "TIOCSTI is on; boxes refuse it by themselves");
 }
 
@@ -245,8 +265,9 @@ static void probe_io_uring(const struct host_report *report, struct host_row *ro
         if (value >= 1)
                 host_row_set(row, HOST_YES, "", "off for ordinary users");
         else
-                host_row_set(row, HOST_WEAKER, value == 0 ? "sudo sysctl -w kernel.io_uring_disabled=2, if nothing needs it"
-                                                          : "use Linux 6.6 or newer, which can switch it off",
+                host_row_set(row, HOST_WEAKER,
+                             value == 0 ? "sudo sysctl -w kernel.io_uring_disabled=2, if nothing needs it"
+                                        : "use Linux 6.6 or newer, which can switch it off",
                              "open on the host; boxes refuse it by themselves");
 }
 

@@ -73,9 +73,7 @@ static int add_mount(struct making *making, int source_fd, const char *destinati
         return 0;
 }
 
-static int open_own_directory(const struct making *making, const char *name, struct err *err) {
-        char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/%s", making->request->state_dir, name);
+static int open_own_directory(const char *path, struct err *err) {
         int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         return fd < 0 ? err_sys(err, errno, "opening %s", path) : fd;
 }
@@ -88,10 +86,11 @@ static int open_workspace(struct making *making, const struct policy *policy, st
                 return making->workspace_fd < 0 ? err_sys(err, -making->workspace_fd, "making a workspace") : 0;
         }
         _cleanup_fd_ int source = -1;
-        if (*request->workspace) {
-                if (policy_open_source(policy, request->workspace, true, &source, err) < 0)
-                        return -1;
-        } else if ((source = open_own_directory(making, "workspace", err)) < 0)
+        if (request->workspace_is_ours)
+                source = open_own_directory(request->workspace, err);
+        else if (policy_open_source(policy, request->workspace, true, &source, err) < 0)
+                return -1;
+        if (source < 0)
                 return -1;
         making->workspace_fd = share(making, source, true);
         return making->workspace_fd < 0 ? err_sys(err, -making->workspace_fd, "showing the workspace") : 0;
@@ -117,7 +116,7 @@ static int open_mounts(struct making *making, const struct policy *policy, struc
         if (data && (policy_open_source(policy, data, false, &data_fd, err) < 0 ||
                      add_mount(making, data_fd, "/data", false, err) < 0))
                 return -1;
-        _cleanup_fd_ int session_dir = open_own_directory(making, "kernel", err);
+        _cleanup_fd_ int session_dir = open_own_directory(making->request->state_dir, err);
         return session_dir < 0 ? -1 : add_mount(making, session_dir, SESSION_DIR, true, err);
 }
 
@@ -224,9 +223,7 @@ static int make(const struct maker_settings *settings, const struct cgroup_host 
             open_workspace(&making, &policy, err) < 0 || open_mounts(&making, &policy, err) < 0 ||
             read_env(&making, err) < 0)
                 return -1;
-        char name[64];
-        (void) snprintf(name, sizeof(name), "k-%s", request->kernel_id);
-        const struct box_spec spec = { .name = name, .image = &making.image, .limits = request->limits,
+        const struct box_spec spec = { .name = request->group, .image = &making.image, .limits = request->limits,
                                        .allow_weaker = request->allow_weaker, .host_uid = making.uid,
                                        .host_gid = making.gid, .workspace_fd = making.workspace_fd,
                                        .mounts = making.mounts, .n_mounts = making.n_mounts };

@@ -16,9 +16,11 @@
 enum { MAKER_OPTIONS_MAX = 8192 };
 
 struct maker_request {
-        char kernel_id[27]; /* names the control groups: "k-<id>" */
-        char state_dir[1024]; /* made by the daemon: workspace/, kernel/ */
-        char workspace[1024]; /* a host directory shown instead of state_dir's, or "" */
+        char kernel_id[27];
+        char group[48]; /* name of its control groups */
+        char state_dir[1024]; /* the kernel's own files, made by the daemon; shown as /run/session */
+        char workspace[1024]; /* shown as /workspace, unless ephemeral */
+        bool workspace_is_ours; /* made by the daemon; a directory that a caller named goes through the mount policy */
         char image[65];
         char preload[512];
         struct limits limits;
@@ -39,7 +41,7 @@ struct maker_reply {
         int fds[MAKER_FDS]; /* owned by the receiver */
 };
 
-struct maker_settings {
+struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
         const char *kernel_dir; /* holds the package glovebox_kernel */
 };

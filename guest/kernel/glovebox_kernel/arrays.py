@@ -31,6 +31,8 @@ class ArrayReducers:
         internals: Any = sys.modules.get("pandas._libs.internals")
         self._block: Any = getattr(internals, "Block", ())
         self._refs: Any = getattr(internals, "BlockValuesRefs", ())
+        managers: Any = sys.modules.get("pandas.core.internals.managers")
+        self._series_manager: Any = getattr(managers, "SingleBlockManager", ())
         self._index: Any = getattr(sys.modules.get("pandas"), "Index", ())
 
     def find(self, kind: type) -> Reducer | None:
@@ -43,6 +45,9 @@ class ArrayReducers:
             return self._reduce_buffer
         if issubclass(kind, self._block) and self._refs:
             return self._reduce_block
+        if issubclass(kind, self._series_manager) and self._refs:
+            # A Series' own pickle takes its block apart, and with it the bookkeeping.
+            return lambda manager: (kind, (manager.blocks[0], manager.axes[0]))
         if issubclass(kind, self._refs):
             return lambda _refs: (refs_restore, ())
         if issubclass(kind, self._index) and self._refs:
@@ -55,8 +60,9 @@ class ArrayReducers:
         root = array_root(array)
         if type(root) is not self._numpy.ndarray:
             return NotImplemented
-        if type(root.base) in (bytes, bytearray):
-            return self._reduce_over_bytes(array, root.base)
+        base = root.base.obj if type(root.base) is memoryview else root.base
+        if type(base) in (bytes, bytearray) and array.size and not array.dtype.hasobject:
+            return self._reduce_over_bytes(array, base)
         if array.size == 0 or array.dtype.itemsize == 0:
             return NotImplemented
         axes = array_dense_axes(root)
@@ -80,7 +86,7 @@ class ArrayReducers:
         """np.frombuffer over bytes or a bytearray: the bytes object is the owner, and stays shared."""
         start = self._byte_roots.get(id(base))
         if start is None:
-            start = self._numpy.frombuffer(base, "u1").__array_interface__["data"][0] if len(base) else 0
+            start = self._numpy.frombuffer(base, "u1").__array_interface__["data"][0]
             self._byte_roots[id(base)] = start
         offset = array.__array_interface__["data"][0] - start
         return over_bytes_restore, (base, array.dtype, array.shape, array.strides, offset, array.flags.writeable)
@@ -104,7 +110,7 @@ class ArrayReducers:
         return block_restore, (reduced[0], reduced[1], block.refs, *reduced[2:3])
 
     def _reduce_index(self, index: Any) -> Any:
-        refs = getattr(index, "_references", None)
+        refs = index.__dict__.get("_references")  # a RangeIndex makes its own when asked: not by getattr
         if refs is None:
             return NotImplemented
         reduced = index.__reduce_ex__(5)

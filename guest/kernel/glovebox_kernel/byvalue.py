@@ -10,6 +10,7 @@ Functions named `*_restore` are called from sleep files: their names and argumen
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -137,6 +138,8 @@ def lru_cache_restore(function: Any, parameters: dict[str, Any]) -> Any:
 def _reduce_class(cls: Any) -> Any:
     if is_found_by_name(cls) or cls is type(None) or cls is type(...) or cls is type(NotImplemented):
         return NotImplemented
+    if cls in _NAMES_IN_TYPES:
+        return singleton_restore, ("types", _NAMES_IN_TYPES[cls])
     if cls.__module__ == "builtins":
         return NotImplemented
     state = _class_state(cls)
@@ -146,8 +149,9 @@ def _reduce_class(cls: Any) -> Any:
         arguments: tuple[Any, ...] = (type(cls), cls.__name__, cls.__bases__, cls.__module__, members)
         return enum_restore, arguments, state, None, None, class_fill
     body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
-    if "__slots__" in cls.__dict__:
-        body["__slots__"] = cls.__dict__["__slots__"]
+    for name in ("__slots__", "__orig_bases__"):  # both must be there when the class is made
+        if name in cls.__dict__:
+            body[name] = cls.__dict__[name]
     arguments = (type(cls), cls.__name__, cls.__bases__, body)
     return class_restore, arguments, state, None, None, class_fill
 
@@ -163,26 +167,28 @@ def _class_state(cls: Any) -> dict[str, Any]:
     return state
 
 
-class _Quiet:
-    """Stands before the bases while a class is rebuilt, so that no `__init_subclass__` registers it twice."""
-
-    __slots__ = ()
-
-    def __init_subclass__(cls, **_options: Any) -> None:
-        pass
-
-
 def class_restore(meta: Any, name: str, bases: tuple[Any, ...], body: dict[str, Any]) -> Any:
     # Not the metaclass's own __new__: the class is already what its metaclass made of it. ABCMeta's keeps a registry.
     make = abc.ABCMeta.__new__ if issubclass(meta, abc.ABCMeta) else type.__new__
-    if any(isinstance(getattr(base.__init_subclass__, "__func__", None), types.FunctionType) for base in bases):
-        try:
-            cls = make(meta, name, (_Quiet, *bases), dict(body))
-            cls.__bases__ = bases
-            return cls
-        except TypeError:
-            pass  # an incompatible layout: then the hook runs again
-    return make(meta, name, bases, dict(body))
+    with _hooks_hidden(bases):
+        return make(meta, name, bases, dict(body))
+
+
+@contextlib.contextmanager
+def _hooks_hidden(bases: tuple[Any, ...]) -> Iterator[None]:
+    """No `__init_subclass__` runs: it ran when the class was first made, and may have registered it somewhere."""
+    owners = {cls for base in bases for cls in base.__mro__ if isinstance(cls.__dict__.get(_HOOK), classmethod)}
+    hooks = {cls: cls.__dict__[_HOOK] for cls in owners}
+    for cls in hooks:
+        type.__setattr__(cls, _HOOK, classmethod(lambda _cls, **_options: None))
+    try:
+        yield
+    finally:
+        for cls, hook in hooks.items():
+            type.__setattr__(cls, _HOOK, hook)
+
+
+_HOOK = "__init_subclass__"
 
 
 def class_fill(cls: Any, state: dict[str, Any]) -> None:
@@ -270,6 +276,10 @@ def _singletons() -> dict[int, tuple[str, str]]:
 
 
 _SINGLETONS = _singletons()
+
+
+# Types of the interpreter that call themselves builtins and are not there: function, cell, code…
+_NAMES_IN_TYPES = {value: name for name, value in vars(types).items() if isinstance(value, type)}
 
 
 def _reduce_singleton(value: Any) -> Any:

@@ -13,6 +13,7 @@ for _feature in __future__.all_feature_names:
     _FUTURE_FLAGS |= getattr(__future__, _feature).compiler_flag
 _FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
+CO_COROUTINE = 0x80  # inspect.CO_COROUTINE; inspect itself takes long to import
 SOURCES_MAX_BYTES = 8 << 20
 _CACHE_ENTRIES = 128
 _CACHE_SOURCE_MAX = 1024
@@ -21,12 +22,13 @@ _CACHE_SOURCE_MAX = 1024
 class Cell:
     """`body` runs first, then `last` is evaluated; either may be None."""
 
-    __slots__ = ("body", "last", "name")
+    __slots__ = ("body", "is_async", "last", "name")
 
     def __init__(self, name: str, body: CodeType | None, last: CodeType | None) -> None:
         self.name = name
         self.body = body
         self.last = last
+        self.is_async = any(code is not None and code.co_flags & CO_COROUTINE for code in (body, last))
 
 
 class CellCompiler:

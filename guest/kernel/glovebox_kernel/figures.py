@@ -85,7 +85,12 @@ class PyplotHook:
             sys.meta_path.insert(0, self)  # type: ignore[arg-type]
 
     def patch(self, pyplot: ModuleType) -> None:
-        pyplot.show = self._show  # type: ignore[attr-defined]
+        def show(*args: Any, **options: Any) -> None:
+            """Show all open figures and close them."""
+            self._show(*args, **options)
+
+        # A function and not the bound method: matplotlib sets attributes on it.
+        pyplot.show = show  # type: ignore[attr-defined]
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != _PYPLOT:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from glovebox_kernel import figures, mime
-from glovebox_kernel.cell import CellCompiler
+from glovebox_kernel.cell import CO_COROUTINE, Cell, CellCompiler
 from glovebox_kernel.channel import DISPLAY, Channel, json_pack
 from glovebox_kernel.context import Context
 from glovebox_kernel.failure import failure_describe, failure_name_only
@@ -22,7 +21,6 @@ from glovebox_kernel.stdio import Stdio
 if TYPE_CHECKING:
     import asyncio
 
-_CO_COROUTINE = 0x80  # inspect.CO_COROUTINE; inspect itself takes long to import
 EXIT_INTERRUPTED = 130
 
 
@@ -63,23 +61,18 @@ class Runner:
 
     def _execute(self, source: str, namespace: dict[str, Any]) -> mime.Bundle | None:
         cell = self.cells.compile(source)
-        if cell.body is not None:
-            self._evaluate(cell.body, namespace)
-        if cell.last is None:
-            return None
-        value = self._evaluate(cell.last, namespace)
+        if cell.is_async:
+            value = self._await(_evaluate_async(cell, namespace))
+        else:
+            if cell.body is not None:
+                eval(cell.body, namespace)
+            value = eval(cell.last, namespace) if cell.last is not None else None
         if value is None:
             return None
         bundle = mime.bundle_make(value)
         if figures.is_figure(value):
             self._shown = value
         return bundle
-
-    def _evaluate(self, code: CodeType, namespace: dict[str, Any]) -> Any:
-        value = eval(code, namespace)
-        if code.co_flags & _CO_COROUTINE:
-            return self._await(value)
-        return value
 
     def _await(self, coroutine: Any) -> Any:
         """Top-level await: one event loop for the kernel's life, so that tasks started in a cell go on in the next."""
@@ -172,6 +165,17 @@ class Runner:
             return failure
         _, second = self._gate.run_guarded(self.show_figures)
         return failure or second
+
+
+async def _evaluate_async(cell: Cell, namespace: dict[str, Any]) -> Any:
+    """A cell that awaits anywhere runs inside the event loop from its first line on."""
+    value: Any = None
+    for code in (cell.body, cell.last):
+        if code is not None:
+            value = eval(code, namespace)
+            if code.co_flags & CO_COROUTINE:
+                value = await value
+    return value if cell.last is not None else None
 
 
 def _classify(failure: BaseException) -> tuple[str, int]:

@@ -21,7 +21,7 @@ from glovebox_kernel.ambient import ambient_restore, ambient_save
 from glovebox_kernel.arrays import ArrayReducers
 from glovebox_kernel.byvalue import reducer_find
 from glovebox_kernel.cell import CellCompiler
-from glovebox_kernel.context import Context, ContextTable
+from glovebox_kernel.context import DEFAULT, Context, ContextTable
 from glovebox_kernel.trim import memory_watcher
 from glovebox_kernel.vault import VaultReader, VaultWriter
 
@@ -127,10 +127,7 @@ def kernel_wake(table: ContextTable, cells: CellCompiler, path: str) -> dict[str
     """Fill the table from a file. On any exception the table is as it was."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        reader = VaultReader(fd)
-        unpickler = pickle.Unpickler(reader.stream)
-        lost = ambient_restore(unpickler.load())
-        fresh, history = _load_contexts(reader, unpickler)
+        fresh, history, lost = _load_all(VaultReader(fd), ambient_restore)
     finally:
         os.close(fd)
     table.contexts.clear()
@@ -141,17 +138,22 @@ def kernel_wake(table: ContextTable, cells: CellCompiler, path: str) -> dict[str
     return {"names": sum(len(context.user_items()) for context in table.contexts.values()), "lost": lost}
 
 
-def _load_contexts(reader: VaultReader, unpickler: pickle.Unpickler) -> tuple[ContextTable, dict[str, Any]]:
+def _load_all(
+    reader: VaultReader, restore_ambient: Callable[[dict[str, Any]], list[str]]
+) -> tuple[ContextTable, dict[str, Any], list[str]]:
+    """New contexts with what the file holds, the history of cells, and which surroundings were lost."""
     global _waking
     fresh = ContextTable()
     main_before = sys.modules.get("__main__")
-    for name in unpickler.load():
-        if name not in fresh.contexts:
-            fresh.new(name)
+    unpickler = pickle.Unpickler(reader.stream)
     _waking, vault.current = fresh, reader
     try:
-        fresh.get("default").enter()
-        unpickler.load()
+        lost = restore_ambient(unpickler.load())
+        for name in unpickler.load():
+            if name not in fresh.contexts:
+                fresh.new(name)
+        fresh.get(DEFAULT).enter()
+        unpickler.load()  # the places: now namespaces and modules are known by reference
         history = unpickler.load()
         for name, items in unpickler.load():
             fresh.get(name).namespace.update(items)
@@ -161,7 +163,7 @@ def _load_contexts(reader: VaultReader, unpickler: pickle.Unpickler) -> tuple[Co
         raise
     finally:
         _waking = vault.current = None
-    return fresh, history
+    return fresh, history, lost
 
 
 def _obstacles(tasks: list[str]) -> list[dict[str, str]]:
@@ -239,9 +241,7 @@ def _try_load_in_child(fd: int, write_fd: int) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_TRIAL_SECONDS)
         reader = VaultReader(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY), is_trial=True)
-        unpickler = pickle.Unpickler(reader.stream)
-        unpickler.load()  # the surroundings are this process's own
-        _load_contexts(reader, unpickler)
+        _load_all(reader, lambda _saved: [])  # the surroundings are this process's own
         exit_code = 0
     except BaseException as error:
         os.write(write_fd, f"{type(error).__name__}: {error}"[:1000].encode("utf-8", "replace"))
