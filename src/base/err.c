@@ -78,9 +78,11 @@ int err_prefix(struct err *err, const char *format, ...) {
         va_start(args, format);
         int length = vsnprintf(err->message, sizeof(err->message), format, args);
         va_end(args);
-        if (length >= 0 && (size_t) length < sizeof(err->message))
-                (void) snprintf(err->message + length, sizeof(err->message) - (size_t) length, ": %.*s",
-                                (int) sizeof(old) - 1, old);
+        if (length < 0 || (size_t) length + 3 > sizeof(err->message))
+                return -1;
+        size_t room = sizeof(err->message) - (size_t) length - 3;
+        char *end = stpcpy(err->message + length, ": ");
+        *stpncpy(end, old, room) = '\0';
         return -1;
 }
 

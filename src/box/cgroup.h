@@ -21,20 +21,26 @@ struct cgroup_host {
         bool usable[CGROUP_CONTROLLERS];
         bool kill;             /* cgroup.kill through a v2 tree that we may write to */
         char parent[CGROUP_CONTROLLERS + 1][512]; /* directories we create boxes in; the last one is the v2 tree */
+        char relative[128];    /* the tail of each parent: what we may have to create below the hierarchy's base */
         char why_not[400];     /* why something is not usable, and how to mend it; "" when everything is */
 };
 
 /* Looks at /proc/self/cgroup, /proc/self/mountinfo and at what may be written. Never fails: says what is missing.
+ * Changes nothing: the parents are made, and v2 controllers enabled, by the first cgroup_create that needs them.
  * $GLOVEBOX_CGROUP_PARENT names the directory below each hierarchy's root to work in (default "glovebox"). */
 void cgroup_host_look(struct cgroup_host *host);
 
 const char *cgroup_kind_name(const struct cgroup_host *host); /* "v2", "v1", "hybrid", "none" */
+const char *cgroup_controller_name(enum cgroup_controller controller); /* "memory", "pids", "cpu" */
+
+/* Is this controller's group the directory in the v2 tree, and not one of its own? */
+bool cgroup_host_in_v2(const struct cgroup_host *host, enum cgroup_controller controller);
 
 struct cgroup {
         const struct cgroup_host *host;
         char name[64];
         int v2_fd;    /* directory of the v2 tree for CLONE_INTO_CGROUP, or -1 */
-        int procs_fd[CGROUP_CONTROLLERS]; /* v1: open cgroup.procs of each controller, or -1 */
+        int tasks_fd[CGROUP_CONTROLLERS]; /* v1: open `tasks` of each controller, for cgroup_enter; or -1 */
         uint64_t oom_kills_before;
 };
 
@@ -43,9 +49,13 @@ struct cgroup {
 int cgroup_create(const struct cgroup_host *host, const char *name, const struct limits *limits, bool weaker,
                   struct cgroup *ret_cgroup, struct err *err);
 
-/* Puts one process in, with back-to-back writes (v1; a process cloned into v2_fd is in the v2 tree already, and on a
- * pure v2 host nothing is left to do). */
-int cgroup_attach(struct cgroup *cgroup, pid_t pid, struct err *err);
+/* Puts the calling process in, which must have one thread only. A process cloned into v2_fd is in the v2 tree already:
+ * on a pure v2 host nothing is left to do. Some 40 µs per controller, where cgroup_attach waits for a whole grace period
+ * of the kernel (seen: 9 ms): a thread that moves only itself needs no lock against forks. */
+int cgroup_enter(const struct cgroup *cgroup, struct err *err);
+
+/* Puts another process in, whatever its number of threads, into the v1 groups (see cgroup_enter). */
+int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err);
 
 struct cgroup_usage {
         uint64_t cpu_us;
@@ -57,11 +67,18 @@ struct cgroup_usage {
 /* What the box has used; fields the host cannot tell are 0. */
 void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usage);
 
-/* Kills everything in the box and waits until it is empty (bounded), thawing first. */
+/* Kills everything in the box and waits until it is empty (bounded), thawing first. The group is spent afterwards: some
+ * kernels (seen on 6.18) kill whatever is cloned into a group after its cgroup.kill was written. Destroy it. */
 int cgroup_kill(const struct cgroup *cgroup, struct err *err);
 
 /* Removes the directories. Kills what is still inside. Closes the descriptors; safe on a zeroed or released struct. */
 int cgroup_destroy(struct cgroup *cgroup, struct err *err);
+
+/* Lets go of the groups without touching them: somebody else will destroy them by name. */
+void cgroup_release(struct cgroup *cgroup);
+
+/* Groups that another process made, to read their usage and to destroy them. */
+int cgroup_adopt(const struct cgroup_host *host, const char *name, struct cgroup *ret_cgroup, struct err *err);
 
 /* The same by name alone, for whoever cleans up after a killed glovebox. Missing directories are fine. */
 int cgroup_destroy_by_name(const struct cgroup_host *host, const char *name, struct err *err);

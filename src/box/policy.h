@@ -15,8 +15,14 @@ struct policy {
 };
 
 /* Opens `source` (O_PATH) once, resolves what was opened, and decides about exactly that. On success the caller owns
- * *ret_fd, mounts by it and by nothing else, so that swapping a link in between wins nothing. A refusal names the rule. */
+ * *ret_fd (a directory or a plain file), mounts by it and by nothing else, so that swapping a link in between wins
+ * nothing. A refusal names the rule. */
 int policy_open_source(const struct policy *policy, const char *source, bool writable, int *ret_fd, struct err *err);
 
-/* Is this a place inside a box that a mount may cover? Absolute, no "..", not /, not what the box itself provides. */
+/* Is this a place inside a box that a mount may cover? Absolute, no "..", not /, not what the box itself provides.
+ * ERR_USAGE for what is no plain path, ERR_REFUSED for a reserved place. */
 int policy_check_destination(const char *destination, struct err *err);
+
+/* A path as a message may hold it: control bytes and broken UTF-8 become "?", a long one is cut. Returns the buffer. */
+enum { POLICY_SHOWN_MAX = 256 };
+const char *policy_show_path(const char *path, char buffer[static POLICY_SHOWN_MAX]);

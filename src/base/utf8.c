@@ -1,0 +1,60 @@
+#include "base/utf8.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Which second bytes may follow a first one (Unicode, table 3-7); all later bytes are 80..bf. */
+static const struct {
+        unsigned char first_low, first_high, second_low, second_high;
+        size_t length;
+} forms[] = {
+        { 0x00, 0x7f, 0, 0, 1 },       { 0xc2, 0xdf, 0x80, 0xbf, 2 }, { 0xe0, 0xe0, 0xa0, 0xbf, 3 },
+        { 0xe1, 0xec, 0x80, 0xbf, 3 }, { 0xed, 0xed, 0x80, 0x9f, 3 }, { 0xee, 0xef, 0x80, 0xbf, 3 },
+        { 0xf0, 0xf0, 0x90, 0xbf, 4 }, { 0xf1, 0xf3, 0x80, 0xbf, 4 }, { 0xf4, 0xf4, 0x80, 0x8f, 4 },
+};
+
+/* How many bytes belong to the character at `at`, or, when it is ill-formed, to what one U+FFFD stands for. */
+static size_t measure(const unsigned char *at, size_t left, bool *ret_good) {
+        *ret_good = false;
+        for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+                if (*at < forms[i].first_low || *at > forms[i].first_high)
+                        continue;
+                size_t n = 1;
+                while (n < forms[i].length && n < left) {
+                        unsigned char low = n == 1 ? forms[i].second_low : 0x80;
+                        unsigned char high = n == 1 ? forms[i].second_high : 0xbf;
+                        if (at[n] < low || at[n] > high)
+                                break;
+                        n++;
+                }
+                *ret_good = n == forms[i].length;
+                return n;
+        }
+        return 1;
+}
+
+int utf8_repair(const char *bytes, size_t size, char **ret_text, size_t *ret_size) {
+        static const char replacement[] = "\xef\xbf\xbd";
+        if (size > (SIZE_MAX - 1) / 3)
+                return -ENOMEM;
+        char *text = malloc(3 * size + 1); /* the worst: every byte becomes three */
+        if (!text)
+                return -ENOMEM;
+        size_t used = 0;
+        for (size_t at = 0; at < size;) {
+                bool good;
+                size_t n = measure((const unsigned char *) bytes + at, size - at, &good);
+                const char *from = good ? bytes + at : replacement;
+                size_t length = good ? n : 3;
+                memcpy(text + used, from, length);
+                used += length;
+                at += n;
+        }
+        text[used] = '\0';
+        *ret_text = text;
+        *ret_size = used;
+        return 0;
+}

@@ -1,0 +1,185 @@
+#include "box/box.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/agent_image.h"
+#include "box/stage.h"
+#include "box/syscalls.h"
+#include "box/tree.h"
+
+enum { KILL_WAIT_MS = 5000 };
+
+/* The seventh, for control groups, is made by the stage once it is in them. */
+#define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+
+/* Everything is opened here, before the clone, by the process that may look at the host. */
+static void stage_fds_close(struct stage_fds *fds) {
+        fd_close(&fds->sync_fd);
+        fd_close(&fds->control_fd);
+        fd_close(&fds->agent_fd);
+        for (size_t i = 0; i < ELEMENTS(fds->tree_fds); i++)
+                fd_close(&fds->tree_fds[i]);
+        for (size_t i = 0; i < ELEMENTS(fds->device_fds); i++)
+                fd_close(&fds->device_fds[i]);
+}
+#define _cleanup_stage_fds_ _cleanup_(stage_fds_close)
+
+static int open_stage_fds(const struct box_spec *spec, struct stage_fds *ret_fds, struct err *err) {
+        for (size_t i = 0; i < spec->image->n_trees; i++) {
+                ret_fds->tree_fds[i] = tree_clone(spec->image->trees[i].fd, false);
+                if (ret_fds->tree_fds[i] < 0)
+                        return err_sys(err, -ret_fds->tree_fds[i], "opening %s of image %s", spec->image->trees[i].path,
+                                       spec->image->name);
+        }
+        for (size_t i = 0; i < STAGE_DEVICES; i++) {
+                const struct stage_device *device = &stage_devices[i];
+                ret_fds->device_fds[i] = tree_clone_device(device->path, device->major_number, device->minor_number);
+                if (ret_fds->device_fds[i] < 0)
+                        return err_sys(err, -ret_fds->device_fds[i], "opening %s", device->path);
+        }
+        ret_fds->agent_fd = fd_sealed_copy("agent", agent_image, agent_image_size());
+        return ret_fds->agent_fd < 0 ? err_sys(err, -ret_fds->agent_fd, "preparing the agent") : 0;
+}
+
+static int make_pair(int *ret_ours, int *ret_theirs, struct err *err) {
+        int ends[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+                return err_sys(err, errno, "making a socket pair");
+        *ret_ours = ends[0];
+        *ret_theirs = ends[1];
+        return 0;
+}
+
+static int write_id_map(pid_t pid, const char *file, unsigned inside, unsigned outside) {
+        char path[64], line[64];
+        (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
+        int length = snprintf(line, sizeof(line), "%u %u 1", inside, outside);
+        _cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+        return fd < 0 ? -errno : fd_write_all(fd, line, (size_t) length);
+}
+
+static int deny_setgroups(pid_t pid) {
+        char path[64];
+        (void) snprintf(path, sizeof(path), "/proc/%d/setgroups", (int) pid);
+        _cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+        return fd < 0 ? -errno : fd_write_all(fd, "deny", 4);
+}
+
+/* In a namespace where groups may not be set (rootless), they may not be set in the box either. */
+static bool may_set_groups(void) {
+        char text[8] = "";
+        _cleanup_fd_ int fd = open("/proc/self/setgroups", O_RDONLY | O_CLOEXEC);
+        return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && strncmp(text, "allow", 5) == 0;
+}
+
+/* What the child says: 0 when it became the agent, -1 with its own reason. */
+static int read_verdict(int sync_fd, struct err *err) {
+        struct err reported;
+        int code = fd_read_exactly(sync_fd, &reported, sizeof(reported));
+        if (code == -ENODATA)
+                return 0; /* closed by the exec of the agent */
+        if (code < 0)
+                return err_sys(err, -code, "waiting for the box to be sealed");
+        reported.message[sizeof(reported.message) - 1] = '\0';
+        *err = reported;
+        return -1;
+}
+
+/* What we could not do to a child that is gone is only a consequence: it has told why it went. */
+static int prefer_verdict(int sync_fd, struct err *err) {
+        struct pollfd watched = { .fd = sync_fd, .events = POLLIN };
+        if (poll(&watched, 1, 0) == 1)
+                (void) read_verdict(sync_fd, err);
+        return -1;
+}
+
+/* The parent's half of the sealing: ids, then the child's verdict. */
+static int accompany(const struct box_spec *spec, struct box *box, int sync_fd, bool drop_groups, struct err *err) {
+        int code = drop_groups ? 0 : deny_setgroups(box->pid);
+        if (code == 0)
+                code = write_id_map(box->pid, "gid_map", BOX_GID, spec->host_gid);
+        if (code == 0)
+                code = write_id_map(box->pid, "uid_map", BOX_UID, spec->host_uid);
+        if (code < 0) {
+                (void) err_sys(err, -code, "mapping the box's user id");
+                return prefer_verdict(sync_fd, err);
+        }
+        (void) send(sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
+        return read_verdict(sync_fd, err);
+}
+
+int box_start(const struct box_spec *spec, const struct cgroup_host *host, struct box *ret_box, struct err *err) {
+        struct box box = { .pidfd = -1, .control_fd = -1, .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 } } };
+        _cleanup_stage_fds_ struct stage_fds fds;
+        memset(&fds, 0xff, sizeof(fds)); /* every descriptor -1 */
+        _cleanup_fd_ int sync_fd = -1;
+        if (open_stage_fds(spec, &fds, err) < 0 || make_pair(&sync_fd, &fds.sync_fd, err) < 0 ||
+            make_pair(&box.control_fd, &fds.control_fd, err) < 0)
+                goto undo;
+        if ((spec->kept && keeper_start(host, spec->name, &box.keeper, err) < 0) ||
+            cgroup_create(host, spec->name, &spec->limits, spec->allow_weaker, &box.cgroup, err) < 0)
+                goto undo;
+
+        struct stage stage = { .spec = spec, .fds = &fds, .cgroup = &box.cgroup, .drop_groups = may_set_groups(),
+                               .has_memory_cgroup = host->usable[CGROUP_MEMORY],
+                               .has_pids_cgroup = host->usable[CGROUP_PIDS], .root_fd = -1 };
+        struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD, .exit_signal = SIGCHLD,
+                                   .pidfd = (uint64_t) (uintptr_t) &box.pidfd };
+        if (box.cgroup.v2_fd >= 0) {
+                args.flags |= CLONE_INTO_CGROUP;
+                args.cgroup = (uint32_t) box.cgroup.v2_fd;
+        }
+        box.pid = sys_clone3(&args);
+        if (box.pid == 0) {
+                fd_close(&sync_fd);
+                stage_run(&stage);
+        }
+        if (box.pid < 0) {
+                (void) err_sys(err, errno, "making the namespaces of a box; see `glovebox doctor`");
+                goto undo;
+        }
+        stage_fds_close(&fds);
+        if (accompany(spec, &box, sync_fd, stage.drop_groups, err) < 0)
+                goto undo;
+        *ret_box = box;
+        return 0;
+undo:
+        (void) box_end(&box, NULL, NULL);
+        return -1;
+}
+
+int box_kill(struct box *box, struct err *err) {
+        if (box->pid <= 0)
+                return 0;
+        /* Killing PID 1 of a pid namespace kills everything in it; the pidfd is readable when all of them are gone. */
+        (void) sys_pidfd_send_signal(box->pidfd, SIGKILL);
+        struct pollfd watched = { .fd = box->pidfd, .events = POLLIN };
+        while (poll(&watched, 1, KILL_WAIT_MS) < 0 && errno == EINTR)
+                ;
+        if (!watched.revents)
+                return err_set(err, ERR_TIMEOUT, "the box does not die: a process hangs in the kernel");
+        return 0;
+}
+
+int box_end(struct box *box, struct cgroup_usage *ret_usage, struct err *err) {
+        fd_close(&box->control_fd);
+        int code = box_kill(box, err);
+        if (box->pid > 0 && code == 0)
+                (void) waitpid(box->pid, NULL, 0);
+        box->pid = 0;
+        fd_close(&box->pidfd);
+        if (ret_usage && box->cgroup.host)
+                cgroup_read_usage(&box->cgroup, ret_usage);
+        if (box->cgroup.host && cgroup_destroy(&box->cgroup, code < 0 ? NULL : err) < 0)
+                code = -1;
+        if (code == 0)
+                keeper_dismiss(&box->keeper);
+        return code;
+}

@@ -1,0 +1,101 @@
+#include "box/environment.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "box/spec.h"
+
+#include "base/memory.h"
+
+static const char *const fixed[] = {
+        "HOME=" BOX_HOME,
+        "USER=sandbox",
+        "LOGNAME=sandbox",
+        "SHELL=/bin/sh",
+        "TZ=UTC",
+        "LANG=C.UTF-8",
+        "LC_ALL=C.UTF-8",
+        "TERM=dumb",
+        "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+        "WORKSPACE_DIR=" BOX_WORKSPACE,
+        "MPLBACKEND=Agg",
+        "PYTHONUNBUFFERED=1",
+        "PYTHONDONTWRITEBYTECODE=1",
+        "PIP_NO_INPUT=1",
+        "PIP_DISABLE_PIP_VERSION_CHECK=1",
+        "GLOVEBOX=1",
+};
+
+/* Libraries size their thread pools by the host's processors unless told otherwise. */
+static const char *const thread_variables[] = {
+        "OMP_NUM_THREADS",     "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",   "NUMEXPR_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS", "ARROW_NUM_THREADS",  "PYTHON_CPU_COUNT", "LOKY_MAX_CPU_COUNT",
+        "POLARS_MAX_THREADS",  "RAYON_NUM_THREADS",
+};
+
+struct list {
+        char **texts;
+        size_t count, room;
+};
+
+static bool same_name(const char *a, const char *b) {
+        size_t size = strcspn(a, "=");
+        return strncmp(a, b, size) == 0 && b[size] == '=';
+}
+
+/* Takes the text; a later one of the same name replaces the earlier. */
+static bool add(struct list *list, char *text) {
+        if (!text)
+                return false;
+        for (size_t i = 0; i < list->count; i++) {
+                if (same_name(list->texts[i], text)) {
+                        free(list->texts[i]);
+                        list->texts[i] = text;
+                        return true;
+                }
+        }
+        if (list->count + 1 >= list->room) {
+                size_t room = list->room ? list->room * 2 : 64;
+                char **grown = realloc(list->texts, room * sizeof(*grown));
+                if (!grown) {
+                        free(text);
+                        return false;
+                }
+                list->texts = grown;
+                list->room = room;
+        }
+        list->texts[list->count++] = text;
+        list->texts[list->count] = NULL;
+        return true;
+}
+
+void environment_free(char **environment) {
+        for (size_t i = 0; environment && environment[i]; i++)
+                free(environment[i]);
+        free(environment);
+}
+
+char **environment_make(const struct image *image, const struct limits *limits, char *const *extra, struct err *err) {
+        struct list list = { 0 };
+        bool good = true;
+        for (size_t i = 0; good && i < ELEMENTS(fixed); i++)
+                good = add(&list, strdup(fixed[i]));
+        char text[256];
+        uint64_t processors = (limits->cpu_thousandths + 999) / 1000;
+        for (size_t i = 0; good && i < ELEMENTS(thread_variables); i++) {
+                (void) snprintf(text, sizeof(text), "%s=%" PRIu64, thread_variables[i], processors);
+                good = add(&list, strdup(text));
+        }
+        if (good)
+                good = add(&list, strdup(image->has_layer ? "PYTHONPATH=" BOX_WORKSPACE ":" IMAGE_LAYER_PATH
+                                                          : "PYTHONPATH=" BOX_WORKSPACE));
+        for (size_t i = 0; good && extra && extra[i]; i++)
+                good = add(&list, strdup(extra[i]));
+        if (good)
+                return list.texts;
+        environment_free(list.texts);
+        (void) err_set(err, ERR_SYSTEM, "out of memory");
+        return NULL;
+}

@@ -1,0 +1,356 @@
+/* The view: what a box sees as its file system. Built in a private mount namespace on a small tmpfs, from trees that
+ * the parent opened; every path below is relative to that new root. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/stage.h"
+#include "box/syscalls.h"
+#include "box/tree.h"
+
+enum { ROOT_BYTES = 32 << 20, ROOT_FILES = 4096 };
+
+const struct stage_device stage_devices[STAGE_DEVICES] = {
+        { "/dev/null", 1, 3 },   { "/dev/zero", 1, 5 },    { "/dev/full", 1, 7 },
+        { "/dev/random", 1, 8 }, { "/dev/urandom", 1, 9 }, { "/dev/tty", 5, 0 },
+};
+
+/* Makes the directory and its parents below the root without ever following a link; returns it (O_PATH) or -errno. */
+static int make_directory(int root_fd, const char *path) {
+        char copy[4096];
+        if (strlen(path) >= sizeof(copy))
+                return -ENAMETOOLONG;
+        (void) strcpy(copy, path);
+        _cleanup_fd_ int at = sys_openat2(root_fd, ".", O_PATH | O_DIRECTORY, 0, RESOLVE_BENEATH);
+        if (at < 0)
+                return -errno;
+        char *rest = copy, *name;
+        while ((name = strsep(&rest, "/"))) {
+                if (!*name)
+                        continue;
+                if (mkdirat(at, name, 0755) < 0 && errno != EEXIST && errno != EROFS)
+                        return -errno;
+                int next = sys_openat2(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
+                                       RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+                if (next < 0)
+                        return -errno;
+                fd_close(&at);
+                at = next;
+        }
+        return take_fd(&at);
+}
+
+static int make_file_in(int parent_fd, const char *name, const void *bytes, size_t size) {
+        _cleanup_fd_ int fd = sys_openat2(parent_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644,
+                                          RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+        if (fd < 0)
+                return -errno;
+        return fd_write_all(fd, bytes, size);
+}
+
+static int make_file(int root_fd, const char *path, const void *bytes, size_t size) {
+        char directory[4096];
+        const char *name = strrchr(path, '/');
+        (void) snprintf(directory, sizeof(directory), "%.*s", name ? (int) (name - path) : 0, path);
+        _cleanup_fd_ int parent = make_directory(root_fd, directory);
+        return parent < 0 ? parent : make_file_in(parent, name ? name + 1 : path, bytes, size);
+}
+
+static int attach(int tree_fd, int target_fd) {
+        unsigned flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
+        return sys_move_mount(tree_fd, "", target_fd, "", flags) < 0 ? -errno : 0;
+}
+
+/* Attaches a tree at a path, making the mount point (a directory or an empty file) where there is none. */
+static int attach_at(int root_fd, int tree_fd, const char *path, bool is_directory) {
+        _cleanup_fd_ int target = -1;
+        if (is_directory)
+                target = make_directory(root_fd, path);
+        else {
+                int code = make_file(root_fd, path, "", 0);
+                if (code < 0 && code != -EEXIST && code != -EROFS)
+                        return code;
+                target = sys_openat2(root_fd, path + strspn(path, "/"), O_PATH | O_NOFOLLOW, 0,
+                                     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+                if (target < 0)
+                        target = -errno;
+        }
+        return target < 0 ? target : attach(tree_fd, target);
+}
+
+static int make_read_only(int root_fd, const char *path) {
+        struct mount_attr attributes = { .attr_set = MOUNT_ATTR_RDONLY };
+        return sys_mount_setattr(root_fd, path, *path ? 0 : AT_EMPTY_PATH, &attributes) < 0 ? -errno : 0;
+}
+
+static int attach_tmpfs(int root_fd, const char *path, uint64_t bytes, uint64_t files, unsigned mode) {
+        _cleanup_fd_ int tree = tree_make_tmpfs(bytes, files, BOX_UID, BOX_GID, mode);
+        return tree < 0 ? tree : attach_at(root_fd, tree, path, true);
+}
+
+int furnish_root(struct stage *stage, struct err *err) {
+        /* Nothing that we mount may travel back to the host, nor the other way. */
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+                return err_sys(err, errno, "making the mounts private");
+        _cleanup_fd_ int tree = tree_make_tmpfs(ROOT_BYTES, ROOT_FILES, BOX_UID, BOX_GID, 0755);
+        if (tree < 0)
+                return err_sys(err, -tree, "making the root of the box");
+        /* pivot_root wants a mount point: any directory that every host has will do. */
+        if (sys_move_mount(tree, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+                return err_sys(err, errno, "attaching the root of the box");
+        stage->root_fd = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (stage->root_fd < 0 || fchdir(stage->root_fd) < 0)
+                return err_sys(err, errno, "entering the root of the box");
+        return 0;
+}
+
+static bool tree_is_directory(int fd) {
+        struct stat status;
+        return fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+int furnish_image(struct stage *stage, struct err *err) {
+        const struct image *image = stage->spec->image;
+        for (size_t i = 0; i < image->n_trees; i++) {
+                int tree = stage->fds->tree_fds[i];
+                int code = attach_at(stage->root_fd, tree, image->trees[i].path, tree_is_directory(tree));
+                if (code < 0)
+                        return err_sys(err, -code, "showing %s", image->trees[i].path);
+        }
+        for (size_t i = 0; i < image->n_links; i++)
+                if (symlinkat(image->links[i].target, stage->root_fd, image->links[i].path + 1) < 0)
+                        return err_sys(err, errno, "linking %s", image->links[i].path);
+        return 0;
+}
+
+/* What code may ask of /etc, with nothing of the host in it. */
+static const struct {
+        const char *name, *text;
+} etc_files[] = {
+        { "passwd", "root:x:0:0:root:/:/bin/sh\nsandbox:x:1000:1000:sandbox:" BOX_HOME ":/bin/bash\n"
+                    "nobody:x:65534:65534:nobody:/:/bin/sh\n" },
+        { "group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n" },
+        { "hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n" },
+        { "hostname", "sandbox\n" },
+        { "resolv.conf", "" },
+        { "nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n" },
+        { "machine-id", "00000000000000000000000000000000\n" },
+        { "shells", "/bin/sh\n/bin/bash\n" },
+        { "os-release", "ID=glovebox\nNAME=Glovebox\nPRETTY_NAME=\"Glovebox sandbox\"\n" },
+        { "protocols", "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\n" },
+        { "services", "http 80/tcp\nhttps 443/tcp\ndomain 53/tcp\ndomain 53/udp\nssh 22/tcp\n" },
+};
+
+/* An imported image keeps its own /etc; who is who in the box is still ours to say. */
+static int cover_etc_file(int root_fd, int ours_fd, const char *name) {
+        char path[64];
+        (void) snprintf(path, sizeof(path), "etc/%s", name);
+        _cleanup_fd_ int target =
+                sys_openat2(root_fd, path, O_PATH | O_NOFOLLOW, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+        struct stat status;
+        if (target < 0 || fstat(target, &status) < 0 || !S_ISREG(status.st_mode))
+                return 0;
+        _cleanup_fd_ int tree = sys_open_tree(ours_fd, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        return tree < 0 ? -errno : attach(tree, target);
+}
+
+int furnish_etc(struct stage *stage, struct err *err) {
+        bool own = stage->spec->image->own_etc;
+        _cleanup_fd_ int etc_fd = make_directory(stage->root_fd, own ? "etc" : "run/etc");
+        if (etc_fd < 0)
+                return err_sys(err, -etc_fd, "making /etc");
+        for (size_t i = 0; i < ELEMENTS(etc_files); i++) {
+                const char *name = etc_files[i].name;
+                int code = make_file_in(etc_fd, name, etc_files[i].text, strlen(etc_files[i].text));
+                if (code == 0 && !own)
+                        code = cover_etc_file(stage->root_fd, etc_fd, name);
+                if (code < 0)
+                        return err_sys(err, -code, "writing /etc/%s", name);
+        }
+        return 0;
+}
+
+static const struct {
+        const char *path, *target;
+} device_links[] = {
+        { "dev/fd", "/proc/self/fd" },         { "dev/stdin", "/proc/self/fd/0" }, { "dev/stdout", "/proc/self/fd/1" },
+        { "dev/stderr", "/proc/self/fd/2" },   { "dev/ptmx", "pts/ptmx" },
+};
+
+int furnish_devices(struct stage *stage, struct err *err) {
+        int code = attach_tmpfs(stage->root_fd, "dev", 64 << 10, 64, 0755);
+        if (code < 0)
+                return err_sys(err, -code, "making /dev");
+        for (size_t i = 0; i < STAGE_DEVICES; i++) {
+                code = attach_at(stage->root_fd, stage->fds->device_fds[i], stage_devices[i].path, false);
+                if (code < 0)
+                        return err_sys(err, -code, "showing %s", stage_devices[i].path);
+        }
+        for (size_t i = 0; i < ELEMENTS(device_links); i++)
+                if (symlinkat(device_links[i].target, stage->root_fd, device_links[i].path) < 0)
+                        return err_sys(err, errno, "linking /%s", device_links[i].path);
+        if (mkdirat(stage->root_fd, "dev/pts", 0755) < 0 ||
+            mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") < 0)
+                return err_sys(err, errno, "making /dev/pts");
+        code = attach_tmpfs(stage->root_fd, "dev/shm", LIMITS_SHM_MIB * MIB, 4096, 01777);
+        if (code == 0)
+                code = make_read_only(stage->root_fd, "dev");
+        return code < 0 ? err_sys(err, -code, "making /dev/shm") : 0;
+}
+
+/* Shown read-only: a process in the box may look, never turn a knob. */
+static const char *const proc_read_only[] = { "proc/sys", "proc/bus", "proc/fs", "proc/irq", "proc/sysrq-trigger" };
+
+/* Covered: they tell about the host, or are ways into the kernel. */
+static const char *const proc_covered[] = {
+        "proc/kcore",       "proc/keys",        "proc/key-users",   "proc/kmsg",        "proc/kallsyms",
+        "proc/interrupts",  "proc/softirqs",    "proc/timer_list",  "proc/timer_stats", "proc/latency_stats",
+        "proc/sched_debug", "proc/schedstat",   "proc/kpagecount",  "proc/kpageflags",  "proc/kpagecgroup",
+        "proc/config.gz",   "proc/iomem",       "proc/ioports",     "proc/modules",     "proc/slabinfo",
+        "proc/vmallocinfo", "proc/pagetypeinfo", "proc/zoneinfo",   "proc/buddyinfo",   "proc/diskstats",
+        "proc/partitions",  "proc/swaps",       "proc/locks",       "proc/cmdline",     "proc/bootconfig",
+        "proc/mdstat",      "proc/dma",         "proc/fb",          "proc/misc",        "proc/devices",
+        "proc/crypto",      "proc/execdomains", "proc/consoles",    "proc/sys/kernel/random/boot_id",
+};
+static const char *const proc_covered_directories[] = { "proc/acpi", "proc/asound", "proc/scsi", "proc/driver",
+                                                         "proc/tty",  "proc/dynamic_debug", "proc/pressure" };
+
+int furnish_proc(struct stage *stage, struct err *err) {
+        if (mkdirat(stage->root_fd, "proc", 0555) < 0 ||
+            mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") < 0)
+                return err_sys(err, errno, "mounting /proc; inside a container it must not be masked "
+                                           "(docker run --security-opt systempaths=unconfined)");
+        return 0;
+}
+
+/* One more view of what a descriptor names, over a place below the root. What this kernel does not have is fine. */
+static int cover(int root_fd, const char *path, int with_fd) {
+        _cleanup_fd_ int target = openat(root_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (target < 0)
+                return errno == ENOENT ? 0 : -errno;
+        _cleanup_fd_ int tree = sys_open_tree(with_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+        return tree < 0 ? -errno : attach(tree, target);
+}
+
+/* The same directory over itself, read-only with everything below it. */
+static int cover_with_itself(int root_fd, const char *path) {
+        _cleanup_fd_ int target = openat(root_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (target < 0)
+                return errno == ENOENT ? 0 : -errno;
+        _cleanup_fd_ int tree =
+                sys_open_tree(target, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+        struct mount_attr attributes = { .attr_set = MOUNT_ATTR_RDONLY };
+        if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes) < 0)
+                return -errno;
+        return attach(tree, target);
+}
+
+/* An empty, read-only directory over a place. It is made for the first place and cloned from there for the others: a
+ * tmpfs for each would cost as much as all the rest of the step. Attached before it is cloned, because a detached tree
+ * counts as a mount namespace and the step before this one bounded those. */
+static int cover_with_nothing(int root_fd, const char *path, int *empty_fd) {
+        if (*empty_fd >= 0)
+                return cover(root_fd, path, *empty_fd);
+        if (faccessat(root_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+                return errno == ENOENT ? 0 : -errno;
+        int code = attach_tmpfs(root_fd, path, 4096, 2, 0555);
+        if (code == 0)
+                code = make_read_only(root_fd, path);
+        if (code < 0)
+                return code;
+        *empty_fd = openat(root_fd, path, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
+        return *empty_fd < 0 ? -errno : 0;
+}
+
+int furnish_masks(struct stage *stage, struct err *err) {
+        _cleanup_fd_ int null_fd = openat(stage->root_fd, "dev/null", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_fd_ int empty_fd = -1;
+        if (null_fd < 0)
+                return err_sys(err, errno, "opening the box's /dev/null");
+        for (size_t i = 0; i < ELEMENTS(proc_covered); i++) {
+                int code = cover(stage->root_fd, proc_covered[i], null_fd);
+                if (code < 0)
+                        return err_sys(err, -code, "covering /%s", proc_covered[i]);
+        }
+        for (size_t i = 0; i < ELEMENTS(proc_covered_directories); i++) {
+                int code = cover_with_nothing(stage->root_fd, proc_covered_directories[i], &empty_fd);
+                if (code < 0)
+                        return err_sys(err, -code, "covering /%s", proc_covered_directories[i]);
+        }
+        for (size_t i = 0; i < ELEMENTS(proc_read_only); i++) {
+                int code = cover_with_itself(stage->root_fd, proc_read_only[i]);
+                if (code < 0)
+                        return err_sys(err, -code, "making /%s read-only", proc_read_only[i]);
+        }
+        return 0;
+}
+
+int furnish_writable(struct stage *stage, struct err *err) {
+        const struct limits *limits = &stage->spec->limits;
+        int code = attach_tmpfs(stage->root_fd, "tmp", limits->tmp_bytes, LIMITS_TMP_FILES, 01777);
+        if (code == 0)
+                code = attach_tmpfs(stage->root_fd, BOX_HOME, limits->tmp_bytes, LIMITS_TMP_FILES, 0700);
+        if (code == 0)
+                code = attach_at(stage->root_fd, stage->spec->workspace_fd, BOX_WORKSPACE, true);
+        if (code < 0)
+                return err_sys(err, -code, "making the writable directories");
+        static const char *const aliases[] = { "session", "sandbox", "work" };
+        for (size_t i = 0; i < ELEMENTS(aliases); i++)
+                if (symlinkat("workspace", stage->root_fd, aliases[i]) < 0)
+                        return err_sys(err, errno, "linking /%s", aliases[i]);
+        /* Where results go is there from the start. A workspace that cannot be written to is the caller's choice. */
+        (void) mkdirat(stage->root_fd, "workspace/artifacts", 0755);
+        return 0;
+}
+
+int furnish_mounts(struct stage *stage, struct err *err) {
+        for (size_t i = 0; i < stage->spec->n_mounts; i++) {
+                const struct box_mount *mounted = &stage->spec->mounts[i];
+                int code = attach_at(stage->root_fd, mounted->tree_fd, mounted->destination, mounted->is_directory);
+                if (code == -EROFS || code == -ENOENT || code == -EACCES)
+                        return err_set(err, ERR_USAGE,
+                                       "cannot mount at %s: the image has no such place and is read-only; "
+                                       "choose a destination that does not exist in the image, such as /mnt/%s",
+                                       mounted->destination, strrchr(mounted->destination, '/') + 1);
+                if (code < 0)
+                        return err_sys(err, -code, "mounting at %s", mounted->destination);
+        }
+        return 0;
+}
+
+int furnish_code(struct stage *stage, struct err *err) {
+        const struct box_spec *spec = stage->spec;
+        /* Libraries ask here how many processors there are; /sys itself is not shown. */
+        char range[32];
+        uint64_t processors = (spec->limits.cpu_thousandths + 999) / 1000;
+        int length = processors == 1 ? snprintf(range, sizeof(range), "0\n")
+                                     : snprintf(range, sizeof(range), "0-%d\n", (int) processors - 1);
+        int code = make_file(stage->root_fd, "sys/devices/system/cpu/online", range, (size_t) length);
+        if (code == 0)
+                code = make_file(stage->root_fd, "sys/devices/system/cpu/possible", range, (size_t) length);
+        if (code == 0 && spec->code_name) {
+                char path[300];
+                (void) snprintf(path, sizeof(path), BOX_CODE_DIR "/%s", spec->code_name);
+                code = make_file(stage->root_fd, path, spec->code, spec->code_size);
+        }
+        return code < 0 ? err_sys(err, -code, "placing the code") : 0;
+}
+
+int furnish_close(struct stage *stage, struct err *err) {
+        int code = make_read_only(stage->root_fd, "");
+        if (code < 0)
+                return err_sys(err, -code, "making the root read-only");
+        /* "." twice: the new root is put on top, the old one is left below it and detached. */
+        if (fchdir(stage->root_fd) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+                return err_sys(err, errno, "leaving the host's root");
+        fd_close(&stage->root_fd);
+        /* The host is gone: what "/" is now must be what we furnished. */
+        struct stat here, workspace;
+        if (stat("/", &here) < 0 || stat(BOX_WORKSPACE, &workspace) < 0 || here.st_dev == workspace.st_dev)
+                return err_set(err, ERR_SYSTEM, "the new root is not the one that was built");
+        return 0;
+}

@@ -1,0 +1,112 @@
+/* The other half of the mount policy: where in a box a mount may appear. Only text is looked at; what is really there
+ * is resolved inside the box's root when the mount is made. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "box/policy.h"
+
+enum { DESTINATION_MAX = 1024, COMPONENT_MAX = 255 };
+
+static const struct {
+        const char *path;
+        bool below; /* what lies below it is refused too */
+        const char *why;
+} reserved[] = {
+        { "/proc", true, "the box has its own" },
+        { "/sys", true, "a box has none" },
+        { "/dev", true, "the box has its own" },
+        { "/etc", true, "the box has its own" },
+        { "/run", true, "the box has its own" },
+        { "/usr", true, "it belongs to the image" },
+        { "/bin", true, "it belongs to the image" },
+        { "/sbin", true, "it belongs to the image" },
+        { "/lib", true, "it belongs to the image" },
+        { "/lib32", true, "it belongs to the image" },
+        { "/lib64", true, "it belongs to the image" },
+        { "/libx32", true, "it belongs to the image" },
+        { "/opt/glovebox", true, "Glovebox itself is there" },
+        { "/opt", false, "Glovebox itself is below it" },
+        { "/var/run", true, "it is /run" },
+        { "/tmp", false, "the box has its own; choose a place below it" },
+        { "/workspace", false, "name the workspace with --workspace" },
+        { "/session", false, "it is /workspace; name the workspace with --workspace" },
+        { "/sandbox", false, "it is /workspace; name the workspace with --workspace" },
+        { "/work", false, "it is /workspace; name the workspace with --workspace" },
+};
+
+/* Why the text is no plain absolute path, or NULL when it is one. */
+static const char *find_fault(const char *path) {
+        if (path[0] != '/')
+                return "it does not begin with /";
+        if (strlen(path) > DESTINATION_MAX)
+                return "it is too long";
+        for (const char *at = path; *at; at++)
+                if ((unsigned char) *at < 0x20 || *at == 0x7f)
+                        return "it holds a control character";
+        const char *at = path;
+        while (*at) {
+                at++; /* the slash */
+                size_t length = strcspn(at, "/");
+                if (length == 0)
+                        return path[1] ? "it holds an empty name (a double slash, or one at the end)"
+                                       : "it is the whole box";
+                if (length > COMPONENT_MAX)
+                        return "a name in it is longer than 255 bytes";
+                if ((length == 1 && at[0] == '.') || (length == 2 && at[0] == '.' && at[1] == '.'))
+                        return "it holds . or ..";
+                at += length;
+        }
+        return NULL;
+}
+
+/* How many bytes the UTF-8 character here has; 0 for broken ones (overlong, surrogates, past U+10FFFF). */
+static size_t utf8_length(const unsigned char *at) {
+        if (at[0] < 0x80)
+                return 1;
+        size_t length = at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
+        for (size_t i = 1; i < length; i++)
+                if ((at[i] & 0xc0) != 0x80)
+                        return 0;
+        bool broken = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) ||
+                      (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f);
+        return broken ? 0 : length;
+}
+
+const char *policy_show_path(const char *path, char buffer[static POLICY_SHOWN_MAX]) {
+        static const char cut[] = "...";
+        size_t used = 0;
+        while (*path) {
+                size_t length = utf8_length((const unsigned char *) path);
+                bool good = length > 1 || (length == 1 && (unsigned char) *path >= 0x20 && *path != 0x7f);
+                if (length == 0)
+                        length = 1;
+                if (used + length + sizeof(cut) > POLICY_SHOWN_MAX) {
+                        memcpy(buffer + used, cut, sizeof(cut));
+                        return buffer;
+                }
+                memcpy(buffer + used, good ? path : "?", length);
+                used += length;
+                path += length;
+        }
+        buffer[used] = '\0';
+        return buffer;
+}
+
+int policy_check_destination(const char *destination, struct err *err) {
+        char shown[POLICY_SHOWN_MAX];
+        const char *fault = find_fault(destination);
+        if (fault)
+                return err_set(err, ERR_USAGE, "cannot mount at \"%s\" in the box: %s; write for example /data",
+                               policy_show_path(destination, shown), fault);
+        for (size_t i = 0; i < ELEMENTS(reserved); i++) {
+                size_t length = strlen(reserved[i].path);
+                if (strncmp(destination, reserved[i].path, length) != 0)
+                        continue;
+                if (destination[length] == '\0' || (reserved[i].below && destination[length] == '/'))
+                        return err_set(err, ERR_REFUSED, "cannot mount at %s in the box: %s is reserved (%s)",
+                                       policy_show_path(destination, shown), reserved[i].path, reserved[i].why);
+        }
+        return 0;
+}

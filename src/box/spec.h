@@ -1,0 +1,40 @@
+/* What a box is to be, before it exists. Everything the sealing child needs is in here, opened beforehand by
+ * descriptor: after the clone nothing of the host is looked up by name any more. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "box/limits.h"
+#include "image/image.h"
+
+enum { BOX_UID = 1000, BOX_GID = 1000 };
+
+#define BOX_HOME "/home/sandbox"
+#define BOX_WORKSPACE "/workspace"
+#define BOX_CODE_DIR "/run/code"
+
+/* A tree shown at a place of the caller's choice (--mount, --data). */
+struct box_mount {
+        int tree_fd; /* detached; owned by the caller of box_start */
+        bool is_directory;
+        bool writable;
+        const char *destination;
+};
+
+struct box_spec {
+        const char *name; /* of its control groups; unique on this host */
+        const struct image *image;
+        struct limits limits;
+        bool allow_weaker;
+        bool kept; /* a keeper cleans up if we are killed; without one that is the caller's business */
+        uid_t host_uid; /* what BOX_UID is outside of the box */
+        gid_t host_gid;
+        int workspace_fd; /* detached tree shown as /workspace */
+        const struct box_mount *mounts;
+        size_t n_mounts;
+        const char *code_name; /* shown as /run/code/<name>; NULL for none */
+        const void *code;
+        size_t code_size;
+};

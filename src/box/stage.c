@@ -1,0 +1,229 @@
+/* The sealing of a box: one table of steps in order, each of them fatal.
+ *
+ * Theory of operation. The parent (box.c) clones this child into new namespaces and holds the other end of sync_fd. The
+ * child prepares what needs no identity, waits for one byte (its ids are mapped), furnishes the file system with the
+ * capabilities it has in its own user namespace, enters its control groups, locks everything behind a second user
+ * namespace, gives up every privilege, and becomes the agent. If a step fails the child writes a
+ * struct err and exits; the parent undoes the rest. No byte of tenant code runs before the last row of the table. */
+#include "box/stage.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/landlock.h"
+#include "box/privilege.h"
+#include "box/seccomp.h"
+#include "box/syscalls.h"
+
+enum { AGENT_CONTROL_FD = 3 };
+
+static int wait_for_parent(const struct stage *stage, struct err *err) {
+        char go;
+        int code = fd_read_exactly(stage->fds->sync_fd, &go, 1);
+        return code < 0 ? err_set(err, ERR_GONE, "whoever asked for this box is gone") : 0;
+}
+
+static int step_detach(struct stage *stage, struct err *err) {
+        (void) stage;
+        (void) umask(022);
+        (void) setsid();
+        int code = privilege_join_fresh_keyring();
+        return code < 0 ? err_sys(err, -code, "joining a fresh keyring") : 0;
+}
+
+static int step_identity(struct stage *stage, struct err *err) {
+        if (wait_for_parent(stage, err) < 0)
+                return -1;
+        if (stage->drop_groups && setgroups(0, NULL) < 0)
+                return err_sys(err, errno, "giving up supplementary groups");
+        /* Uid 0 is not mapped, so the capabilities that the set-up needs outlive this change of ids. */
+        if (setresgid(BOX_GID, BOX_GID, BOX_GID) < 0 || setresuid(BOX_UID, BOX_UID, BOX_UID) < 0)
+                return err_sys(err, errno, "becoming the user of the box");
+        return 0;
+}
+
+static int step_name_and_loopback(struct stage *stage, struct err *err) {
+        (void) stage;
+        static const char name[] = "sandbox";
+        if (sethostname(name, sizeof(name) - 1) < 0 || setdomainname("", 0) < 0)
+                return err_sys(err, errno, "naming the box");
+        _cleanup_fd_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+        if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
+                return err_sys(err, errno, "bringing up the loopback interface");
+        return 0;
+}
+
+static int write_text(const char *path, const char *text) {
+        _cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+        return fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
+}
+
+/* What was made up to here is all there will be, but for the second user and mount namespace and the one for control
+ * groups that later steps make. */
+static int step_no_more_namespaces(struct stage *stage, struct err *err) {
+        (void) stage;
+        static const struct {
+                const char *path, *count;
+        } bounds[] = {
+                { "proc/sys/user/max_user_namespaces", "1" },   { "proc/sys/user/max_mnt_namespaces", "2" },
+                { "proc/sys/user/max_pid_namespaces", "0" },    { "proc/sys/user/max_net_namespaces", "0" },
+                { "proc/sys/user/max_ipc_namespaces", "0" },    { "proc/sys/user/max_uts_namespaces", "0" },
+                { "proc/sys/user/max_time_namespaces", "0" },   { "proc/sys/user/max_cgroup_namespaces", "1" },
+        };
+        for (size_t i = 0; i < ELEMENTS(bounds); i++) {
+                int code = write_text(bounds[i].path, bounds[i].count);
+                if (code < 0 && !(code == -ENOENT && strstr(bounds[i].path, "time")))
+                        return err_sys(err, -code, "closing %s", bounds[i].path);
+        }
+        return 0;
+}
+
+static int step_cgroup_namespace(struct stage *stage, struct err *err) {
+        if (cgroup_enter(stage->cgroup, err) < 0)
+                return -1;
+        /* Made after the process entered its groups: a namespace made before would show the host's path. */
+        if (unshare(CLONE_NEWCGROUP) < 0)
+                return err_sys(err, errno, "hiding the control groups");
+        return 0;
+}
+
+/* Mounts attached by whoever holds capabilities here can be undone by whoever holds them here (seen: a read-only mount
+ * was made writable again). A second pair of namespaces locks them all. */
+static int step_lock_mounts(struct stage *stage, struct err *err) {
+        (void) stage;
+        if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+                return err_sys(err, errno, "locking the mounts");
+        int code = write_text("/proc/self/setgroups", "deny");
+        if (code == 0)
+                code = write_text("/proc/self/uid_map", "1000 1000 1");
+        if (code == 0)
+                code = write_text("/proc/self/gid_map", "1000 1000 1");
+        return code < 0 ? err_sys(err, -code, "mapping the user of the box") : 0;
+}
+
+static int step_rlimits(struct stage *stage, struct err *err) {
+        int code = privilege_set_rlimits(&stage->spec->limits, stage->has_memory_cgroup, stage->has_pids_cgroup);
+        return code < 0 ? err_sys(err, -code, "setting resource limits") : 0;
+}
+
+static int step_drop_privileges(struct stage *stage, struct err *err) {
+        (void) stage;
+        int code = privilege_drop_all();
+        return code < 0 ? err_sys(err, -code, "giving up privileges") : 0;
+}
+
+static int step_landlock(struct stage *stage, struct err *err) {
+        if (landlock_abi() == 0)
+                return 0; /* the report says so; the mount namespace is the wall, this is the second one */
+        const char *writable[8 + 64] = { BOX_WORKSPACE, "/tmp", BOX_HOME, "/dev/shm" };
+        size_t n = 4;
+        for (size_t i = 0; i < stage->spec->n_mounts && n < ELEMENTS(writable); i++)
+                if (stage->spec->mounts[i].writable)
+                        writable[n++] = stage->spec->mounts[i].destination;
+        int code = landlock_restrict(writable, n);
+        return code < 0 ? err_sys(err, -code, "restricting file access with Landlock") : 0;
+}
+
+/* Nothing stays open but the agent's socket, the agent itself, and the way to report a failure. */
+static int step_descriptors(struct stage *stage, struct err *err) {
+        static int keep[3];
+        const struct stage_fds *fds = stage->fds;
+        const int wanted[3] = { fds->control_fd, fds->agent_fd, fds->sync_fd };
+        for (size_t i = 0; i < 3; i++) {
+                keep[i] = fcntl(wanted[i], F_DUPFD_CLOEXEC, 100);
+                if (keep[i] < 0)
+                        return err_sys(err, errno, "keeping a descriptor");
+        }
+        _cleanup_fd_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        for (int i = 0; i < 3; i++)
+                if (null_fd < 0 || dup2(null_fd, i) < 0)
+                        return err_sys(err, errno, "opening /dev/null");
+        if (dup2(keep[0], AGENT_CONTROL_FD) < 0 || dup3(keep[1], 4, O_CLOEXEC) < 0 || dup3(keep[2], 5, O_CLOEXEC) < 0)
+                return err_sys(err, errno, "placing descriptors");
+        if (null_fd <= 5)
+                null_fd = -1; /* it was one of the numbers just taken over */
+        if (syscall(SYS_close_range, 6, ~0u, 0) < 0)
+                return err_sys(err, errno, "closing descriptors");
+        static struct stage_fds sealed_fds;
+        sealed_fds = (struct stage_fds) { .control_fd = AGENT_CONTROL_FD, .agent_fd = 4, .sync_fd = 5 };
+        stage->fds = &sealed_fds;
+        return 0;
+}
+
+static int step_seccomp(struct stage *stage, struct err *err) {
+        (void) stage;
+        int code = seccomp_install();
+        return code < 0 ? err_sys(err, -code, "installing the system-call filter") : 0;
+}
+
+static int step_become_agent(struct stage *stage, struct err *err) {
+        char *const argv[] = { (char[]) { "agent" }, NULL };
+        char *const envp[] = { NULL };
+        (void) syscall(SYS_execveat, stage->fds->agent_fd, "", argv, envp, AT_EMPTY_PATH);
+        return err_sys(err, errno, "starting the agent");
+}
+
+static const struct {
+        const char *name;
+        int (*run)(struct stage *stage, struct err *err);
+        const char *reason; /* why it stands where it stands */
+} steps[] = {
+        { "detach", step_detach, "first: terminal and keyring of the caller are given up before anything is built" },
+        { "identity", step_identity, "all files below are made by the box's own user, never by root" },
+        { "root", furnish_root, "mounts are private before the first of ours is made" },
+        { "image", furnish_image, "read-only trees that the parent opened and checked" },
+        { "etc", furnish_etc, "after the image, whose /etc it may cover" },
+        { "devices", furnish_devices, "from descriptors checked before any tenant could swap them" },
+        { "proc", furnish_proc, "of the box's own processes; before its knobs are turned and locked" },
+        { "namespaces", step_no_more_namespaces, "while /proc/sys can still be written" },
+        { "masks", furnish_masks, "after /dev, whose null covers what must not be read" },
+        { "writable", furnish_writable, "the only places that can be written, all bounded" },
+        { "mounts", furnish_mounts, "what the caller asked for, after what it must not hide" },
+        { "code", furnish_code, "the root is still writable" },
+        { "name", step_name_and_loopback, "needs the capabilities that go away below" },
+        { "pivot", furnish_close, "the host's root goes away while we can still detach it" },
+        { "groups", step_cgroup_namespace, "limits hold before the first tenant byte" },
+        { "lock", step_lock_mounts, "after the last mount: none of them can be undone any more" },
+        { "rlimits", step_rlimits, "after the ids, which they count by" },
+        { "descriptors", step_descriptors, "before the walls, which must not find a way around them" },
+        { "privileges", step_drop_privileges, "after everything that needs one" },
+        { "landlock", step_landlock, "needs no_new_privs, and paths as the box sees them" },
+        { "seccomp", step_seccomp, "last: it forbids most of the calls made above" },
+        { "agent", step_become_agent, "a program of its own: nothing of our memory stays" },
+};
+
+size_t stage_step_count(void) {
+        return ELEMENTS(steps);
+}
+
+const char *stage_step_name(size_t i) {
+        return steps[i].name;
+}
+
+const char *stage_step_reason(size_t i) {
+        return steps[i].reason;
+}
+
+void stage_run(struct stage *stage) {
+        struct err err = { 0 };
+        for (size_t i = 0; i < ELEMENTS(steps); i++) {
+                if (steps[i].run(stage, &err) == 0)
+                        continue;
+                (void) err_prefix(&err, "box step \"%s\"", steps[i].name);
+                break;
+        }
+        (void) fd_write_all(stage->fds->sync_fd, &err, sizeof(err));
+        _exit(125);
+}

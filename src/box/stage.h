@@ -1,0 +1,54 @@
+/* The stage: what the cloned child does from its first instruction to the exec of the agent. */
+#pragma once
+
+#include "base/err.h"
+#include "box/cgroup.h"
+#include "box/spec.h"
+
+enum { STAGE_DEVICES = 6 };
+
+/* Descriptors that the parent opened for the child. */
+struct stage_fds {
+        int sync_fd;    /* one byte from the parent lets the child go on; the child writes a struct err if it fails */
+        int control_fd; /* becomes the agent's descriptor 3 */
+        int agent_fd;   /* sealed memfd with the agent */
+        int tree_fds[IMAGE_TREES_MAX];
+        int device_fds[STAGE_DEVICES];
+};
+
+struct stage {
+        const struct box_spec *spec;
+        const struct stage_fds *fds;
+        const struct cgroup *cgroup; /* made by the parent, entered by the child */
+        bool drop_groups;       /* a privileged parent mapped us: supplementary groups can be given up */
+        bool has_memory_cgroup; /* else resource limits must do */
+        bool has_pids_cgroup;
+        int root_fd; /* the new root while it is being furnished */
+};
+
+/* A device of the host shown in every box. */
+struct stage_device {
+        const char *path;
+        unsigned major_number, minor_number;
+};
+extern const struct stage_device stage_devices[STAGE_DEVICES];
+
+/* Never returns: becomes the agent, or reports through sync_fd and exits. */
+void stage_run(struct stage *stage) __attribute__((noreturn));
+
+/* Names and reasons of the steps in order, for docs, --verbose and the tests. */
+size_t stage_step_count(void);
+const char *stage_step_name(size_t i);
+const char *stage_step_reason(size_t i);
+
+/* Steps that furnish the file system, in furnish.c. All return 0 or -1 with err. */
+int furnish_root(struct stage *stage, struct err *err);
+int furnish_image(struct stage *stage, struct err *err);
+int furnish_etc(struct stage *stage, struct err *err);
+int furnish_devices(struct stage *stage, struct err *err);
+int furnish_proc(struct stage *stage, struct err *err);
+int furnish_masks(struct stage *stage, struct err *err);
+int furnish_writable(struct stage *stage, struct err *err);
+int furnish_mounts(struct stage *stage, struct err *err);
+int furnish_code(struct stage *stage, struct err *err);
+int furnish_close(struct stage *stage, struct err *err);

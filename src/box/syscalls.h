@@ -1,0 +1,57 @@
+/* System calls that older C libraries (Ubuntu 22.04's glibc 2.35) have no wrapper for. Each is the plain call: -1 and
+ * errno on failure. */
+#pragma once
+
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <linux/openat2.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MOUNT_ATTR_NOSYMFOLLOW
+#define MOUNT_ATTR_NOSYMFOLLOW 0x00200000
+#endif
+
+static inline int sys_open_tree(int dir_fd, const char *path, unsigned flags) {
+        return (int) syscall(SYS_open_tree, dir_fd, path, flags);
+}
+
+static inline int sys_move_mount(int from_fd, const char *from, int to_fd, const char *to, unsigned flags) {
+        return (int) syscall(SYS_move_mount, from_fd, from, to_fd, to, flags);
+}
+
+static inline int sys_fsopen(const char *type, unsigned flags) {
+        return (int) syscall(SYS_fsopen, type, flags);
+}
+
+static inline int sys_fsconfig(int fd, unsigned command, const char *key, const void *value, int aux) {
+        return (int) syscall(SYS_fsconfig, fd, command, key, value, aux);
+}
+
+static inline int sys_fsmount(int fd, unsigned flags, unsigned attributes) {
+        return (int) syscall(SYS_fsmount, fd, flags, attributes);
+}
+
+static inline int sys_mount_setattr(int dir_fd, const char *path, unsigned flags, struct mount_attr *attributes) {
+        return (int) syscall(SYS_mount_setattr, dir_fd, path, flags, attributes, sizeof(*attributes));
+}
+
+static inline int sys_pivot_root(const char *new_root, const char *put_old) {
+        return (int) syscall(SYS_pivot_root, new_root, put_old);
+}
+
+static inline int sys_openat2(int dir_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
+        struct open_how how = { .flags = flags | O_CLOEXEC, .mode = mode, .resolve = resolve };
+        return (int) syscall(SYS_openat2, dir_fd, path, &how, sizeof(how));
+}
+
+static inline pid_t sys_clone3(struct clone_args *args) {
+        return (pid_t) syscall(SYS_clone3, args, sizeof(*args));
+}
+
+static inline int sys_pidfd_send_signal(int pidfd, int signal_number) {
+        return (int) syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0);
+}

@@ -1,0 +1,72 @@
+#include "cli/run_options.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/box_rows.h"
+
+#define FIELD(field) offsetof(struct run_options, field)
+
+static const struct option_choice languages[] = {
+        { "python", RUN_PYTHON }, { "bash", RUN_BASH }, { "sh", RUN_BASH }, { NULL, 0 },
+};
+
+static const struct option_choice networks[] = { { "none", RUN_NETWORK_NONE }, { NULL, 0 } };
+
+static const struct option_row rows[] = {
+        { .name = "code", .letter = 'c', .kind = OPTION_CODE, .offset = FIELD(code_text), .argument = "CODE",
+          .group = "Code", .once = true, .help = "run this text; operands become its arguments" },
+        { .name = "language", .letter = 'l', .kind = OPTION_CHOICE, .offset = FIELD(language), .argument = "LANGUAGE",
+          .group = "Code", .choices = languages,
+          .help = "python, bash or sh; without it the ending of the file's name decides (.py, .sh, .bash), "
+                  "and anything else is Python" },
+        BOX_IMAGE_ROW(FIELD(request.image), SHOWN),
+        BOX_ENV_ROW(FIELD(request)),
+
+        LIMIT_ROWS(FIELD(request.limits), SHOWN),
+        { .name = "disk-files", .kind = OPTION_COUNT, .offset = FIELD(request.limits.disk_files), .argument = "NUMBER",
+          .group = "Limits", .variable = "GLOVEBOX_DISK_FILES", .standard = "100000", .min = 16, .max = 100000000,
+          .help = "files and directories in an empty workspace" },
+
+        BOX_FILE_ROWS(FIELD(request), "the workspace is empty and is deleted afterwards"),
+        { .name = "output-dir", .kind = OPTION_TEXT, .offset = FIELD(request.output_dir), .argument = "DIR",
+          .group = "Files", .completion = COMPLETE_DIRECTORIES,
+          .help = "at the end, copy the artifacts (files that the run created or changed in /workspace) to DIR, and "
+                  "not to a directory of this run in Glovebox's data directory" },
+
+        { .name = "network", .kind = OPTION_CHOICE, .offset = FIELD(request.network), .argument = "MODE",
+          .group = "Isolation", .variable = "GLOVEBOX_NETWORK", .standard = "none", .choices = networks,
+          .hint = "lists of allowed hosts arrive with the service",
+          .help = "none: no network but the box's own loopback" },
+        BOX_WEAKER_ROW(FIELD(request.allow_weaker)),
+
+        { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(request.json), .group = "Output",
+          .help = "print the whole result as one JSON object: status, output, usage, artifacts, isolation" },
+        { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(request.quiet), .group = "Output",
+          .help = "print nothing but what the program prints, and errors" },
+        { .name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .offset = FIELD(request.verbose), .group = "Output",
+          .help = "say on standard error how long each phase took" },
+
+        SOCKET_ROWS(FIELD(where)),
+        { .name = "no-daemon", .kind = OPTION_FLAG, .offset = FIELD(no_daemon), .group = "Daemon",
+          .variable = "GLOVEBOX_NO_DAEMON",
+          .help = "make the box here, although a daemon with warm ones is running" },
+};
+
+const struct option_table run_option_table = { .rows = rows, .n_rows = ELEMENTS(rows) };
+
+_Static_assert(ELEMENTS(rows) <= OPTION_ROWS_MAX, "the parser remembers what it has seen in one word");
+
+int run_options_check(const struct run_options *options, struct err *err) {
+        const struct run_request *request = &options->request;
+        if (request->quiet && request->verbose)
+                return err_set(err, ERR_USAGE, "--quiet and --verbose contradict each other; give one of them");
+        for (size_t i = 0; i < request->n_mounts; i++) {
+                const char *destination = request->mounts[i].destination;
+                if ((request->data && strcmp(destination, "/data") == 0) ||
+                    (request->workspace && strcmp(destination, "/workspace") == 0))
+                        return err_set(err, ERR_USAGE, "--mount and --%s have the same destination; give one of them",
+                                       destination + 1);
+        }
+        return 0;
+}

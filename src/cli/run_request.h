@@ -1,0 +1,64 @@
+/* What `glovebox run` was asked to do: everything is parsed and checked for form, nothing has been opened but the code.
+ * The command line makes it, run_execute carries it out. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "box/limits.h"
+
+enum run_language { RUN_PYTHON, RUN_BASH, RUN_COMMAND };
+
+enum run_network { RUN_NETWORK_NONE };
+
+struct run_mount {
+        char *source;      /* as typed: may be relative, may not exist; the policy opens and judges it */
+        char *destination; /* absolute */
+        bool writable;
+};
+
+enum { RUN_MOUNTS_MAX = 64, RUN_ENV_MAX = 1024, RUN_CODE_MAX_BYTES = 16 << 20 };
+
+struct run_request {
+        enum run_language language;
+        const char *code; /* NULL for a command; no NUL inside, one after the end */
+        size_t code_size;
+        const char *code_name; /* "main.py", "main.sh", or the script's base name; NULL for a command */
+        bool stdin_is_code;    /* standard input was read to its end: the program gets an empty one */
+        char **args;           /* NULL-terminated: argv of a command, or the arguments after the code */
+        struct limits limits;
+        const char *image;
+        const char *workspace;    /* directory to show as /workspace, or NULL for an empty one, deleted afterwards */
+        const char *data;         /* directory to show read-only as /data, or NULL */
+        const char *output_dir;   /* where the artifacts are copied to at the end, or NULL */
+        struct run_mount *mounts; /* owned; no destination twice */
+        size_t n_mounts;
+        char **env; /* owned; NULL-terminated "K=V", no K twice; NULL when there is none */
+        size_t n_env;
+        enum run_network network;
+        bool json;
+        bool allow_weaker;
+        bool quiet;
+        bool verbose;
+        char *owned_code; /* what `code` points to when it was read from a file */
+};
+
+#define RUN_REQUEST_DEFAULT ((struct run_request){ .limits = LIMITS_DEFAULT, .image = "host" })
+
+/* Frees what the request owns; its other strings are borrowed from the command line and the environment. */
+void run_request_release(struct run_request *request);
+
+/* "SRC:DST", "SRC:DST:ro", "SRC:DST:rw". A source may hold colons, a destination may not. */
+int run_request_add_mount(struct run_request *request, const char *what, const char *text, struct err *err);
+
+/* "K=V", or "K" to copy the variable from this process. A later one replaces an earlier one. */
+int run_request_add_env(struct run_request *request, const char *what, const char *text, struct err *err);
+
+/* The same two for rows of options; `request` is a struct run_request. */
+int run_request_parse_mount(const char *what, const char *text, void *request, struct err *err);
+int run_request_parse_env(const char *what, const char *text, void *request, struct err *err);
+
+/* Makes the box, runs the request in it, passes output on, cleans up. Returns the exit status (>= 0), or -1 with err
+ * when the box could not be made. */
+int run_execute(const struct run_request *request, struct err *err);

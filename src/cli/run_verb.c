@@ -1,0 +1,42 @@
+#include <stdio.h>
+
+#include "base/fd.h"
+#include "cli/run_code.h"
+#include "cli/run_warm.h"
+#include "cli/terminal.h"
+#include "cli/verb.h"
+
+static void options_release(struct run_options *options) {
+        run_request_release(&options->request);
+}
+
+/* Nothing to run and nobody to ask: show the forms, as a mistake. */
+static int fail_without_code(void) {
+        (void) fprintf(stderr,
+                       "glovebox: nothing to run; give a file, -c CODE, or -- COMMAND:\n%s"
+                       "\"glovebox run --help\" explains the options.\n",
+                       verb_find("run")->synopsis);
+        return err_code_exit_status(ERR_USAGE);
+}
+
+int verb_run(int argc, char **argv) {
+        (void) argc;
+        _cleanup_(options_release) struct run_options options = RUN_OPTIONS_DEFAULT;
+        struct option_rest rest;
+        struct err err = { 0 };
+        if (option_parse(&run_option_table, &options, argv + 1, &rest, &err) < 0)
+                return terminal_fail(&err);
+        if (rest.help) {
+                verb_print_help(stdout, verb_find("run"));
+                return 0;
+        }
+        if (run_options_check(&options, &err) < 0)
+                return terminal_fail(&err);
+        int chosen = run_code_choose(&options, &rest, &err);
+        if (chosen == RUN_CODE_NONE)
+                return fail_without_code();
+        int status = chosen < 0 ? RUN_WARM_NOT_HERE : run_warm(&options);
+        if (chosen >= 0 && status == RUN_WARM_NOT_HERE)
+                status = run_execute(&options.request, &err);
+        return status < 0 ? terminal_fail(&err) : status;
+}

@@ -1,0 +1,104 @@
+#include "cli/verb.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/option_help.h"
+#include "cli/suggest.h"
+#include "cli/terminal.h"
+
+const struct verb *verb_find(const char *name) {
+        for (size_t i = 0; i < n_verbs; i++)
+                if (strcmp(verbs[i].name, name) == 0)
+                        return &verbs[i];
+        return NULL;
+}
+
+int verb_fail_unknown(const char *name) {
+        struct suggestion near = { .word = name };
+        for (size_t i = 0; i < n_verbs; i++)
+                suggestion_consider(&near, verbs[i].name);
+        const char *best = suggestion_best(&near);
+        struct err err;
+        if (best)
+                (void) err_set(&err, ERR_USAGE, "unknown verb \"%.60s\"; did you mean \"%s\"?", name, best);
+        else if (access(name, F_OK) == 0)
+                (void) err_set(&err, ERR_USAGE, "unknown verb \"%.60s\"; to run the file write: glovebox run %.60s",
+                               name, name);
+        else
+                (void) err_set(&err, ERR_USAGE, "unknown verb \"%.60s\"; \"glovebox --help\" lists the verbs", name);
+        return terminal_fail(&err);
+}
+
+void verb_print_overview(FILE *file) {
+        help_print_paragraphs(file, "Glovebox runs code that nobody has read yet in a sealed box: no network, no "
+                                    "privileges, hard limits, nothing left behind.\n");
+        (void) fputs("\nUsage: glovebox VERB [OPTION...]\n\n", file);
+        help_print_heading(file, "Verbs");
+        for (size_t i = 0; i < n_verbs; i++)
+                help_print_item(file, verbs[i].name, verbs[i].summary);
+        (void) fputs("\n", file);
+        help_print_heading(file, "Options");
+        help_print_item(file, "-h, --help", "this text; after a verb, the help of that verb");
+        help_print_item(file, "--version", "the version");
+        (void) fputs("\n"
+                     "Try\n"
+                     "  glovebox run -c 'print(6*7)'\n"
+                     "  glovebox run --help\n"
+                     "  glovebox doctor\n",
+                     file);
+}
+
+/* Where the daemon is can be said to every part of a verb that speaks to it. */
+#define SHARED_GROUP "Daemon"
+
+static bool is_shared(const struct option_row *row) {
+        return strcmp(row->group, SHARED_GROUP) == 0;
+}
+
+static void print_part(FILE *file, const struct verb_part *part) {
+        char term[200];
+        (void) snprintf(term, sizeof(term), "%s%s%s", part->name, *part->operands ? " " : "", part->operands);
+        help_print_item(file, term, part->summary);
+        for (size_t i = 0; i < part->options.n_rows; i++)
+                if (!is_shared(&part->options.rows[i]))
+                        help_print_option(file, &part->options.rows[i], 4);
+}
+
+/* Once, below all parts. */
+static void print_shared_options(FILE *file, const struct option_table *table) {
+        bool headed = false;
+        for (size_t i = 0; i < table->n_rows; i++) {
+                if (!is_shared(&table->rows[i]))
+                        continue;
+                if (!headed) {
+                        (void) fputc('\n', file);
+                        help_print_heading(file, SHARED_GROUP);
+                }
+                headed = true;
+                help_print_option(file, &table->rows[i], 2);
+        }
+}
+
+void verb_print_help(FILE *file, const struct verb *verb) {
+        help_print_heading(file, "Usage");
+        for (const char *line = verb->synopsis, *end; *line; line = end) {
+                end = strchrnul(line, '\n');
+                end += *end == '\n';
+                (void) fputs("  ", file);
+                (void) fwrite(line, 1, (size_t) (end - line), file);
+        }
+        (void) fputs("\n", file);
+        help_print_paragraphs(file, verb->description);
+        if (verb->parts) {
+                (void) fputs("\n", file);
+                help_print_heading(file, "Verbs");
+                for (size_t i = 0; i < verb->n_parts; i++)
+                        print_part(file, &verb->parts[i]);
+                print_shared_options(file, &verb->parts[0].options);
+        }
+        if (verb->options)
+                help_print_options(file, verb->options);
+        if (verb->epilogue)
+                (void) fprintf(file, "\n%s", verb->epilogue);
+}

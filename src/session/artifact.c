@@ -1,0 +1,309 @@
+#include "session/artifact.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/syscalls.h"
+
+/* Below the directory, through no link of any kind and over no mount. */
+enum { SAFELY = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
+
+static const struct {
+        const char *suffix, *mime;
+} mimes[] = {
+        { ".png", "image/png" },        { ".jpg", "image/jpeg" },     { ".jpeg", "image/jpeg" },
+        { ".gif", "image/gif" },        { ".svg", "image/svg+xml" },  { ".webp", "image/webp" },
+        { ".pdf", "application/pdf" },  { ".csv", "text/csv" },       { ".tsv", "text/tab-separated-values" },
+        { ".txt", "text/plain" },       { ".log", "text/plain" },     { ".md", "text/markdown" },
+        { ".html", "text/html" },       { ".htm", "text/html" },      { ".json", "application/json" },
+        { ".jsonl", "application/x-ndjson" }, { ".xml", "application/xml" }, { ".py", "text/x-python" },
+        { ".ipynb", "application/x-ipynb+json" }, { ".parquet", "application/vnd.apache.parquet" },
+        { ".arrow", "application/vnd.apache.arrow.file" }, { ".zip", "application/zip" }, { ".gz", "application/gzip" },
+        { ".tar", "application/x-tar" }, { ".yaml", "application/yaml" }, { ".yml", "application/yaml" },
+        { ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" },
+        { ".docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document" },
+        { ".sdf", "chemical/x-mdl-sdfile" }, { ".mp4", "video/mp4" }, { ".wav", "audio/wav" }, { ".npy", "application/x-npy" },
+};
+
+const char *artifact_mime(const char *path) {
+        const char *dot = strrchr(path, '.');
+        for (size_t i = 0; dot && i < ELEMENTS(mimes); i++)
+                if (strcasecmp(dot, mimes[i].suffix) == 0)
+                        return mimes[i].mime;
+        return "application/octet-stream";
+}
+
+static void artifact_release(struct artifact *artifact) {
+        free(artifact->path);
+        free(artifact->host_path);
+}
+
+void artifact_list_release(struct artifact_list *list) {
+        for (size_t i = 0; i < list->count; i++)
+                artifact_release(&list->items[i]);
+        free(list->items);
+        *list = (struct artifact_list) { 0 };
+}
+
+static int by_path(const void *a, const void *b) {
+        return strcmp(((const struct artifact *) a)->path, ((const struct artifact *) b)->path);
+}
+
+/* ---- looking ---- */
+
+static int note_file(struct artifact_list *list, const char *path, const struct stat *status) {
+        if (list->count == ARTIFACT_COUNT_MAX) {
+                list->cut = true;
+                return 0;
+        }
+        if ((list->count & (list->count - 1)) == 0) { /* grows at powers of two */
+                size_t room = list->count ? list->count * 2 : 1;
+                struct artifact *grown = realloc(list->items, room * sizeof(*grown));
+                if (!grown)
+                        return -ENOMEM;
+                list->items = grown;
+        }
+        char *copy = strdup(path);
+        if (!copy)
+                return -ENOMEM;
+        list->items[list->count++] = (struct artifact) {
+                .path = copy,
+                .size = (uint64_t) status->st_size,
+                .inode = status->st_ino,
+                .changed_ns = (uint64_t) status->st_ctim.tv_sec * 1000000000u + (uint64_t) status->st_ctim.tv_nsec,
+        };
+        return 0;
+}
+
+/* One directory that lies too deep must not hide the files beside it. */
+static bool is_full(const struct artifact_list *list) {
+        return list->cut && list->count == ARTIFACT_COUNT_MAX;
+}
+
+static int scan_directory(struct artifact_list *list, int parent_fd, const char *name, const char *path, int depth) {
+        int fd = sys_openat2(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, SAFELY);
+        if (fd < 0) /* gone, unreadable, or not a directory any more: not an artifact */
+                return 0;
+        DIR *directory = fdopendir(fd);
+        if (!directory) {
+                (void) close(fd);
+                return -ENOMEM;
+        }
+        int code = 0;
+        struct dirent *entry;
+        while (code == 0 && !is_full(list) && (entry = readdir(directory))) {
+                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+                        continue;
+                char below[4096];
+                int length = snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
+                struct stat status;
+                if (length < 0 || (size_t) length >= sizeof(below) ||
+                    fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+                        continue;
+                if (S_ISREG(status.st_mode))
+                        code = note_file(list, below, &status);
+                else if (S_ISDIR(status.st_mode) && depth >= ARTIFACT_DEPTH_MAX)
+                        list->cut = true;
+                else if (S_ISDIR(status.st_mode))
+                        code = scan_directory(list, dirfd(directory), entry->d_name, below, depth + 1);
+        }
+        (void) closedir(directory);
+        return code;
+}
+
+int artifact_scan(int workspace_fd, struct artifact_list *ret_list, struct err *err) {
+        struct artifact_list list = { 0 };
+        int code = scan_directory(&list, workspace_fd, "artifacts", "artifacts", 1);
+        if (code < 0) {
+                artifact_list_release(&list);
+                return err_sys(err, -code, "looking for artifacts");
+        }
+        if (list.count)
+                qsort(list.items, list.count, sizeof(*list.items), by_path);
+        *ret_list = list;
+        return 0;
+}
+
+void artifact_keep_changed(struct artifact_list *after, const struct artifact_list *before) {
+        size_t kept = 0;
+        for (size_t i = 0; i < after->count; i++) {
+                const struct artifact *old =
+                        before->count ? bsearch(&after->items[i], before->items, before->count, sizeof(*before->items), by_path)
+                                      : NULL;
+                if (old && old->inode == after->items[i].inode && old->size == after->items[i].size &&
+                    old->changed_ns == after->items[i].changed_ns)
+                        artifact_release(&after->items[i]);
+                else
+                        after->items[kept++] = after->items[i];
+        }
+        after->count = kept;
+}
+
+int artifact_locate(struct artifact_list *list, const char *workspace_path, struct err *err) {
+        for (size_t i = 0; i < list->count; i++)
+                if (asprintf(&list->items[i].host_path, "%s/%s", workspace_path, list->items[i].path) < 0)
+                        return err_set(err, ERR_SYSTEM, "out of memory");
+        return 0;
+}
+
+json_t *artifact_list_to_json(const struct artifact_list *list) {
+        json_t *array = json_array();
+        for (size_t i = 0; i < list->count; i++) {
+                char path[4200];
+                (void) snprintf(path, sizeof(path), "/workspace/%s", list->items[i].path);
+                json_t *item = json_pack("{s:s, s:s?, s:I, s:s}", "path", path, "host_path", list->items[i].host_path, "size",
+                                         (json_int_t) list->items[i].size, "mime", artifact_mime(path));
+                if (item)
+                        json_array_append_new(array, item);
+        }
+        return array;
+}
+
+/* ---- copying ---- */
+
+static int make_parents(int out_fd, const char *path) {
+        char copy[4096];
+        (void) snprintf(copy, sizeof(copy), "%s", path);
+        for (char *slash = strchr(copy, '/'); slash; slash = strchr(slash + 1, '/')) {
+                *slash = '\0';
+                if (mkdirat(out_fd, copy, 0755) < 0 && errno != EEXIST)
+                        return -errno;
+                *slash = '/';
+        }
+        return 0;
+}
+
+/* Opens the directory that `to` is to be made in; through no link, whoever put it there. */
+static int open_parent(int out_fd, const char *to, const char **ret_name) {
+        char directory[4096];
+        const char *slash = strrchr(to, '/');
+        *ret_name = slash ? slash + 1 : to;
+        (void) snprintf(directory, sizeof(directory), "%.*s", slash ? (int) (slash - to) : 1, slash ? to : ".");
+        int fd = sys_openat2(out_fd, directory, O_PATH | O_DIRECTORY, 0, SAFELY);
+        return fd < 0 ? -errno : fd;
+}
+
+/* A new file; one of that name from an earlier run is replaced. */
+static int create_file(int parent_fd, const char *name) {
+        for (int attempt = 0; attempt < 2; attempt++) {
+                int fd = sys_openat2(parent_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644, SAFELY);
+                if (fd >= 0 || errno != EEXIST)
+                        return fd < 0 ? -errno : fd;
+                if (unlinkat(parent_fd, name, 0) < 0)
+                        return -errno;
+        }
+        return -EEXIST;
+}
+
+/* Only the data: a hole costs its writer nothing, and must not cost the host its disk. */
+static int copy_data(int source, int target, off_t size) {
+        off_t at = 0;
+        while (at < size && (at = lseek(source, at, SEEK_DATA)) >= 0) {
+                off_t end = lseek(source, at, SEEK_HOLE);
+                if (end < 0 || end > size)
+                        end = size;
+                if (lseek(target, at, SEEK_SET) < 0)
+                        return -errno;
+                while (at < end) {
+                        ssize_t n = sendfile(target, source, &at, (size_t) (end - at));
+                        if (n < 0 && errno != EINTR)
+                                return -errno;
+                        if (n == 0)
+                                return -ENODATA; /* somebody else shortened it meanwhile */
+                }
+        }
+        return ftruncate(target, size) < 0 ? -errno : 0;
+}
+
+/* Copies what the file is now, not what it was when it was listed; a file that became something else is skipped. */
+static int copy_file(int workspace_fd, const char *from, int out_fd, const char *to, uint64_t max_bytes,
+                     uint64_t *ret_size) {
+        _cleanup_fd_ int source = sys_openat2(workspace_fd, from, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, SAFELY);
+        struct stat status;
+        if (source < 0 || fstat(source, &status) < 0)
+                return -errno;
+        if (!S_ISREG(status.st_mode))
+                return -EINVAL;
+        if ((uint64_t) status.st_size > max_bytes)
+                return -EFBIG;
+        int code = make_parents(out_fd, to);
+        if (code < 0)
+                return code;
+        const char *name;
+        _cleanup_fd_ int parent = open_parent(out_fd, to, &name);
+        _cleanup_fd_ int target = parent < 0 ? parent : create_file(parent, name);
+        if (target < 0)
+                return target;
+        code = copy_data(source, target, status.st_size);
+        if (code < 0)
+                (void) unlinkat(parent, name, 0);
+        else
+                *ret_size = (uint64_t) status.st_size;
+        return code;
+}
+
+/* A copy that failed leaves nothing: neither the files that fitted nor the directories made for them. */
+static void undo_copies(int out_fd, const struct artifact_list *list, size_t n_copied) {
+        for (size_t i = 0; i < n_copied; i++) {
+                char path[4096];
+                (void) snprintf(path, sizeof(path), "%s", list->items[i].path + strlen("artifacts/"));
+                (void) unlinkat(out_fd, path, 0);
+                for (char *slash = strrchr(path, '/'); slash; slash = strrchr(path, '/')) {
+                        *slash = '\0';
+                        if (unlinkat(out_fd, path, AT_REMOVEDIR) < 0)
+                                break;
+                }
+        }
+}
+
+int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *out_dir, uint64_t max_bytes,
+                      struct err *err) {
+        if (list->count == 0)
+                return 0;
+        bool made = mkdir(out_dir, 0755) == 0;
+        if (!made && errno != EEXIST)
+                return err_sys(err, errno, "making %s for the artifacts", out_dir);
+        _cleanup_fd_ int out_fd = open(out_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (out_fd < 0 || faccessat(out_fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+                return err_sys(err, errno, "copying the artifacts to %s", out_dir);
+        size_t kept = 0;
+        uint64_t room = max_bytes;
+        for (size_t i = 0; i < list->count; i++) {
+                struct artifact *artifact = &list->items[i];
+                const char *to = artifact->path + strlen("artifacts/");
+                uint64_t size = 0;
+                int code = copy_file(workspace_fd, artifact->path, out_fd, to, room, &size);
+                if (code == -ENOSPC || code == -EDQUOT || code == -EIO) {
+                        (void) err_sys(err, -code, "copying artifact %s to %s", artifact->path, out_dir);
+                        undo_copies(out_fd, list, kept);
+                        if (made)
+                                (void) rmdir(out_dir);
+                        /* What is left in the list stays owned by it: the dropped ones lie behind the kept ones. */
+                        for (; i < list->count; i++)
+                                list->items[kept++] = list->items[i];
+                        list->count = kept;
+                        return -1;
+                }
+                if (code < 0 || asprintf(&artifact->host_path, "%s/%s", out_dir, to) < 0) {
+                        artifact->host_path = NULL;
+                        artifact_release(artifact);
+                        list->cut = true;
+                        continue;
+                }
+                artifact->size = size;
+                room -= size;
+                list->items[kept++] = *artifact;
+        }
+        list->count = kept;
+        return 0;
+}

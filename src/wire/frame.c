@@ -1,0 +1,262 @@
+#include "wire/frame.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+/* ---- sending ---- */
+
+static void put(struct frame_writer *writer, const void *bytes, size_t size) {
+        if (writer->failed)
+                return;
+        if (size > FRAME_PAYLOAD_MAX - writer->size) {
+                writer->failed = true;
+                return;
+        }
+        if (writer->size + size > writer->room) {
+                size_t room = writer->room ? writer->room : 512;
+                while (room < writer->size + size)
+                        room *= 2;
+                char *grown = realloc(writer->bytes, room);
+                if (!grown) {
+                        writer->failed = true;
+                        return;
+                }
+                writer->bytes = grown;
+                writer->room = room;
+        }
+        memcpy(writer->bytes + writer->size, bytes, size);
+        writer->size += size;
+}
+
+void frame_put_u32(struct frame_writer *writer, uint32_t value) {
+        value = htole32(value);
+        put(writer, &value, sizeof(value));
+}
+
+void frame_put_u64(struct frame_writer *writer, uint64_t value) {
+        value = htole64(value);
+        put(writer, &value, sizeof(value));
+}
+
+void frame_put_text(struct frame_writer *writer, const char *text) {
+        size_t size = strlen(text);
+        if (size > FRAME_PAYLOAD_MAX) {
+                writer->failed = true;
+                return;
+        }
+        frame_put_u32(writer, (uint32_t) size);
+        put(writer, text, size);
+}
+
+void frame_put_texts(struct frame_writer *writer, char *const *texts) {
+        uint32_t count = 0;
+        while (texts && texts[count])
+                count++;
+        if (count > FRAME_TEXTS_MAX)
+                writer->failed = true;
+        frame_put_u32(writer, count);
+        for (uint32_t i = 0; i < count; i++)
+                frame_put_text(writer, texts[i]);
+}
+
+void frame_writer_release(struct frame_writer *writer) {
+        free(writer->bytes);
+        *writer = (struct frame_writer) { 0 };
+}
+
+int frame_send(int socket_fd, enum frame_type type, uint32_t id, const struct frame_writer *payload, const int *fds,
+               size_t n_fds) {
+        if (payload && payload->failed)
+                return -E2BIG;
+        if (n_fds > FRAME_FDS_MAX)
+                return -EINVAL;
+        size_t size = payload ? payload->size : 0;
+        unsigned char header[FRAME_HEADER_SIZE] = { 0 };
+        uint32_t size_le = htole32((uint32_t) size), id_le = htole32(id);
+        uint16_t type_le = htole16((uint16_t) type);
+        memcpy(header, &size_le, 4);
+        memcpy(header + 4, &type_le, 2);
+        memcpy(header + 8, &id_le, 4);
+
+        struct iovec parts[2] = { { header, sizeof(header) }, { payload ? payload->bytes : NULL, size } };
+        union {
+                struct cmsghdr align;
+                char bytes[CMSG_SPACE(sizeof(int) * FRAME_FDS_MAX)];
+        } control = { 0 };
+        struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+        if (n_fds) {
+                message.msg_control = control.bytes;
+                message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+                struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+                head->cmsg_level = SOL_SOCKET;
+                head->cmsg_type = SCM_RIGHTS;
+                head->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+                memcpy(CMSG_DATA(head), fds, sizeof(int) * n_fds);
+        }
+        size_t left = sizeof(header) + size;
+        while (left > 0) {
+                ssize_t n = sendmsg(socket_fd, &message, MSG_NOSIGNAL);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return -errno;
+                left -= (size_t) n;
+                message.msg_control = NULL; /* descriptors travel with the first byte, once */
+                message.msg_controllen = 0;
+                for (size_t i = 0; i < 2 && n > 0; i++) {
+                        size_t step = (size_t) n < parts[i].iov_len ? (size_t) n : parts[i].iov_len;
+                        parts[i].iov_base = (char *) parts[i].iov_base + step;
+                        parts[i].iov_len -= step;
+                        n -= (ssize_t) step;
+                }
+        }
+        return 0;
+}
+
+/* ---- receiving ---- */
+
+void frame_release(struct frame *frame) {
+        for (size_t i = 0; i < frame->n_fds; i++)
+                fd_close(&frame->fds[i]);
+        free(frame->payload);
+        *frame = (struct frame) { 0 };
+}
+
+static void keep_descriptors(struct msghdr *message, struct frame *frame) {
+        for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
+                if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+                        continue;
+                size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+                for (size_t i = 0; i < count; i++) {
+                        int fd;
+                        memcpy(&fd, CMSG_DATA(head) + i * sizeof(int), sizeof(int));
+                        if (frame->n_fds < FRAME_FDS_MAX)
+                                frame->fds[frame->n_fds++] = fd;
+                        else
+                                (void) close(fd);
+                }
+        }
+}
+
+int frame_receive(int socket_fd, struct frame *ret_frame) {
+        struct frame frame = { 0 };
+        unsigned char header[FRAME_HEADER_SIZE];
+        size_t have = 0;
+        while (have < sizeof(header)) {
+                union {
+                        struct cmsghdr align;
+                        char bytes[CMSG_SPACE(sizeof(int) * FRAME_FDS_MAX)];
+                } control;
+                struct iovec part = { header + have, sizeof(header) - have };
+                struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+                                          .msg_controllen = sizeof(control.bytes) };
+                ssize_t n = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n > 0)
+                        keep_descriptors(&message, &frame);
+                if (n <= 0) {
+                        int code = n < 0 ? -errno : have ? -EPROTO : -ENODATA;
+                        frame_release(&frame);
+                        return code;
+                }
+                have += (size_t) n;
+        }
+        uint16_t zero;
+        memcpy(&frame.size, header, 4);
+        memcpy(&frame.type, header + 4, 2);
+        memcpy(&zero, header + 6, 2);
+        memcpy(&frame.id, header + 8, 4);
+        frame.size = le32toh(frame.size);
+        frame.type = le16toh(frame.type);
+        frame.id = le32toh(frame.id);
+        int code = 0;
+        if (zero != 0 || frame.size > FRAME_PAYLOAD_MAX)
+                code = -EPROTO;
+        else if (!(frame.payload = malloc((size_t) frame.size + 1)))
+                code = -ENOMEM;
+        else
+                code = fd_read_exactly(socket_fd, frame.payload, frame.size);
+        if (code < 0) {
+                frame_release(&frame);
+                return code == -ENODATA ? -EPROTO : code;
+        }
+        frame.payload[frame.size] = '\0';
+        *ret_frame = frame;
+        return 0;
+}
+
+/* ---- fields ---- */
+
+static bool get(struct frame_reader *reader, void *bytes, size_t size) {
+        if (size > (size_t) (reader->end - reader->at)) {
+                reader->at = reader->end; /* nothing after a field that did not fit can be trusted */
+                return false;
+        }
+        memcpy(bytes, reader->at, size);
+        reader->at += size;
+        return true;
+}
+
+bool frame_get_u32(struct frame_reader *reader, uint32_t *ret_value) {
+        uint32_t value;
+        if (!get(reader, &value, sizeof(value)))
+                return false;
+        *ret_value = le32toh(value);
+        return true;
+}
+
+bool frame_get_u64(struct frame_reader *reader, uint64_t *ret_value) {
+        uint64_t value;
+        if (!get(reader, &value, sizeof(value)))
+                return false;
+        *ret_value = le64toh(value);
+        return true;
+}
+
+bool frame_get_text(struct frame_reader *reader, char **ret_text) {
+        uint32_t size;
+        if (!frame_get_u32(reader, &size) || size > (size_t) (reader->end - reader->at) ||
+            memchr(reader->at, '\0', size)) {
+                reader->at = reader->end;
+                return false;
+        }
+        char *text = malloc((size_t) size + 1);
+        if (!text)
+                return false;
+        memcpy(text, reader->at, size);
+        text[size] = '\0';
+        reader->at += size;
+        *ret_text = text;
+        return true;
+}
+
+void frame_free_texts(char **texts) {
+        for (size_t i = 0; texts && texts[i]; i++)
+                free(texts[i]);
+        free(texts);
+}
+
+bool frame_get_texts(struct frame_reader *reader, char ***ret_texts) {
+        uint32_t count;
+        if (!frame_get_u32(reader, &count) || count > FRAME_TEXTS_MAX)
+                return false;
+        char **texts = calloc((size_t) count + 1, sizeof(*texts));
+        if (!texts)
+                return false;
+        for (uint32_t i = 0; i < count; i++) {
+                if (!frame_get_text(reader, &texts[i])) {
+                        frame_free_texts(texts);
+                        return false;
+                }
+        }
+        *ret_texts = texts;
+        return true;
+}
