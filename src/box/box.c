@@ -79,23 +79,10 @@ static bool may_set_groups(void) {
         return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && strncmp(text, "allow", 5) == 0;
 }
 
-/* The parent's half of the sealing: ids, groups, then the child's verdict. */
-static int accompany(const struct box_spec *spec, struct box *box, int sync_fd, bool drop_groups, struct err *err) {
-        int code = drop_groups ? 0 : deny_setgroups(box->pid);
-        if (code == 0)
-                code = write_id_map(box->pid, "gid_map", BOX_GID, spec->host_gid);
-        if (code == 0)
-                code = write_id_map(box->pid, "uid_map", BOX_UID, spec->host_uid);
-        if (code < 0)
-                return err_sys(err, -code, "mapping the box's user id");
-        if (fd_write_all(sync_fd, "i", 1) < 0)
-                goto verdict;
-        if (cgroup_attach(&box->cgroup, box->pid, err) < 0)
-                return -1;
-        (void) fd_write_all(sync_fd, "g", 1);
-verdict:;
+/* What the child says: 0 when it became the agent, -1 with its own reason. */
+static int read_verdict(int sync_fd, struct err *err) {
         struct err reported;
-        code = fd_read_exactly(sync_fd, &reported, sizeof(reported));
+        int code = fd_read_exactly(sync_fd, &reported, sizeof(reported));
         if (code == -ENODATA)
                 return 0; /* closed by the exec of the agent */
         if (code < 0)
@@ -105,19 +92,42 @@ verdict:;
         return -1;
 }
 
+/* What we could not do to a child that is gone is only a consequence: it has told why it went. */
+static int prefer_verdict(int sync_fd, struct err *err) {
+        struct pollfd watched = { .fd = sync_fd, .events = POLLIN };
+        if (poll(&watched, 1, 0) == 1)
+                (void) read_verdict(sync_fd, err);
+        return -1;
+}
+
+/* The parent's half of the sealing: ids, then the child's verdict. */
+static int accompany(const struct box_spec *spec, struct box *box, int sync_fd, bool drop_groups, struct err *err) {
+        int code = drop_groups ? 0 : deny_setgroups(box->pid);
+        if (code == 0)
+                code = write_id_map(box->pid, "gid_map", BOX_GID, spec->host_gid);
+        if (code == 0)
+                code = write_id_map(box->pid, "uid_map", BOX_UID, spec->host_uid);
+        if (code < 0) {
+                (void) err_sys(err, -code, "mapping the box's user id");
+                return prefer_verdict(sync_fd, err);
+        }
+        (void) send(sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
+        return read_verdict(sync_fd, err);
+}
+
 int box_start(const struct box_spec *spec, const struct cgroup_host *host, struct box *ret_box, struct err *err) {
-        struct box box = { .pidfd = -1, .control_fd = -1, .cgroup = { .v2_fd = -1, .procs_fd = { -1, -1, -1 } } };
+        struct box box = { .pidfd = -1, .control_fd = -1, .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 } } };
         _cleanup_stage_fds_ struct stage_fds fds;
         memset(&fds, 0xff, sizeof(fds)); /* every descriptor -1 */
         _cleanup_fd_ int sync_fd = -1;
         if (open_stage_fds(spec, &fds, err) < 0 || make_pair(&sync_fd, &fds.sync_fd, err) < 0 ||
             make_pair(&box.control_fd, &fds.control_fd, err) < 0)
                 goto undo;
-        if (keeper_start(host, spec->name, &box.keeper, err) < 0 ||
+        if ((spec->kept && keeper_start(host, spec->name, &box.keeper, err) < 0) ||
             cgroup_create(host, spec->name, &spec->limits, spec->allow_weaker, &box.cgroup, err) < 0)
                 goto undo;
 
-        struct stage stage = { .spec = spec, .fds = &fds, .drop_groups = may_set_groups(),
+        struct stage stage = { .spec = spec, .fds = &fds, .cgroup = &box.cgroup, .drop_groups = may_set_groups(),
                                .has_memory_cgroup = host->usable[CGROUP_MEMORY],
                                .has_pids_cgroup = host->usable[CGROUP_PIDS], .root_fd = -1 };
         struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD, .exit_signal = SIGCHLD,

@@ -40,6 +40,7 @@ enum {
         FS_WRITE = FS_READ | FS_WRITE_FILE | FS_REMOVE_DIR | FS_REMOVE_FILE | FS_MAKE_DIR | FS_MAKE_REG | FS_MAKE_SOCK |
                    FS_MAKE_FIFO | FS_MAKE_SYM | FS_REFER | FS_TRUNCATE,
         FS_NODE = FS_READ_FILE | FS_WRITE_FILE | FS_TRUNCATE,
+        FS_OF_A_FILE = FS_NODE | FS_EXECUTE | FS_IOCTL_DEV, /* the others make sense for directories only */
         FS_TERMINAL = FS_NODE | FS_IOCTL_DEV,
 
         SCOPE_ABSTRACT_UNIX_SOCKET = 1 << 0, /* ABI 6 */
@@ -72,7 +73,9 @@ static const struct {
 
 int landlock_abi(void) {
         long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, CREATE_RULESET_VERSION);
-        return abi < 0 ? 0 : (int) abi;
+        if (abi < 0)
+                return errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -errno; /* not built in, or switched off */
+        return (int) abi;
 }
 
 static uint64_t rights_of_abi(int abi) {
@@ -86,10 +89,13 @@ static uint64_t rights_of_abi(int abi) {
         return rights;
 }
 
-static int allow(int ruleset_fd, const char *path, int open_flags, uint64_t rights) {
-        _cleanup_fd_ int fd = open(path, O_PATH | O_CLOEXEC | open_flags);
-        if (fd < 0)
+static int allow(int ruleset_fd, const char *path, uint64_t rights) {
+        _cleanup_fd_ int fd = open(path, O_PATH | O_CLOEXEC);
+        struct stat status;
+        if (fd < 0 || fstat(fd, &status) < 0)
                 return -errno;
+        if (!S_ISDIR(status.st_mode)) /* the kernel refuses a rule that gives a file what only directories have */
+                rights &= FS_OF_A_FILE;
         struct path_beneath_attr rule = { .allowed_access = rights, .parent_fd = fd };
         return syscall(SYS_landlock_add_rule, ruleset_fd, RULE_PATH_BENEATH, &rule, 0) < 0 ? -errno : 0;
 }
@@ -97,7 +103,7 @@ static int allow(int ruleset_fd, const char *path, int open_flags, uint64_t righ
 int landlock_restrict(const char *const *writable, size_t n_writable) {
         int abi = landlock_abi();
         if (abi < 1)
-                return -EOPNOTSUPP;
+                return abi < 0 ? abi : -EOPNOTSUPP;
         struct ruleset_attr attr = { .handled_access_fs = rights_of_abi(abi) };
         if (abi >= 6)
                 attr.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
@@ -105,11 +111,11 @@ int landlock_restrict(const char *const *writable, size_t n_writable) {
         if (ruleset_fd < 0)
                 return -errno;
 
-        int code = allow(ruleset_fd, "/", O_DIRECTORY, FS_READ & attr.handled_access_fs);
+        int code = allow(ruleset_fd, "/", FS_READ & attr.handled_access_fs);
         for (size_t i = 0; code == 0 && i < n_writable; i++)
-                code = allow(ruleset_fd, writable[i], O_DIRECTORY, FS_WRITE & attr.handled_access_fs);
+                code = allow(ruleset_fd, writable[i], FS_WRITE & attr.handled_access_fs);
         for (size_t i = 0; code == 0 && i < ELEMENTS(devices); i++) {
-                code = allow(ruleset_fd, devices[i].path, 0, devices[i].rights & attr.handled_access_fs);
+                code = allow(ruleset_fd, devices[i].path, devices[i].rights & attr.handled_access_fs);
                 if (code == -ENOENT) /* what a box does not have, nobody can open */
                         code = 0;
         }

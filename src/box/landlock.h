@@ -4,10 +4,10 @@
 
 #include <stddef.h>
 
-/* The ABI of this kernel, 0 when there is none (then doctor and the report say so). */
+/* The ABI of this kernel, 0 when there is none (then doctor and the report say so), -errno when it does not tell. */
 int landlock_abi(void);
 
 /* Builds the rule set over paths as seen now and restricts the calling process for good; writable is a list of
- * directories that may be written below. Rights the ABI does not know are left out. Needs no_new_privs. Returns 0 or
- * -errno; usable between clone and exec; fatal for the caller except when landlock_abi() is 0. */
+ * files, and of directories that may be written below. Rights the ABI does not know are left out. Needs no_new_privs.
+ * Returns 0 or -errno; usable between clone and exec; fatal for the caller except when landlock_abi() is 0. */
 int landlock_restrict(const char *const *writable, size_t n_writable);

@@ -36,6 +36,7 @@ static json_t *weaker_of(const struct cgroup_host *host) {
 
 json_t *report_make(const struct box_spec *spec, const struct cgroup_host *host, bool rootless) {
         json_t *report = json_object();
+        int abi = landlock_abi();
         json_object_set_new(report, "engine", json_string("native"));
         json_object_set_new(report, "image", json_string(spec->image->name));
         json_t *names = json_array();
@@ -49,7 +50,7 @@ json_t *report_make(const struct box_spec *spec, const struct cgroup_host *host,
         json_object_set_new(report, "capabilities", json_array());
         json_object_set_new(report, "no_new_privs", json_true());
         json_object_set_new(report, "seccomp_sha256", json_string(seccomp_program_sha256));
-        json_object_set_new(report, "landlock_abi", json_integer(landlock_abi()));
+        json_object_set_new(report, "landlock_abi", json_integer(abi < 0 ? 0 : abi));
         json_object_set_new(report, "cgroup", limits_of(spec, host));
         json_object_set_new(report, "network", json_string("none"));
         json_object_set_new(report, "weaker", weaker_of(host));

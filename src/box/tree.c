@@ -47,6 +47,7 @@ static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t b
                 for (;;)
                         (void) pause();
         _cleanup_fd_ int owned_pidfd = pidfd;
+        (void) owned_pidfd;
         int code = write_map(pid, "uid_map", owner_uid, box_uid);
         if (code == 0)
                 code = write_map(pid, "gid_map", owner_gid, box_gid);
@@ -72,6 +73,18 @@ int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, u
         if (!writable)
                 attributes.attr_set |= MOUNT_ATTR_RDONLY;
         return clone_with(fd, &attributes);
+}
+
+int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t box_gid) {
+        struct stat status;
+        if (!leased)
+                return tree_clone(fd, writable);
+        if (fstat(fd, &status) < 0)
+                return -errno;
+        int tree = tree_clone_mapped(fd, writable, status.st_uid, status.st_gid, box_uid, box_gid);
+        if ((tree == -EINVAL || tree == -EPERM) && !writable)
+                return tree_clone(fd, false);
+        return tree;
 }
 
 int tree_clone_device(const char *path, unsigned major_number, unsigned minor_number) {

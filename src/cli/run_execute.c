@@ -17,20 +17,22 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/place.h"
-#include "base/units.h"
 #include "box/box.h"
 #include "box/environment.h"
 #include "box/identity.h"
 #include "box/policy.h"
 #include "box/report.h"
 #include "box/tree.h"
+#include "cli/limit_text.h"
 #include "cli/relay.h"
 #include "cli/result.h"
 #include "cli/run_request.h"
+#include "cli/terminal.h"
 #include "session/artifact.h"
 #include "wire/frame.h"
 
-enum { OUTPUT_KEPT_MAX = 1 << 20, EXIT_TIMEOUT = 124, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_MEMORY = 137 };
+enum { OUTPUT_KEPT_MAX = 1 << 20 };
+enum { EXIT_TIMEOUT = 124, EXIT_CANNOT_WRITE = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_MEMORY = 137 };
 
 /* What is open while a run goes on; released on every way out. */
 struct run {
@@ -79,21 +81,6 @@ static int make_id(char ret_id[static 33], struct err *err) {
 
 /* ---- what the box may see ---- */
 
-/* A tree in which files of the directory's owner are the box's own. As root that takes an id-mapped mount; an ordinary
- * user is the box's user anyway. */
-static int clone_for_box(const struct run *run, int source_fd, bool writable) {
-        struct stat status;
-        if (fstat(source_fd, &status) < 0)
-                return -errno;
-        if (run->lease_fd < 0)
-                return tree_clone(source_fd, writable);
-        int tree = tree_clone_mapped(source_fd, writable, status.st_uid, status.st_gid, run->host_uid, run->host_gid);
-        /* A file system without id-mapped mounts can still be shown for reading what everybody may read. */
-        if ((tree == -EINVAL || tree == -EPERM) && !writable)
-                return tree_clone(source_fd, false);
-        return tree;
-}
-
 static int open_mount(struct run *run, const struct policy *policy, const char *source, const char *destination,
                       bool writable, struct err *err) {
         if (policy_check_destination(destination, err) < 0)
@@ -104,7 +91,7 @@ static int open_mount(struct run *run, const struct policy *policy, const char *
         struct stat status;
         if (fstat(source_fd, &status) < 0)
                 return err_sys(err, errno, "looking at %s", source);
-        int tree = clone_for_box(run, source_fd, writable);
+        int tree = tree_clone_owned(source_fd, writable, run->lease_fd >= 0, run->host_uid, run->host_gid);
         if (tree < 0)
                 return err_sys(err, -tree, "mounting %s%s", source,
                                tree == -EINVAL ? " (its file system has no id-mapped mounts; mount it read-only)" : "");
@@ -135,7 +122,8 @@ static int open_workspace(struct run *run, const struct policy *policy, struct e
         run->had_artifacts_dir = faccessat(run->workspace_source_fd, "artifacts", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
         if (artifact_scan(run->workspace_source_fd, &run->before, err) < 0)
                 return -1;
-        run->workspace_fd = clone_for_box(run, run->workspace_source_fd, true);
+        run->workspace_fd = tree_clone_owned(run->workspace_source_fd, true, run->lease_fd >= 0, run->host_uid,
+                                             run->host_gid);
         if (run->workspace_fd < 0)
                 return err_sys(err, -run->workspace_fd, "mounting %s", request->workspace);
         return 0;
@@ -239,6 +227,7 @@ static int run_in_box(struct run *run, struct err *err) {
         (void) snprintf(box_name, sizeof(box_name), "run-%.32s", run->id);
         struct box_spec spec = {
                 .name = box_name, .image = &run->image, .limits = request->limits, .allow_weaker = request->allow_weaker,
+                .kept = true,
                 .host_uid = run->host_uid, .host_gid = run->host_gid, .workspace_fd = run->workspace_fd,
                 .mounts = run->mounts, .n_mounts = run->n_mounts,
                 .code_name = request->code ? request->code_name : NULL, .code = request->code,
@@ -297,15 +286,11 @@ struct verdict {
 };
 
 static void judge_memory(const struct run *run, struct verdict *verdict) {
-        char limit[32], peak[32];
         verdict->status = RUN_OOM;
         verdict->exit_code = EXIT_MEMORY;
         verdict->error.name = "memory_limit";
-        (void) snprintf(verdict->message, sizeof(verdict->message),
-                        "memory limit %s reached (peak %s): the run was stopped; raise --memory or process the data in "
-                        "chunks (files in /workspace, /tmp and /dev/shm of an ephemeral run count as memory)",
-                        units_format_bytes(run->request->limits.memory_bytes, limit),
-                        units_format_bytes(run->usage.memory_peak_bytes, peak));
+        limit_text_memory(verdict->message, sizeof(verdict->message), run->request->limits.memory_bytes,
+                          run->usage.memory_peak_bytes);
 }
 
 static void judge_not_started(const struct run *run, struct verdict *verdict) {
@@ -336,9 +321,7 @@ static void judge(const struct run *run, struct verdict *ret) {
                 ret->status = RUN_TIMEOUT;
                 ret->exit_code = EXIT_TIMEOUT;
                 ret->error.name = "timeout";
-                (void) snprintf(ret->message, sizeof(ret->message),
-                                "time limit %g s reached: the run was stopped; raise --timeout or do less in one run",
-                                (double) relay->timeout_ms / 1000);
+                limit_text_timeout(ret->message, sizeof(ret->message), relay->timeout_ms);
                 break;
         case RELAY_SIGNAL:
                 ret->status = RUN_INTERRUPTED;
@@ -347,6 +330,12 @@ static void judge(const struct run *run, struct verdict *ret) {
         case RELAY_NO_READER:
                 ret->status = RUN_INTERRUPTED;
                 ret->exit_code = 128 + SIGPIPE;
+                if (relay->write_errno == EPIPE)
+                        break;
+                ret->exit_code = EXIT_CANNOT_WRITE;
+                ret->error.name = "output";
+                (void) snprintf(ret->message, sizeof(ret->message),
+                                "the output could not be written: %s; the run was stopped", strerror(relay->write_errno));
                 break;
         case RELAY_NOT_STARTED:
                 judge_not_started(run, ret);
@@ -388,6 +377,7 @@ static int print_json(const struct run *run, const struct verdict *verdict, stru
                 .memory_peak_bytes = run->usage.memory_peak_bytes ? run->usage.memory_peak_bytes
                                                                   : relay->memory_peak_kib * 1024,
                 .error = verdict->error.name ? &verdict->error : NULL, .artifacts = artifacts, .n_artifacts = list->count,
+                .artifacts_cut = list->cut,
                 .isolation = report_make(&spec, &run->host, run->rootless),
         };
         json_t *json = run_result_to_json(&result);
@@ -404,10 +394,17 @@ static int print_json(const struct run *run, const struct verdict *verdict, stru
 static void print_messages(const struct run *run, const struct verdict *verdict) {
         if (verdict->error.name)
                 (void) fprintf(stderr, "glovebox: %s\n", verdict->message);
+        if (run->artifacts.cut)
+                (void) fprintf(stderr, "glovebox: not all artifacts were kept: there are too many, they are nested too deep "
+                                       "or together larger than --disk; raise --disk, or write them to a --workspace\n");
         if (run->request->quiet || run->workspace_source_fd >= 0)
                 return;
-        for (size_t i = 0; i < run->artifacts.count && i < 20; i++)
-                (void) fprintf(stderr, "glovebox: artifact %s\n", run->artifacts.items[i].host_path);
+        for (size_t i = 0; i < run->artifacts.count && i < 20; i++) {
+                char shown[4300]; /* the run chose this name, and may have meant it for the terminal */
+                (void) snprintf(shown, sizeof(shown), "%s", run->artifacts.items[i].host_path);
+                terminal_make_harmless(shown);
+                (void) fprintf(stderr, "glovebox: artifact %s\n", shown);
+        }
         if (run->artifacts.count > 20)
                 (void) fprintf(stderr, "glovebox: and %zu more artifacts\n", run->artifacts.count - 20);
 }

@@ -4,6 +4,7 @@
  * files count; names, depth, number and bytes are bounded; nothing here can hang on a FIFO or leave the directory. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +24,7 @@ struct artifact {
 struct artifact_list {
         struct artifact *items;
         size_t count;
-        bool cut; /* there were more than ARTIFACT_COUNT_MAX, or deeper ones */
+        bool cut; /* there were more than ARTIFACT_COUNT_MAX, or deeper ones, or some could not be copied */
 };
 
 void artifact_list_release(struct artifact_list *list);
@@ -37,10 +38,14 @@ void artifact_keep_changed(struct artifact_list *after, const struct artifact_li
 /* Says where each is on the host: <workspace_path>/<path>. */
 int artifact_locate(struct artifact_list *list, const char *workspace_path, struct err *err);
 
-/* Copies each into <out_dir>/<path without "artifacts/">, which is made; host_path is set. At most max_bytes in all:
- * what does not fit is dropped from the list and `cut` is set. */
+/* Copies each into <out_dir>/<path without "artifacts/">, which is made; host_path is set. Files of the same name are
+ * replaced. At most max_bytes in all: what does not fit is dropped from the list and `cut` is set. When out_dir cannot
+ * be written, nothing is left in it. */
 int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *out_dir, uint64_t max_bytes,
                       struct err *err);
+
+/* [{"path" (in the box), "host_path", "size", "mime"}]: a new reference. Names that are not UTF-8 are left out. */
+json_t *artifact_list_to_json(const struct artifact_list *list);
 
 /* "image/png", by the end of the name; "application/octet-stream" when unknown. */
 const char *artifact_mime(const char *path);

@@ -1,0 +1,49 @@
+# Glovebox: `make` builds it, `make demo` shows it. Everything else is below; `make help` lists it.
+BUILD   := build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+JOBS    ?= 2
+PARTS   ?=
+
+# A meson of our own stands in build/venv where the distribution's is too old; otherwise this changes nothing.
+MESON   := PATH="$(CURDIR)/$(BUILD)/venv/bin:$$PATH" meson
+PYTHON  := $(BUILD)/venv/bin/python
+WERROR  := $(if $(filter true 1 yes,$(CI)),-Dwerror=true)
+
+.PHONY: all demo test bench bench-check install clean help
+
+all:
+	@tools/setup.sh build
+	@test -f $(BUILD)/build.ninja || $(MESON) setup $(BUILD) $(WERROR)
+	@ninja -C $(BUILD) -j $(JOBS)
+
+demo: all
+	@/usr/bin/python3 tools/demo.py
+
+test: all
+	@tools/setup.sh test
+	@$(PYTHON) tests/run.py $(PARTS)
+
+bench: all
+	@tools/setup.sh bench
+	@/usr/bin/python3 bench/run.py
+
+bench-check: all
+	@tools/setup.sh bench
+	@/usr/bin/python3 bench/run.py --check
+
+install: all
+	@$(MESON) configure $(BUILD) -Dprefix=$(PREFIX)
+	@$(MESON) install -C $(BUILD) $(if $(DESTDIR),--destdir $(DESTDIR))
+
+clean:
+	rm -rf build build-asan build-fuzz
+
+help:
+	@echo "make              install what is missing, build $(BUILD)/glovebox"
+	@echo "make demo         build it and run a data analysis in a box"
+	@echo "make test         every test; PARTS='lint unit box' picks some"
+	@echo "make bench        measure a cold run beside bubblewrap"
+	@echo "make bench-check  the same, and fail where it is slower than promised"
+	@echo "make install      to PREFIX=$(PREFIX), below DESTDIR"
+	@echo "make clean        remove what was built (images in the data directory stay)"

@@ -1,0 +1,32 @@
+/* The event loop of a single-threaded process: descriptors, deadlines, and work to be done after this turn. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct loop;
+struct loop_watch;
+struct loop_timer;
+
+int loop_make(struct loop **ret_loop, struct err *err);
+void loop_free(struct loop *loop);
+
+/* Calls back with the EPOLL… events that are there. The descriptor is borrowed and must be unwatched before it is
+ * closed. Watches may be dropped from within any callback, their own included. NULL when memory or descriptors ran out. */
+struct loop_watch *loop_watch(struct loop *loop, int fd, uint32_t events,
+                              void (*call)(void *context, uint32_t events), void *context);
+int loop_watch_change(struct loop_watch *watch, uint32_t events);
+void loop_unwatch(struct loop_watch **watch); /* NULL inside is fine */
+
+/* Calls back once, at or after the moment (CLOCK_MONOTONIC, as loop_now_ms counts). When it calls it is gone already:
+ * the owner forgets its pointer there. */
+struct loop_timer *loop_timer(struct loop *loop, uint64_t at_ms, void (*call)(void *context), void *context);
+void loop_timer_drop(struct loop_timer **timer);
+
+uint64_t loop_now_ms(void);
+
+/* Turns until loop_stop. */
+int loop_run(struct loop *loop, struct err *err);
+void loop_stop(struct loop *loop);

@@ -1,0 +1,409 @@
+/* glovebox image list | show | import | build | rm */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/place.h"
+#include "base/units.h"
+#include "cli/verb.h"
+#include "image/beneath.h"
+#include "image/bounds.h"
+#include "image/image.h"
+#include "image/import.h"
+#include "image/interrupt.h"
+#include "image/layer.h"
+#include "image/record.h"
+#include "image/store.h"
+
+enum { OPTION_JSON = 1, OPTION_NAMES = 2, OPTION_MAX_SIZE = 4, OPTION_PACKAGES = 8, OPTION_SOURCE = 16 };
+
+struct request {
+        char data_dir[PLACE_PATH_MAX];
+        bool json, names, allow_source;
+        char *packages; /* argv's own text, cut in place */
+        const char *requirements;
+        uint64_t max_bytes;
+        char **args;
+        int n_args;
+};
+
+struct sub_verb {
+        const char *name;
+        int (*run)(struct request *request, struct err *err);
+        int min_args, max_args;
+        int options;
+        const char *usage;
+};
+
+/* Reading the store */
+
+/* The host image as image list and image show tell of it. A layer or interpreter that does not fit is told, not fatal.
+ */
+static json_t *describe_host(int images_fd) {
+        _cleanup_fd_ int host_fd = beneath_open(images_fd, IMAGE_HOST, O_RDONLY | O_DIRECTORY), layer_fd = -1;
+        struct python python = { 0 };
+        struct err err = { 0 };
+        json_t *layer = NULL, *json = json_pack("{s:s, s:s}", "name", IMAGE_HOST, "kind", "host");
+        if (python_choose(host_fd, &python, &err) == 0) {
+                json_object_set_new(json, "python", json_string(python.path));
+                json_object_set_new(json, "python_version", json_string(python.version));
+                json_object_set_new(json, "python_reason", json_string(python.why));
+                if (*python.prefix)
+                        json_object_set_new(json, "python_prefix", json_string(python.prefix));
+                (void) layer_open(host_fd, &python, &layer_fd, &err);
+        }
+        (void) layer_describe(host_fd, &layer, NULL);
+        json_object_set_new(json, "layer", layer ? layer : json_null());
+        if (err.code != ERR_NONE)
+                json_object_set_new(json, "problem", json_string(err.message));
+        return json;
+}
+
+static int describe(int images_fd, const char *name, json_t **ret_json, struct err *err) {
+        if (image_check_name(name, err) < 0)
+                return -1;
+        if (strcmp(name, IMAGE_HOST) == 0) {
+                *ret_json = describe_host(images_fd);
+                return 0;
+        }
+        char path[100];
+        (void) snprintf(path, sizeof(path), "%s/image.json", name);
+        struct err why = { 0 };
+        if (record_read(images_fd, path, ret_json, &why) == 0)
+                return 0;
+        if (why.code == ERR_NOT_FOUND)
+                return err_set(err, ERR_NOT_FOUND, "there is no image \"%s\"; see glovebox image list", name);
+        return err_set(err, why.code, "the image \"%s\" is damaged: %s; remove it and import it again", name,
+                       why.message);
+}
+
+static int print_json(json_t *json, struct err *err) {
+        int code = json_dumpf(json, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        (void) putchar('\n');
+        return code < 0 ? err_set(err, ERR_SYSTEM, "cannot write the JSON") : 0;
+}
+
+static const char *format_time(const json_t *seconds, char buffer[static 32]) {
+        time_t when = (time_t) json_integer_value(seconds);
+        struct tm tm;
+        if (when <= 0 || !localtime_r(&when, &tm) || strftime(buffer, 32, "%Y-%m-%d %H:%M", &tm) == 0)
+                strcpy(buffer, "-");
+        return buffer;
+}
+
+static void print_row(const json_t *image) {
+        const json_t *layer = json_object_get(image, "layer"), *sized = json_is_object(layer) ? layer : image;
+        const json_t *bytes = json_object_get(sized, "bytes");
+        const char *python = record_string(image, "python"), *remark = "";
+        char size[32] = "-", when[32];
+        if (json_is_integer(bytes))
+                units_format_bytes((uint64_t) json_integer_value(bytes), size);
+        if (json_object_get(image, "problem"))
+                remark = "  (has a problem: see image show)";
+        else if (json_is_null(layer))
+                remark = "  (no Python packages: see image build)";
+        printf("%-20s %-8s %-28s %-10s %s%s\n", record_string(image, "name"), record_string(image, "kind"),
+               *python ? python : "-", size, format_time(json_object_get(sized, "created"), when), remark);
+}
+
+static int run_list(struct request *request, struct err *err) {
+        _cleanup_fd_ int images_fd = -1;
+        _cleanup_free_ char(*names)[65] = NULL;
+        size_t n = 0;
+        if (store_open(request->data_dir, &images_fd, err) < 0 || store_list(images_fd, &names, &n, err) < 0)
+                return -1;
+        if (request->names) {
+                printf("%s\n", IMAGE_HOST);
+                for (size_t i = 0; i < n; i++)
+                        printf("%s\n", names[i]);
+                return 0;
+        }
+        _cleanup_json_ json_t *images = json_array();
+        json_array_append_new(images, describe_host(images_fd));
+        for (size_t i = 0; i < n; i++) {
+                json_t *image = NULL;
+                struct err why;
+                if (describe(images_fd, names[i], &image, &why) < 0)
+                        image = json_pack("{s:s, s:s, s:s}", "name", names[i], "kind", "damaged", "problem",
+                                          why.message);
+                json_array_append_new(images, image);
+        }
+        if (request->json)
+                return print_json(images, err);
+        printf("%-20s %-8s %-28s %-10s %s\n", "NAME", "KIND", "PYTHON", "SIZE", "CREATED");
+        size_t i;
+        json_t *image;
+        json_array_foreach(images, i, image) print_row(image);
+        return 0;
+}
+
+static const char *format_number(const char *key, const json_t *value, char buffer[static 32]) {
+        json_int_t number = json_integer_value(value);
+        if (strcmp(key, "created") == 0)
+                return format_time(value, buffer);
+        if (strcmp(key, "bytes") == 0)
+                return units_format_bytes((uint64_t) number, buffer);
+        (void) snprintf(buffer, 32, "%lld", (long long) number);
+        return buffer;
+}
+
+static void print_list(const json_t *list) {
+        size_t i;
+        json_t *item;
+        json_array_foreach(list, i, item)
+                printf("%s%s", i ? ", " : "", json_is_string(item) ? json_string_value(item) : "...");
+        printf("\n");
+}
+
+/* One line for each member; lists on one line, objects indented below. */
+static void print_members(const json_t *object, const char *indent) {
+        const char *key;
+        json_t *value;
+        json_object_foreach((json_t *) object, key, value) {
+                char number[32];
+                if (json_is_object(value) && json_object_size(value) > 0) {
+                        printf("%s%s\n", indent, key);
+                        print_members(value, "  ");
+                } else if (json_is_array(value) && json_array_size(value) > 0) {
+                        printf("%s%-16s ", indent, key);
+                        print_list(value);
+                } else if (json_is_integer(value)) {
+                        printf("%s%-16s %s\n", indent, key, format_number(key, value, number));
+                } else if (json_is_string(value) && *json_string_value(value)) {
+                        printf("%s%-16s %s\n", indent, key, json_string_value(value));
+                } else if (json_is_null(value)) {
+                        printf("%s%-16s none\n", indent, key);
+                }
+        }
+}
+
+static int run_show(struct request *request, struct err *err) {
+        _cleanup_fd_ int images_fd = -1;
+        _cleanup_json_ json_t *image = NULL;
+        if (store_open(request->data_dir, &images_fd, err) < 0 ||
+            describe(images_fd, request->args[0], &image, err) < 0)
+                return -1;
+        if (request->json)
+                return print_json(image, err);
+        print_members(image, "");
+        return 0;
+}
+
+/* Changing it */
+
+static int run_import(struct request *request, struct err *err) {
+        struct import_result result;
+        const char *name = request->args[0];
+        char size[32];
+        if (import_image(request->data_dir, name, request->args[1], request->max_bytes, &result, err) < 0)
+                return -1;
+        printf("image %s: %llu entries, %s, %s\n", name, (unsigned long long) result.entries,
+               units_format_bytes(result.bytes, size), *result.python ? result.python : "no Python in it");
+        if (result.skipped)
+                printf("%llu devices and FIFOs were left out: a box has its own /dev\n",
+                       (unsigned long long) result.skipped);
+        return 0;
+}
+
+struct progress {
+        bool terminal, begun;
+        struct timespec start;
+};
+
+static long elapsed_seconds(const struct progress *progress) {
+        struct timespec now;
+        (void) clock_gettime(CLOCK_MONOTONIC, &now);
+        return (long) (now.tv_sec - progress->start.tv_sec);
+}
+
+static void show_progress(void *context, const char *what) {
+        struct progress *progress = context;
+        if (!progress->terminal && !progress->begun) {
+                printf("image host: installing Python packages; this takes a few minutes\n");
+                (void) fflush(stdout);
+        }
+        progress->begun = true;
+        if (progress->terminal)
+                fprintf(stderr, "\r\033[K%4ld s  %.70s", elapsed_seconds(progress), what);
+}
+
+/* Cuts "numpy,pandas>=2,<3 rdkit" into three: a comma before an operator belongs to the version. */
+static size_t split_packages(char *text, const char **ret_packages, size_t max) {
+        size_t n = 0;
+        for (char *at = text; *at && n < max;) {
+                at += strspn(at, ", \t\n");
+                if (!*at)
+                        break;
+                ret_packages[n++] = at;
+                do
+                        at += strcspn(at + (*at == ','), ", \t\n") + (*at == ',');
+                while (*at == ',' && at[1] && strchr("<>=!~", at[1]));
+                if (*at)
+                        *at++ = '\0';
+        }
+        return n;
+}
+
+static int run_build(struct request *request, struct err *err) {
+        if (request->n_args > 0 && strcmp(request->args[0], IMAGE_HOST) != 0)
+                return err_set(
+                        err, ERR_USAGE,
+                        "only the image \"host\" can be built: \"%.70s\" would be imported (glovebox image import)",
+                        request->args[0]);
+        const char *packages[256];
+        struct progress progress = { .terminal = isatty(STDERR_FILENO) };
+        (void) clock_gettime(CLOCK_MONOTONIC, &progress.start);
+        struct layer_request job = {
+                .packages = packages,
+                .requirements = request->requirements,
+                .allow_source = request->allow_source,
+                .report = show_progress,
+                .context = &progress,
+        };
+        if (request->packages) {
+                job.n_packages = split_packages(request->packages, packages, ELEMENTS(packages));
+                if (job.n_packages == 0 || job.n_packages == ELEMENTS(packages))
+                        return err_set(err, ERR_USAGE, "--packages: name between 1 and %zu packages",
+                                       ELEMENTS(packages) - 1);
+        }
+        _cleanup_json_ json_t *record = NULL;
+        int code = layer_build(request->data_dir, &job, &record, err);
+        if (progress.terminal && progress.begun)
+                fprintf(stderr, "\r\033[K");
+        if (code < 0)
+                return -1;
+        char size[32];
+        size_t n = json_array_size(json_object_get(record, "packages"));
+        printf("image host: %zu package%s for Python %s, %s, in %ld s\n", n, n == 1 ? "" : "s",
+               record_string(record, "python"),
+               units_format_bytes((uint64_t) json_integer_value(json_object_get(record, "bytes")), size),
+               elapsed_seconds(&progress));
+        return 0;
+}
+
+static int run_rm(struct request *request, struct err *err) {
+        const char *name = request->args[0];
+        bool host = strcmp(name, IMAGE_HOST) == 0;
+        _cleanup_fd_ int images_fd = -1;
+        if (image_check_name(name, err) < 0 || store_open(request->data_dir, &images_fd, err) < 0)
+                return -1;
+        if (store_remove(images_fd, name, host ? "python" : NULL, err) == 0) {
+                printf(host ? "image host: the Python layer is removed\n" : "image %s: removed\n", name);
+                return 0;
+        }
+        if (err->sys_errno != ENOENT)
+                return -1;
+        return host ? err_set(err, ERR_NOT_FOUND,
+                              "the image \"host\" is this machine itself and has no layer: nothing to remove")
+                    : err_set(err, ERR_NOT_FOUND, "there is no image \"%s\"; see glovebox image list", name);
+}
+
+static const struct sub_verb sub_verbs[] = {
+        { "list", run_list, 0, 0, OPTION_JSON | OPTION_NAMES, "list [--json | --names]" },
+        { "show", run_show, 1, 1, OPTION_JSON, "show NAME [--json]" },
+        { "import", run_import, 2, 2, OPTION_MAX_SIZE, "import NAME FILE.tar|- [--max-size SIZE]" },
+        { "build", run_build, 0, 1, OPTION_PACKAGES | OPTION_SOURCE,
+          "build [host] [--packages LIST | --requirements FILE] [--allow-source]" },
+        { "rm", run_rm, 1, 1, 0, "rm NAME" },
+};
+
+/* Reading the command line */
+
+static int usage_error(const struct sub_verb *verb, struct err *err, const char *what) {
+        return err_set(err, ERR_USAGE, "image %s: %.200s; usage: glovebox image %s", verb->name, what, verb->usage);
+}
+
+static int take_option(struct request *request, const struct sub_verb *verb, int option, struct err *err) {
+        if (option > 0 && option < 0x100 && !(verb->options & option))
+                return usage_error(verb, err, "that option belongs to another verb");
+        switch (option) {
+        case OPTION_JSON:
+                request->json = true;
+                return 0;
+        case OPTION_NAMES:
+                request->names = true;
+                return 0;
+        case OPTION_SOURCE:
+                request->allow_source = true;
+                return 0;
+        case OPTION_MAX_SIZE:
+                return units_parse_bytes("--max-size", optarg, 1, BOUND_BYTES_MAX, &request->max_bytes, err);
+        default: /* two options of one verb */
+                if (request->packages || request->requirements)
+                        return usage_error(verb, err, "give --packages or --requirements, once");
+                *(option == 'p' ? (const char **) &request->packages : &request->requirements) = optarg;
+                return verb->options & OPTION_PACKAGES ? 0
+                                                       : usage_error(verb, err, "that option belongs to another verb");
+        }
+}
+
+static int parse(struct request *request, const struct sub_verb *verb, int argc, char **argv, struct err *err) {
+        static const struct option options[] = {
+                { "json", no_argument, NULL, OPTION_JSON },
+                { "names", no_argument, NULL, OPTION_NAMES },
+                { "max-size", required_argument, NULL, OPTION_MAX_SIZE },
+                { "packages", required_argument, NULL, 'p' },
+                { "requirements", required_argument, NULL, 'r' },
+                { "allow-source", no_argument, NULL, OPTION_SOURCE },
+                { 0 },
+        };
+        optind = 0; /* glibc: start over, also its own state */
+        opterr = 0;
+        for (int option; (option = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
+                char what[260];
+                if (option == '?' || option == ':') {
+                        (void) snprintf(what, sizeof(what), "%s %.200s",
+                                        option == '?' ? "unknown option" : "no value for", argv[optind - 1]);
+                        return usage_error(verb, err, what);
+                }
+                if (take_option(request, verb, option, err) < 0)
+                        return -1;
+        }
+        request->args = argv + optind;
+        request->n_args = argc - optind;
+        if (request->n_args < verb->min_args || request->n_args > verb->max_args)
+                return usage_error(verb, err,
+                                   request->n_args < verb->min_args ? "too few arguments" : "too many arguments");
+        return 0;
+}
+
+static void print_usage(FILE *to) {
+        for (size_t i = 0; i < ELEMENTS(sub_verbs); i++)
+                fprintf(to, "%s glovebox image %s\n", i ? "      " : "usage:", sub_verbs[i].usage);
+}
+
+int verb_image(int argc, char **argv) {
+        struct err err = { 0 };
+        struct request request = { .max_bytes = BOUND_BYTES_DEFAULT };
+        const struct sub_verb *verb = NULL;
+        const char *name = argc > 1 ? argv[1] : "";
+        if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+                print_usage(stdout);
+                return 0;
+        }
+        for (size_t i = 0; i < ELEMENTS(sub_verbs); i++)
+                if (strcmp(sub_verbs[i].name, name) == 0)
+                        verb = &sub_verbs[i];
+        if (!verb) {
+                fprintf(stderr, "glovebox: image: %s%s%s\n", *name ? "unknown verb \"" : "say what to do", name,
+                        *name ? "\"" : "");
+                print_usage(stderr);
+                return 2;
+        }
+        if (parse(&request, verb, argc - 1, argv + 1, &err) == 0 && place_data_dir(request.data_dir, &err) == 0 &&
+            verb->run(&request, &err) == 0) {
+                if (fflush(stdout) == 0)
+                        return 0;
+                err_sys(&err, errno, "cannot write the output");
+        }
+        fprintf(stderr, "glovebox: %s\n", err.message);
+        int signal_number = interrupt_signal();
+        return signal_number ? 128 + signal_number : err_code_exit_status(err.code);
+}

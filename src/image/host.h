@@ -1,0 +1,9 @@
+/* The host image: the machine's own programs and libraries, read-only, and nothing of its users. */
+#pragma once
+
+#include "base/err.h"
+#include "image/image.h"
+
+/* Fills the image's trees, links, interpreter and shell. host_fd is <data>/images/host or -1. A host without Python is
+ * no error: python is "" then. On failure what was added stays in the image for image_close. */
+int host_show(int host_fd, struct image *image, struct err *err);

@@ -1,0 +1,77 @@
+#include "image/image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "image/beneath.h"
+#include "image/host.h"
+#include "image/record.h"
+#include "image/rootfs.h"
+#include "image/store.h"
+
+/* images/host holds the layer and what was learnt of the interpreter; without it the host image is only slower. */
+static int open_host(const char *data_dir, struct image *image, struct err *err) {
+        _cleanup_fd_ int data_fd = open(data_dir, O_PATH | O_DIRECTORY | O_CLOEXEC), host_fd = -1;
+        if (data_fd >= 0)
+                host_fd = beneath_make_directories(data_fd, "images/" IMAGE_HOST);
+        if (data_fd >= 0 && host_fd < 0 && host_fd != -EACCES && host_fd != -EROFS && host_fd != -ENOENT)
+                return err_sys(err, -host_fd, "cannot open %.600s/images/host", data_dir);
+        return host_show(host_fd, image, err);
+}
+
+static int copy_program(const json_t *record, const char *key, char to[static 256], struct err *err) {
+        const char *path = record_string(record, key);
+        if (strlen(path) >= 256 || (*path && *path != '/'))
+                return err_set(err, ERR_PROTOCOL, "image.json is damaged (\"%s\"); import the image again", key);
+        strcpy(to, path);
+        return 0;
+}
+
+static int open_imported(const char *data_dir, const char *name, struct image *image, struct err *err) {
+        _cleanup_fd_ int data_fd = open(data_dir, O_PATH | O_DIRECTORY | O_CLOEXEC), image_fd = -1, root_fd = -1;
+        char path[100];
+        (void) snprintf(path, sizeof(path), "images/%s", name);
+        if (data_fd >= 0)
+                image_fd = beneath_open(data_fd, path, O_RDONLY | O_DIRECTORY);
+        if (data_fd < 0 || image_fd == -ENOENT)
+                return err_set(
+                        err, ERR_NOT_FOUND,
+                        "there is no image \"%s\"; see glovebox image list, or make it: glovebox image import %s "
+                        "FILE.tar",
+                        name, name);
+        if (image_fd < 0)
+                return err_sys(err, -image_fd, "cannot open the image \"%s\"", name);
+        _cleanup_json_ json_t *record = NULL;
+        if (record_read(image_fd, "image.json", &record, err) < 0 ||
+            copy_program(record, "python", image->python, err) < 0 ||
+            copy_program(record, "shell", image->shell, err) < 0)
+                return err_prefix(err, "the image \"%s\" is damaged", name);
+        root_fd = beneath_open(image_fd, "rootfs", O_RDONLY | O_DIRECTORY);
+        if (root_fd < 0)
+                return err_sys(err, -root_fd, "the image \"%s\" is damaged: cannot open its rootfs", name);
+        return rootfs_show(root_fd, image, err);
+}
+
+int image_open(const char *data_dir, const char *name, struct image *ret_image, struct err *err) {
+        _cleanup_(image_close) struct image image = { 0 };
+        if (image_check_name(name, err) < 0)
+                return -1;
+        strcpy(image.name, name);
+        int code = strcmp(name, IMAGE_HOST) == 0 ? open_host(data_dir, &image, err)
+                                                 : open_imported(data_dir, name, &image, err);
+        if (code < 0)
+                return -1;
+        *ret_image = image;
+        image.n_trees = 0; /* the descriptors are the caller's now */
+        return 0;
+}
+
+void image_close(struct image *image) {
+        for (size_t i = 0; i < image->n_trees; i++)
+                fd_close(&image->trees[i].fd);
+        image->n_trees = image->n_links = 0;
+}

@@ -1,0 +1,18 @@
+/* Ctrl-C during long work: a flag instead of death, so that the half-made directory goes before the program does. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* From here on SIGINT, SIGTERM and SIGHUP only set a flag; interrupt_end puts back what was there before. Not nested.
+ */
+void interrupt_begin(void);
+void interrupt_end(void);
+
+bool interrupt_pending(void);
+
+/* The signal that came, or 0. Stays until the next interrupt_begin. */
+int interrupt_signal(void);
+
+int interrupt_error(struct err *err);

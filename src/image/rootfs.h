@@ -1,0 +1,15 @@
+/* An imported root file system: what of it a box shows, and which programs it brings. */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/err.h"
+#include "image/image.h"
+
+/* Adds trees and links for everything at the top of root_fd that is not the box's own business. On failure what was
+ * added stays in the image for image_close. */
+int rootfs_show(int root_fd, struct image *image, struct err *err);
+
+/* Looks for Python and a shell, along the image's own PATH (`env`, its "Env" list, or NULL) and then in the usual
+ * places. Nothing of the image is run. "" when there is none. */
+void rootfs_find_programs(int root_fd, const json_t *env, char ret_python[static 256], char ret_shell[static 256]);

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Runs the tests, part by part: `tests/run.py` for all, `tests/run.py unit box` for some.
+
+One line for each part, the full output of what failed, and as the last line of all `N passed, N failed`. The exit
+status is 0 only when nothing failed. With CI=true, warnings of the compilers are errors and a skipped test is a failure
+unless its reason starts with "optional:"."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from runner.lint import docs, lint
+from runner.machine import vm
+from runner.native import fuzz, sanitizers, unit
+from runner.outcome import Outcome
+from runner.python import pytest_part
+
+PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
+    "lint": ("style of the sources", lint),
+    "docs": ("documents are whole", docs),
+    "unit": ("C unit tests", unit),
+    "box": ("boxes, as root and as a user", lambda: pytest_part("box", "tests/box", 420)),
+    "escape": ("attempts to get out", lambda: pytest_part("escape", "tests/escape", 300)),
+    "sanitizers": ("unit and smoke tests with ASan and UBSan", sanitizers),
+    "fuzz": ("parsers of foreign bytes", fuzz),
+    "vm": ("pure cgroup v2, in a virtual machine", vm),
+}
+
+WARNINGS_SHOWN = 10
+
+
+def run_part(name: str) -> Outcome:
+    """Runs one part and prints its line. A part that breaks is a failure of the part, not the end of the run."""
+    started = time.monotonic()
+    try:
+        outcome = PARTS[name][1]()
+    except Exception as problem:
+        outcome = Outcome(failed=1, details=[f"{type(problem).__name__}: {problem}"])
+    seconds = time.monotonic() - started
+    skipped = f", {outcome.skipped} skipped" if outcome.skipped else ""
+    verdict = "FAILED" if outcome.failed else "ok"
+    counts = f"{outcome.passed} passed, {outcome.failed} failed{skipped}"
+    print(f"{name:<11} {verdict:<7} {counts:<36} {seconds:6.1f} s  {PARTS[name][0]}", flush=True)
+    for warning in outcome.warnings[:WARNINGS_SHOWN]:
+        print(f"            advice: {warning}")
+    for detail in outcome.details:
+        print("\n".join(f"    {line}" for line in detail.rstrip().splitlines()), flush=True)
+    return outcome
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Runs Glovebox's tests.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one or more of: {', '.join(PARTS)} (default: all)")
+    chosen = parser.parse_args().parts or list(PARTS)
+    unknown = [name for name in chosen if name not in PARTS]
+    if unknown:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    # Ended from outside: leave through the `finally`s, which end what was started.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    total = Outcome()
+    for name in chosen:
+        total.add(run_part(name))
+    for name in total.flaky:
+        print(f"flaky: {name} (failed once, passed when tried again: mend it)")
+    print(f"{total.passed} passed, {total.failed} failed", flush=True)
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The parts that tests/run.py runs; each returns an Outcome."""

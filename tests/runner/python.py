@@ -1,0 +1,65 @@
+"""Parts that are pytest directories.
+
+A test that failed is run once more, alone, at the end of its part. If it passes then, it counts as passed and is
+listed as flaky: a race is a fault to be mended, and it must not be able to hide, but it need not stop everybody."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from runner.outcome import REPOSITORY, RESULTS, Finished, Outcome, count_junit, run
+
+# More failures than this are no accident; running them again would only cost time.
+RETRIES_MAX = 10
+
+
+def _pytest(arguments: list[str], junit: Path, limit_s: float, env: Mapping[str, str] | None) -> Finished:
+    junit.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", "-o", f"cache_dir={_cache(junit)}"]
+    return run([*command, *arguments], limit_s, env)
+
+
+def _cache(junit: Path) -> Path:
+    return junit.with_suffix(".cache")
+
+
+def _failed_tests(junit: Path) -> list[str]:
+    path = _cache(junit) / "v/cache/lastfailed"
+    return sorted(json.loads(path.read_text())) if path.exists() else []
+
+
+def pytest_part(
+    name: str, directory: str, limit_s: float, env: Mapping[str, str] | None = None, marker: str | None = None
+) -> Outcome:
+    """Runs a directory, or only what carries the marker."""
+    junit = RESULTS / f"{name}.xml"
+    shutil.rmtree(_cache(junit), ignore_errors=True)
+    if not (REPOSITORY / directory).is_dir():
+        return Outcome(failed=1, details=[f"{directory} is missing"])
+    arguments = [directory, *(["-m", marker] if marker else [])]
+    done = _pytest(arguments, junit, limit_s, env)
+    outcome = count_junit(junit)
+    if not done.good and outcome.failed == 0:
+        outcome.failed += 1
+    if outcome.failed:
+        outcome.details.append(done.output)
+        if not done.timed_out:
+            _retry(outcome, _failed_tests(junit), junit, env)
+    return outcome
+
+
+def _retry(outcome: Outcome, tests: list[str], junit: Path, env: Mapping[str, str] | None) -> None:
+    if not 0 < len(tests) <= RETRIES_MAX:
+        return
+    for index, test in enumerate(tests):
+        again = junit.with_name(f"{junit.stem}-again-{index}.xml")
+        done = _pytest([test], again, 300, env)
+        shutil.rmtree(_cache(again), ignore_errors=True)
+        if done.good and outcome.failed > 0:
+            outcome.failed -= 1
+            outcome.passed += 1
+            outcome.flaky.append(test)

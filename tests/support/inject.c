@@ -1,0 +1,170 @@
+/* Makes one system call of a sealing box fail: `inject INDEX ERRNO TRACE -- PROGRAM ARGUMENT…`.
+ *
+ * Theory of operation. The program runs under a seccomp filter that reports every system call of it and of all its
+ * descendants to us; we let each of them go on, but for call number INDEX (from 1) of the process that is PID 1 of a new
+ * pid namespace and has not become another program yet, which is answered with ERRNO. INDEX 0 fails none. The numbers of
+ * the calls that were counted are written to TRACE, one in a line. Our exit status is the program's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
+enum { CANNOT = 99, START_WAIT_MS = 60000 };
+
+static void die(const char *what) __attribute__((noreturn));
+static void die(const char *what) {
+        (void) fprintf(stderr, "inject: %s: %s\n", what, strerror(errno));
+        exit(CANNOT);
+}
+
+/* The child cannot make a call any more once the filter is there, so it leaves the number in memory that we share. */
+static void become(volatile int *shared_fd, char **argv) __attribute__((noreturn));
+static void become(volatile int *shared_fd, char **argv) {
+        struct sock_filter report[] = { { BPF_RET | BPF_K, 0, 0, SECCOMP_RET_USER_NOTIF } };
+        struct sock_fprog program = { 1, report };
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                die("no_new_privs");
+        long fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+        if (fd < 0)
+                die("seccomp");
+        *shared_fd = (int) fd;
+        (void) execv(argv[0], argv);
+        die(argv[0]);
+}
+
+static int fetch_listener(pid_t pid, const volatile int *shared_fd) {
+        struct timespec pause_time = { 0, 1000000 };
+        for (int i = 0; *shared_fd < 0; i++) {
+                if (i == START_WAIT_MS || waitpid(pid, NULL, WNOHANG) != 0) {
+                        errno = ECHILD;
+                        die("the program did not start");
+                }
+                (void) nanosleep(&pause_time, NULL);
+        }
+        int pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
+        int fd = (int) syscall(SYS_pidfd_getfd, pidfd, *shared_fd, 0);
+        if (fd < 0)
+                die("taking over the listener");
+        (void) close(pidfd);
+        return fd;
+}
+
+/* "NSpid: 4711 1": known by two numbers, the inner of which is 1. */
+static bool is_first_of_namespace(pid_t pid) {
+        char path[64], text[4096];
+        (void) snprintf(path, sizeof(path), "/proc/%d/status", (int) pid);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+                return false;
+        ssize_t size = read(fd, text, sizeof(text) - 1);
+        (void) close(fd);
+        text[size > 0 ? size : 0] = '\0';
+        const char *line = strstr(text, "\nNSpid:");
+        int outer, inner, fields = line ? sscanf(line, "\nNSpid: %d %d", &outer, &inner) : 0;
+        return fields == 2 && inner == 1;
+}
+
+/* Which process seals the box. Asked once for each process, as they come. */
+static bool is_stage(pid_t pid) {
+        static pid_t stage, others[64];
+        static size_t n_others;
+        if (stage)
+                return pid == stage;
+        for (size_t i = 0; i < n_others && i < 64; i++)
+                if (others[i] == pid)
+                        return false;
+        if (is_first_of_namespace(pid)) {
+                stage = pid;
+                return true;
+        }
+        others[n_others++ % 64] = pid;
+        return false;
+}
+
+struct plan {
+        unsigned long index, count;
+        int error;
+        FILE *trace;
+        bool sealed; /* the stage became the agent */
+};
+
+static int decide(struct plan *plan, const struct seccomp_notif *call) {
+        if (plan->sealed || !is_stage((pid_t) call->pid))
+                return 0;
+        (void) fprintf(plan->trace, "%d\n", call->data.nr);
+        plan->sealed = call->data.nr == SYS_execveat;
+        return ++plan->count == plan->index ? -plan->error : 0;
+}
+
+static void serve(int listener, struct plan *plan) {
+        for (;;) {
+                struct pollfd watched = { .fd = listener, .events = POLLIN };
+                if (poll(&watched, 1, -1) < 0 && errno != EINTR)
+                        die("poll");
+                if (!(watched.revents & POLLIN)) {
+                        if (watched.revents & POLLHUP)
+                                return; /* the last process under the filter is gone */
+                        continue;
+                }
+                struct seccomp_notif call;
+                memset(&call, 0, sizeof(call));
+                if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &call) < 0) {
+                        if (errno == ENOENT || errno == EINTR)
+                                continue; /* killed while it waited */
+                        die("receiving");
+                }
+                struct seccomp_notif_resp answer = { .id = call.id, .error = decide(plan, &call) };
+                if (answer.error == 0)
+                        answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+                if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer) < 0 && errno != ENOENT)
+                        die("answering");
+        }
+}
+
+int main(int argc, char **argv) {
+        if (argc < 6 || strcmp(argv[4], "--") != 0) {
+                (void) fprintf(stderr, "usage: inject INDEX ERRNO TRACE -- PROGRAM ARGUMENT...\n");
+                return CANNOT;
+        }
+        struct plan plan = { .index = strtoul(argv[1], NULL, 10), .error = atoi(argv[2]), .trace = fopen(argv[3], "we") };
+        if (!plan.trace)
+                die(argv[3]);
+        volatile int *shared_fd = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (shared_fd == MAP_FAILED)
+                die("mmap");
+        *shared_fd = -1;
+        pid_t pid = fork();
+        if (pid < 0)
+                die("fork");
+        if (pid == 0)
+                become(shared_fd, argv + 5);
+        int listener = fetch_listener(pid, shared_fd);
+        serve(listener, &plan);
+        int status;
+        if (waitpid(pid, &status, 0) != pid || fclose(plan.trace) != 0)
+                die("the end");
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

@@ -1,0 +1,148 @@
+#!/bin/bash
+# Installs what this machine lacks to build (`build`), test (`test`) or measure (`bench`) Glovebox. Prints nothing when
+# nothing is missing. Debian and Ubuntu get packages by apt-get; elsewhere it says which ones are missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+unset PYTHONHOME PYTHONPATH
+
+stage=${1:-build}
+venv=build/venv
+python=/usr/bin/python3
+
+# Each row: how to see that it is there, then the package that brings it.
+build_rows='
+command cc                      gcc
+file    /usr/include/stdio.h    libc6-dev
+command musl-gcc                musl-tools
+command ninja                   ninja-build
+command pkg-config              pkg-config
+library jansson                 libjansson-dev
+library sqlite3                 libsqlite3-dev
+library zlib                    zlib1g-dev
+library libzstd                 libzstd-dev
+command /usr/bin/python3        python3
+module  ensurepip               python3-venv
+module  pip                     python3-pip
+'
+test_rows='
+command gcc                     gcc
+command clang                   clang
+fuzzer  clang                   libclang-rt-dev
+command git                     git
+command setpriv                 util-linux
+command mkfs.ext4               e2fsprogs
+command qemu-system-x86_64      qemu-system-x86
+command zstd                    zstd
+'
+bench_rows='
+command bwrap                   bubblewrap
+'
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+is_there() { # kind name
+        case $1 in
+        command) PATH=$PATH:/usr/sbin:/sbin command -v "$2" >/dev/null ;;
+        file) test -e "$2" ;;
+        library) pkg-config --exists "$2" 2>/dev/null ;;
+        module) "$python" -c "import $2" 2>/dev/null ;;
+        fuzzer) has_fuzzer "$2" ;;
+        esac
+}
+
+# The run-time part of libFuzzer comes in a package of its own, named differently in every release.
+has_fuzzer() {
+        local archive
+        archive=$("$1" -print-runtime-dir 2>/dev/null) || return 1
+        compgen -G "$archive/libclang_rt.fuzzer*.a" >/dev/null
+}
+
+missing_packages() { # rows
+        local kind name package
+        while read -r kind name package; do
+                test -n "$kind" || continue
+                is_there "$kind" "$name" || echo "$package"
+        done <<<"$1" | sort -u
+}
+
+as_root() {
+        if test "$(id -u)" = 0; then "$@"; else sudo "$@"; fi
+}
+
+may_be_root() {
+        test "$(id -u)" = 0 && return 0
+        command -v sudo >/dev/null || return 1
+        sudo -n true 2>/dev/null || test -t 0
+}
+
+apt_install() { # packages
+        local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120)
+        as_root "${apt[@]}" install -y --no-install-recommends "$@" >/dev/null 2>&1 && return 0
+        as_root "${apt[@]}" update
+        as_root "${apt[@]}" install -y --no-install-recommends "$@"
+}
+
+install_packages() { # rows
+        local packages
+        mapfile -t packages < <(missing_packages "$1")
+        test ${#packages[@]} -gt 0 || return 0
+        if ! command -v apt-get >/dev/null || ! may_be_root; then
+                say "these packages are missing and cannot be installed from here: ${packages[*]}"
+                say "install them as root (Debian, Ubuntu: apt-get install ${packages[*]}), then run make again"
+                exit 1
+        fi
+        say "installing ${packages[*]}"
+        apt_install "${packages[@]}" || { say "apt-get could not install ${packages[*]}: see above"; exit 1; }
+        mapfile -t packages < <(missing_packages "$1")
+        test ${#packages[@]} -eq 0 || { say "still missing after the installation: ${packages[*]}"; exit 1; }
+}
+
+is_at_least_one() { # version
+        local major=${1%%.*}
+        [[ $major =~ ^[0-9]+$ ]] && test "$major" -ge 1
+}
+
+ensure_venv() {
+        local have want
+        want=$("$python" -c 'import sys; print(sys.version_info[:2])')
+        have=$("$venv/bin/python" -c 'import sys; print(sys.version_info[:2])' 2>/dev/null || true)
+        test "$have" = "$want" && return 0
+        rm -rf "$venv"
+        mkdir -p build
+        "$python" -m venv "$venv"
+}
+
+# The distribution's meson where it is new enough; otherwise one of our own.
+ensure_meson() {
+        is_at_least_one "$(PATH=$venv/bin:$PATH meson --version 2>/dev/null || true)" && return 0
+        local candidate
+        candidate=$(apt-cache policy meson 2>/dev/null | awk '/Candidate:/ { print $2 }')
+        if is_at_least_one "${candidate:-0}" && may_be_root; then
+                say "installing meson"
+                apt_install meson
+        else
+                say "installing meson into $venv (the distribution has ${candidate:-none}, 1.0 or later is needed)"
+                ensure_venv
+                "$venv/bin/python" -m pip install --quiet 'meson>=1.0'
+        fi
+}
+
+# Python packages of the tests; installed again only when the list changed.
+ensure_requirements() {
+        ensure_venv
+        cmp -s tests/requirements.txt "$venv/requirements.done" && return 0
+        say "installing the test tools into $venv"
+        "$venv/bin/python" -m pip install --quiet -r tests/requirements.txt
+        cp tests/requirements.txt "$venv/requirements.done"
+}
+
+case $stage in
+build) install_packages "$build_rows"; ensure_meson ;;
+test)
+        install_packages "$test_rows"
+        ensure_requirements
+        tests/vm/fetch-kernel.sh || say "no kernel for the virtual machine: the part 'vm' of the tests will fail"
+        ;;
+bench) install_packages "$bench_rows" ;;
+*) say "usage: tools/setup.sh build|test|bench"; exit 2 ;;
+esac
