@@ -57,9 +57,16 @@ struct run {
         struct cgroup_usage usage;
 };
 
+/* The directory for artifacts is made for the run, and goes again if it was not used. */
+static void tidy_workspace(const struct run *run) {
+        if (run->workspace_source_fd >= 0 && !run->had_artifacts_dir)
+                (void) unlinkat(run->workspace_source_fd, "artifacts", AT_REMOVEDIR);
+}
+
 static void run_release(struct run *run) {
         relay_release(&run->relay);
         (void) box_end(&run->box, NULL, NULL);
+        tidy_workspace(run);
         for (size_t i = 0; i < run->n_mounts; i++)
                 fd_close(&run->mounts[i].tree_fd);
         fd_close(&run->workspace_fd);
@@ -258,12 +265,8 @@ static int collect_artifacts(struct run *run, struct err *err) {
         if (artifact_scan(from_fd, &run->artifacts, err) < 0)
                 return -1;
         artifact_keep_changed(&run->artifacts, &run->before);
-        if (run->workspace_source_fd >= 0) {
-                if (!run->had_artifacts_dir) /* made for this run; goes again if it was not used */
-                        (void) unlinkat(run->workspace_source_fd, "artifacts", AT_REMOVEDIR);
-                if (!request->output_dir)
-                        return artifact_locate(&run->artifacts, run->workspace_path, err);
-        }
+        if (run->workspace_source_fd >= 0 && !request->output_dir)
+                return artifact_locate(&run->artifacts, run->workspace_path, err);
         if (run->artifacts.count == 0)
                 return 0;
         char out_dir[4200];
