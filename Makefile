@@ -15,7 +15,7 @@ WERROR  := $(if $(filter true 1 yes,$(CI)),-Dwerror=true)
 all:
 	@tools/setup.sh build
 	@test -f $(BUILD)/build.ninja || $(MESON) setup $(BUILD) $(WERROR)
-	@$(MESON) compile -C $(BUILD) -j $(JOBS)
+	@ninja -C $(BUILD) -j $(JOBS)
 
 demo: all
 	@/usr/bin/python3 tools/demo.py

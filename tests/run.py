@@ -8,6 +8,7 @@ unless its reason starts with "optional:"."""
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -61,11 +62,13 @@ def main() -> int:
     unknown = [name for name in chosen if name not in PARTS]
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    # Ended from outside: leave through the `finally`s, which end what was started.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     total = Outcome()
     for name in chosen:
         total.add(run_part(name))
     for name in total.flaky:
-        print(f"flaky: {name} (failed, then passed alone: mend it)")
+        print(f"flaky: {name} (failed once, passed when tried again: mend it)")
     print(f"{total.passed} passed, {total.failed} failed", flush=True)
     return 1 if total.failed else 0
 

@@ -13,6 +13,7 @@ python=/usr/bin/python3
 build_rows='
 command cc                      gcc
 file    /usr/include/stdio.h    libc6-dev
+command musl-gcc                musl-tools
 command ninja                   ninja-build
 command pkg-config              pkg-config
 library jansson                 libjansson-dev

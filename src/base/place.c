@@ -73,14 +73,8 @@ static int make_directories(char *path) {
         }
 }
 
-int place_data_dir(char ret_path[static PLACE_PATH_MAX], struct err *err) {
-        char path[PLACE_PATH_MAX];
-        if (choose(path, err) < 0)
-                return -1;
-        int code = make_directories(path);
-        if (code < 0)
-                return err_sys(err, -code, "cannot make the data directory %.600s (set GLOVEBOX_DATA_DIR to another)",
-                               path);
+/* Is the directory ours alone? */
+static int resolve(const char *path, char ret_path[static PLACE_PATH_MAX], struct err *err) {
         _cleanup_fd_ int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         struct stat st;
         if (fd < 0 || fstat(fd, &st) < 0)
@@ -92,11 +86,27 @@ int place_data_dir(char ret_path[static PLACE_PATH_MAX], struct err *err) {
                                path, (unsigned) st.st_uid, (unsigned) geteuid());
         if (st.st_mode & 022)
                 return err_set(err, ERR_REFUSED,
-                               "others may write to the data directory %.600s (mode %04o); run: chmod go-w %.200s", path,
-                               (unsigned) (st.st_mode & 07777), path);
+                               "others may write to the data directory %.600s (mode %04o); run: chmod go-w %.200s",
+                               path, (unsigned) (st.st_mode & 07777), path);
         _cleanup_free_ char *resolved = realpath(path, NULL);
         if (!resolved || strlen(resolved) >= PLACE_PATH_MAX)
                 return err_sys(err, resolved ? ENAMETOOLONG : errno, "cannot resolve the data directory %.600s", path);
         strcpy(ret_path, resolved);
         return 0;
+}
+
+int place_find_data_dir(char ret_path[static PLACE_PATH_MAX], struct err *err) {
+        char path[PLACE_PATH_MAX];
+        return choose(path, err) < 0 ? -1 : resolve(path, ret_path, err);
+}
+
+int place_data_dir(char ret_path[static PLACE_PATH_MAX], struct err *err) {
+        char path[PLACE_PATH_MAX];
+        if (choose(path, err) < 0)
+                return -1;
+        int code = make_directories(path);
+        if (code < 0)
+                return err_sys(err, -code, "cannot make the data directory %.600s (set GLOVEBOX_DATA_DIR to another)",
+                               path);
+        return resolve(path, ret_path, err);
 }

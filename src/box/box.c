@@ -100,7 +100,7 @@ static int prefer_verdict(int sync_fd, struct err *err) {
         return -1;
 }
 
-/* The parent's half of the sealing: ids, groups, then the child's verdict. */
+/* The parent's half of the sealing: ids, then the child's verdict. */
 static int accompany(const struct box_spec *spec, struct box *box, int sync_fd, bool drop_groups, struct err *err) {
         int code = drop_groups ? 0 : deny_setgroups(box->pid);
         if (code == 0)
@@ -111,16 +111,12 @@ static int accompany(const struct box_spec *spec, struct box *box, int sync_fd, 
                 (void) err_sys(err, -code, "mapping the box's user id");
                 return prefer_verdict(sync_fd, err);
         }
-        if (send(sync_fd, "i", 1, MSG_NOSIGNAL) == 1) {
-                if (cgroup_attach(&box->cgroup, box->pid, err) < 0)
-                        return prefer_verdict(sync_fd, err);
-                (void) send(sync_fd, "g", 1, MSG_NOSIGNAL);
-        }
+        (void) send(sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
         return read_verdict(sync_fd, err);
 }
 
 int box_start(const struct box_spec *spec, const struct cgroup_host *host, struct box *ret_box, struct err *err) {
-        struct box box = { .pidfd = -1, .control_fd = -1, .cgroup = { .v2_fd = -1, .procs_fd = { -1, -1, -1 } } };
+        struct box box = { .pidfd = -1, .control_fd = -1, .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 } } };
         _cleanup_stage_fds_ struct stage_fds fds;
         memset(&fds, 0xff, sizeof(fds)); /* every descriptor -1 */
         _cleanup_fd_ int sync_fd = -1;
@@ -131,7 +127,7 @@ int box_start(const struct box_spec *spec, const struct cgroup_host *host, struc
             cgroup_create(host, spec->name, &spec->limits, spec->allow_weaker, &box.cgroup, err) < 0)
                 goto undo;
 
-        struct stage stage = { .spec = spec, .fds = &fds, .drop_groups = may_set_groups(),
+        struct stage stage = { .spec = spec, .fds = &fds, .cgroup = &box.cgroup, .drop_groups = may_set_groups(),
                                .has_memory_cgroup = host->usable[CGROUP_MEMORY],
                                .has_pids_cgroup = host->usable[CGROUP_PIDS], .root_fd = -1 };
         struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD, .exit_signal = SIGCHLD,

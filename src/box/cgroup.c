@@ -73,11 +73,15 @@ static void format_value(enum knob_value value, const struct limits *limits, cha
 static int explain_knob(const struct knob *knob, const char *text, int code, struct err *err) {
         const char *name = cgroup_controller_name(knob->controller);
         if (code == -ENOENT)
-                return err_set(err, ERR_UNSUPPORTED, "this kernel cannot bound %s: the control group has no %s; use a "
-                               "kernel with that controller, or --allow-weaker", name, knob->file);
+                return err_set(err, ERR_UNSUPPORTED,
+                               "this kernel cannot bound %s: the control group has no %s; use a "
+                               "kernel with that controller, or --allow-weaker",
+                               name, knob->file);
         if (code == -EINVAL && knob->controller == CGROUP_CPU)
-                return err_set(err, ERR_REFUSED, "the kernel refused the CPU limit (%s to %s): the group above allows "
-                               "less; choose a smaller --cpus", text, knob->file);
+                return err_set(err, ERR_REFUSED,
+                               "the kernel refused the CPU limit (%s to %s): the group above allows "
+                               "less; choose a smaller --cpus",
+                               text, knob->file);
         return err_sys(err, -code, "cannot write the %s limit (%s to %s); see glovebox doctor", name, text, knob->file);
 }
 
@@ -112,8 +116,10 @@ static int write_limits(const struct cgroup_host *host, enum cgroup_controller c
 
 static int check_name(const char *name, struct err *err) {
         if (strlen(name) >= sizeof(((struct cgroup *) 0)->name) || strchr(name, '/') || !cgroup_text_is_relative(name))
-                return err_set(err, ERR_USAGE, "\"%.70s\" cannot name a control group; use at most 63 letters, digits and "
-                               "dashes", name);
+                return err_set(err, ERR_USAGE,
+                               "\"%.70s\" cannot name a control group; use at most 63 letters, digits and "
+                               "dashes",
+                               name);
         return 0;
 }
 
@@ -147,8 +153,10 @@ static int make_directory(const struct cgroup_host *host, size_t index, const ch
                 return err_sys(err, -parent_fd, "cannot open the control group %s", host->parent[index]);
         if (mkdirat(parent_fd, name, 0755) < 0) {
                 if (errno == EEXIST)
-                        return err_set(err, ERR_EXISTS, "the control group %s/%s exists already: another box has this "
-                                       "name, or one was left behind", host->parent[index], name);
+                        return err_set(err, ERR_EXISTS,
+                                       "the control group %s/%s exists already: another box has this "
+                                       "name, or one was left behind",
+                                       host->parent[index], name);
                 return err_sys(err, errno, "cannot create the control group %s/%s", host->parent[index], name);
         }
         int fd = cgroup_file_open_dir(parent_fd, name);
@@ -184,11 +192,11 @@ static int create_in(const struct cgroup_host *host, const char *name, const str
                 int code = write_limits(host, (enum cgroup_controller) c, dirs[where], limits, weaker, err);
                 if (code < 0)
                         return -1;
-                if (where == V2 || code > 0)
+                if (where == V2 || code > 0 || cgroup->tasks_fd[where] >= 0)
                         continue;
-                cgroup->procs_fd[c] = openat(dirs[where], "cgroup.procs", O_WRONLY | O_CLOEXEC);
-                if (cgroup->procs_fd[c] < 0)
-                        return err_sys(err, errno, "cannot open %s/%s/cgroup.procs", host->parent[c], name);
+                cgroup->tasks_fd[c] = openat(dirs[where], "tasks", O_WRONLY | O_CLOEXEC);
+                if (cgroup->tasks_fd[c] < 0)
+                        return err_sys(err, errno, "cannot open %s/%s/tasks", host->parent[c], name);
         }
         return 0;
 }
@@ -206,33 +214,19 @@ int cgroup_create(const struct cgroup_host *host, const char *name, const struct
                   struct cgroup *ret_cgroup, struct err *err) {
         if (check_name(name, err) < 0 || check_usable(host, weaker, err) < 0)
                 return -1;
-        struct cgroup cgroup = { .host = host, .v2_fd = -1, .procs_fd = { -1, -1, -1 } };
+        struct cgroup cgroup = { .host = host, .v2_fd = -1, .tasks_fd = { -1, -1, -1 } };
         (void) snprintf(cgroup.name, sizeof(cgroup.name), "%s", name);
         int dirs[V2 + 1] = { -1, -1, -1, -1 };
         int code = create_in(host, name, limits, weaker, dirs, &cgroup, err);
         if (code < 0) {
                 remove_made(host, name, dirs);
-                close_all(cgroup.procs_fd, CGROUP_CONTROLLERS);
+                close_all(cgroup.tasks_fd, CGROUP_CONTROLLERS);
         } else {
                 cgroup.v2_fd = take_fd(&dirs[V2]);
                 *ret_cgroup = cgroup;
         }
         close_all(dirs, V2 + 1);
         return code;
-}
-
-int cgroup_attach(struct cgroup *cgroup, pid_t pid, struct err *err) {
-        char text[16];
-        int size = snprintf(text, sizeof(text), "%d", (int) pid);
-        for (size_t c = 0; c < CGROUP_CONTROLLERS; c++) {
-                if (cgroup->procs_fd[c] < 0)
-                        continue;
-                int code = fd_write_all(cgroup->procs_fd[c], text, (size_t) size);
-                if (code < 0)
-                        return err_sys(err, -code, "cannot put process %d into the %s control group %s", (int) pid,
-                                       cgroup_controller_name((enum cgroup_controller) c), cgroup->name);
-        }
-        return 0;
 }
 
 /* A fresh descriptor of a controller's directory, or -errno. */
@@ -242,6 +236,40 @@ static int open_group(const struct cgroup *cgroup, enum cgroup_controller contro
                 return -ENOENT;
         (void) snprintf(path, sizeof(path), "%s/%s", cgroup->host->parent[controller], cgroup->name);
         return cgroup_file_open_dir(AT_FDCWD, path);
+}
+
+/* Does this controller have a v1 directory of its own to enter? Several may share one: then the first one stands for it. */
+static bool is_entered_apart(const struct cgroup_host *host, size_t index) {
+        return host->usable[index] && directory_of(host, index) == index;
+}
+
+static int fail_to_move(const struct cgroup *cgroup, size_t index, int code, struct err *err) {
+        return err_sys(err, -code, "cannot put a process into the %s control group %s",
+                       cgroup_controller_name((enum cgroup_controller) index), cgroup->name);
+}
+
+int cgroup_enter(const struct cgroup *cgroup, struct err *err) {
+        for (size_t c = 0; c < CGROUP_CONTROLLERS; c++) {
+                /* "0" is whoever writes it, by the credentials of whoever opened the file. */
+                int code = cgroup->tasks_fd[c] < 0 ? 0 : fd_write_all(cgroup->tasks_fd[c], "0", 1);
+                if (code < 0)
+                        return fail_to_move(cgroup, c, code, err);
+        }
+        return 0;
+}
+
+int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err) {
+        char text[16];
+        (void) snprintf(text, sizeof(text), "%d", (int) pid);
+        for (size_t c = 0; c < CGROUP_CONTROLLERS; c++) {
+                if (!is_entered_apart(cgroup->host, c))
+                        continue;
+                _cleanup_fd_ int dir_fd = open_group(cgroup, (enum cgroup_controller) c);
+                int code = dir_fd < 0 ? dir_fd : cgroup_file_write(dir_fd, "cgroup.procs", text);
+                if (code < 0)
+                        return fail_to_move(cgroup, c, code, err);
+        }
+        return 0;
 }
 
 void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usage) {
@@ -255,7 +283,8 @@ void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usa
                                                &usage.memory_peak_bytes);
                 (void) cgroup_file_read_key(memory_fd, v2 ? "memory.events" : "memory.oom_control", "oom_kill",
                                             &usage.oom_kills);
-                usage.oom_kills -= usage.oom_kills < cgroup->oom_kills_before ? usage.oom_kills : cgroup->oom_kills_before;
+                usage.oom_kills -=
+                        usage.oom_kills < cgroup->oom_kills_before ? usage.oom_kills : cgroup->oom_kills_before;
 
                 /* The v2 tree counts CPU time without any controller; on v1 cpuacct is often mounted with cpu. */
                 if (cgroup_file_read_key(cgroup->v2_fd, "cpu.stat", "usage_usec", &usage.cpu_us) < 0) {
@@ -303,7 +332,7 @@ static int remove_directory(const char *path, bool patient) {
                         (void) cgroup_kill_listed(dir_fd);
                         remove_below(dir_fd, 0);
                 }
-                (void) nanosleep(&(struct timespec) { .tv_nsec = sleep_us * 1000 }, NULL);
+                (void) nanosleep(&(struct timespec){ .tv_nsec = sleep_us * 1000 }, NULL);
                 if (sleep_us < 12800)
                         sleep_us *= 2;
         }
@@ -323,6 +352,28 @@ static int remove_all(const struct cgroup_host *host, const char *name, bool pat
         return code;
 }
 
+void cgroup_release(struct cgroup *cgroup) {
+        if (!cgroup->host)
+                return;
+        fd_close(&cgroup->v2_fd);
+        close_all(cgroup->tasks_fd, CGROUP_CONTROLLERS);
+        cgroup->host = NULL;
+}
+
+int cgroup_adopt(const struct cgroup_host *host, const char *name, struct cgroup *ret_cgroup, struct err *err) {
+        if (check_name(name, err) < 0)
+                return -1;
+        struct cgroup cgroup = { .host = host, .v2_fd = -1, .tasks_fd = { -1, -1, -1 } };
+        (void) snprintf(cgroup.name, sizeof(cgroup.name), "%s", name);
+        if (host->parent[V2][0]) {
+                char path[CGROUP_PATH_MAX + 64];
+                (void) snprintf(path, sizeof(path), "%s/%s", host->parent[V2], name);
+                cgroup.v2_fd = cgroup_file_open_dir(AT_FDCWD, path);
+        }
+        *ret_cgroup = cgroup;
+        return 0;
+}
+
 int cgroup_destroy(struct cgroup *cgroup, struct err *err) {
         if (!cgroup->host)
                 return 0;
@@ -332,21 +383,11 @@ int cgroup_destroy(struct cgroup *cgroup, struct err *err) {
                 (void) cgroup_kill(cgroup, &ignored);
                 code = remove_all(cgroup->host, cgroup->name, true, err);
         }
-        fd_close(&cgroup->v2_fd);
-        close_all(cgroup->procs_fd, CGROUP_CONTROLLERS);
-        cgroup->host = NULL;
+        cgroup_release(cgroup);
         return code;
 }
 
 int cgroup_destroy_by_name(const struct cgroup_host *host, const char *name, struct err *err) {
-        if (check_name(name, err) < 0)
-                return -1;
-        struct cgroup cgroup = { .host = host, .v2_fd = -1, .procs_fd = { -1, -1, -1 } };
-        (void) snprintf(cgroup.name, sizeof(cgroup.name), "%s", name);
-        if (host->parent[V2][0]) {
-                char path[CGROUP_PATH_MAX + 64];
-                (void) snprintf(path, sizeof(path), "%s/%s", host->parent[V2], name);
-                cgroup.v2_fd = cgroup_file_open_dir(AT_FDCWD, path);
-        }
-        return cgroup_destroy(&cgroup, err);
+        struct cgroup cgroup;
+        return cgroup_adopt(host, name, &cgroup, err) < 0 ? -1 : cgroup_destroy(&cgroup, err);
 }

@@ -40,7 +40,7 @@ struct cgroup {
         const struct cgroup_host *host;
         char name[64];
         int v2_fd;    /* directory of the v2 tree for CLONE_INTO_CGROUP, or -1 */
-        int procs_fd[CGROUP_CONTROLLERS]; /* v1: open cgroup.procs of each controller, or -1 */
+        int tasks_fd[CGROUP_CONTROLLERS]; /* v1: open `tasks` of each controller, for cgroup_enter; or -1 */
         uint64_t oom_kills_before;
 };
 
@@ -49,9 +49,13 @@ struct cgroup {
 int cgroup_create(const struct cgroup_host *host, const char *name, const struct limits *limits, bool weaker,
                   struct cgroup *ret_cgroup, struct err *err);
 
-/* Puts one process in, with back-to-back writes (v1; a process cloned into v2_fd is in the v2 tree already, and on a
- * pure v2 host nothing is left to do). */
-int cgroup_attach(struct cgroup *cgroup, pid_t pid, struct err *err);
+/* Puts the calling process in, which must have one thread only. A process cloned into v2_fd is in the v2 tree already:
+ * on a pure v2 host nothing is left to do. Some 40 µs per controller, where cgroup_attach waits for a whole grace period
+ * of the kernel (seen: 9 ms): a thread that moves only itself needs no lock against forks. */
+int cgroup_enter(const struct cgroup *cgroup, struct err *err);
+
+/* Puts another process in, whatever its number of threads, into the v1 groups (see cgroup_enter). */
+int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err);
 
 struct cgroup_usage {
         uint64_t cpu_us;
@@ -69,6 +73,12 @@ int cgroup_kill(const struct cgroup *cgroup, struct err *err);
 
 /* Removes the directories. Kills what is still inside. Closes the descriptors; safe on a zeroed or released struct. */
 int cgroup_destroy(struct cgroup *cgroup, struct err *err);
+
+/* Lets go of the groups without touching them: somebody else will destroy them by name. */
+void cgroup_release(struct cgroup *cgroup);
+
+/* Groups that another process made, to read their usage and to destroy them. */
+int cgroup_adopt(const struct cgroup_host *host, const char *name, struct cgroup *ret_cgroup, struct err *err);
 
 /* The same by name alone, for whoever cleans up after a killed glovebox. Missing directories are fine. */
 int cgroup_destroy_by_name(const struct cgroup_host *host, const char *name, struct err *err);

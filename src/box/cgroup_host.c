@@ -151,6 +151,16 @@ static void list_missing(const struct cgroup_host *host, char *ret_text, size_t 
                 }
 }
 
+/* Who we are to the host: inside a user namespace of our own geteuid() says 0. */
+static unsigned host_uid(void) {
+        char text[256];
+        unsigned inside, outside, uid = geteuid();
+        if (cgroup_file_read(AT_FDCWD, "/proc/self/uid_map", text, sizeof(text)) > 0 &&
+            sscanf(text, "%u %u", &inside, &outside) == 2 && inside == uid)
+                return outside;
+        return uid;
+}
+
 static void explain(struct cgroup_host *host, const struct hierarchy *at) {
         char missing[64];
         list_missing(host, missing, sizeof(missing));
@@ -164,24 +174,34 @@ static void explain(struct cgroup_host *host, const struct hierarchy *at) {
         char *text = host->why_not;
         size_t size = sizeof(host->why_not);
         if (host->kind == CGROUP_NONE)
-                (void) snprintf(text, size, "no control group file system is mounted: mount one "
+                (void) snprintf(text, size,
+                                "no control group file system is mounted: mount one "
                                 "(mount -t cgroup2 cgroup2 /sys/fs/cgroup), or use --allow-weaker");
         else if (read_only)
-                (void) snprintf(text, size, "%s: the control groups are mounted read-only, as in most containers: start "
-                                "the container with docker run --privileged --cgroupns=private, run Glovebox on the host, "
-                                "or use --allow-weaker", missing);
+                (void) snprintf(
+                        text, size,
+                        "%s: the control groups are mounted read-only, as in most containers: start "
+                        "the container with docker run --privileged --cgroupns=private, run Glovebox on the host, "
+                        "or use --allow-weaker",
+                        missing);
         else if (v1)
-                (void) snprintf(text, size, "%s: no writable control group: let the administrator run: "
+                (void) snprintf(text, size,
+                                "%s: no writable control group: let the administrator run: "
                                 "for h in memory pids cpu; do install -d -o %u /sys/fs/cgroup/$h/%s; done "
-                                "(after each boot), or use --allow-weaker", missing, (unsigned) geteuid(), host->relative);
+                                "(after each boot), or use --allow-weaker",
+                                missing, host_uid(), host->relative);
         else if (host->parent[V2][0])
-                (void) snprintf(text, size, "%s: the controller is not offered to the group we may write to: enable it in "
+                (void) snprintf(text, size,
+                                "%s: the controller is not offered to the group we may write to: enable it in "
                                 "cgroup.subtree_control of the groups above (or boot with cgroup_enable=memory), "
-                                "or use --allow-weaker", missing);
+                                "or use --allow-weaker",
+                                missing);
         else
-                (void) snprintf(text, size, "%s: no control group was delegated to this user: start it as "
+                (void) snprintf(text, size,
+                                "%s: no control group was delegated to this user: start it as "
                                 "systemd-run --user --scope -p Delegate=yes glovebox ... (a service that outlives the "
-                                "login also needs loginctl enable-linger), run it as root, or use --allow-weaker", missing);
+                                "login also needs loginctl enable-linger), run it as root, or use --allow-weaker",
+                                missing);
 }
 
 static char *read_proc(const char *path) {
@@ -196,7 +216,7 @@ static void find_hierarchies(const char *mountinfo, const char *proc_cgroup, str
         for (size_t i = 0; i <= V2; i++) {
                 const char *controller = i < V2 ? controller_names[i] : NULL;
                 char path[CGROUP_PATH_MAX];
-                ret[i] = (struct hierarchy) { .mounted = false };
+                ret[i] = (struct hierarchy){ .mounted = false };
                 if (cgroup_text_find_mount(mountinfo, controller, &ret[i].mount) < 0)
                         continue;
                 ret[i].mounted = true;
@@ -207,10 +227,11 @@ static void find_hierarchies(const char *mountinfo, const char *proc_cgroup, str
 }
 
 void cgroup_host_look(struct cgroup_host *host) {
-        *host = (struct cgroup_host) { .kind = CGROUP_NONE };
+        *host = (struct cgroup_host){ .kind = CGROUP_NONE };
         const char *relative = getenv("GLOVEBOX_CGROUP_PARENT");
         if (relative && *relative && !cgroup_text_is_relative(relative)) {
-                (void) snprintf(host->why_not, sizeof(host->why_not), "GLOVEBOX_CGROUP_PARENT is not a plain relative "
+                (void) snprintf(host->why_not, sizeof(host->why_not),
+                                "GLOVEBOX_CGROUP_PARENT is not a plain relative "
                                 "path: name a directory below the control group's root, such as glovebox");
                 return;
         }

@@ -64,11 +64,14 @@ static int enable_controllers(const struct cgroup_host *host, int dir_fd, const 
                         continue;
                 code = enable_one(dir_fd, name);
                 if (code == -EBUSY)
-                        return err_set(err, ERR_BUSY, "cannot hand the %s controller down from %s: processes live in that "
-                                       "group, and only leaves may hold any; start glovebox in a group of its own "
-                                       "(systemd-run --scope -p Delegate=yes glovebox ...), or first move them: "
-                                       "mkdir %s/init; for p in $(cat %s/cgroup.procs); do echo $p > %s/init/cgroup.procs; "
-                                       "done", name, dir, dir, dir, dir);
+                        return err_set(
+                                err, ERR_BUSY,
+                                "cannot hand the %s controller down from %s: processes live in that "
+                                "group, and only leaves may hold any; start glovebox in a group of its own "
+                                "(systemd-run --scope -p Delegate=yes glovebox ...), or first move them: "
+                                "mkdir %s/init; for p in $(cat %s/cgroup.procs); do echo $p > %s/init/cgroup.procs; "
+                                "done",
+                                name, dir, dir, dir, dir);
                 if (code < 0)
                         return err_sys(err, -code, "cannot hand the %s controller down from %s; see glovebox doctor",
                                        name, dir);

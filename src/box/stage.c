@@ -2,8 +2,8 @@
  *
  * Theory of operation. The parent (box.c) clones this child into new namespaces and holds the other end of sync_fd. The
  * child prepares what needs no identity, waits for one byte (its ids are mapped), furnishes the file system with the
- * capabilities it has in its own user namespace, waits for another byte (it is in its control groups), locks everything
- * behind a second user namespace, gives up every privilege, and becomes the agent. If a step fails the child writes a
+ * capabilities it has in its own user namespace, enters its control groups, locks everything behind a second user
+ * namespace, gives up every privilege, and becomes the agent. If a step fails the child writes a
  * struct err and exits; the parent undoes the rest. No byte of tenant code runs before the last row of the table. */
 #include "box/stage.h"
 
@@ -91,9 +91,9 @@ static int step_no_more_namespaces(struct stage *stage, struct err *err) {
 }
 
 static int step_cgroup_namespace(struct stage *stage, struct err *err) {
-        if (wait_for_parent(stage, err) < 0)
+        if (cgroup_enter(stage->cgroup, err) < 0)
                 return -1;
-        /* Made after the process was put into its groups: a namespace made before would show the host's path. */
+        /* Made after the process entered its groups: a namespace made before would show the host's path. */
         if (unshare(CLONE_NEWCGROUP) < 0)
                 return err_sys(err, errno, "hiding the control groups");
         return 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "box/cgroup.h"
 #include "box/spec.h"
 
 enum { STAGE_DEVICES = 6 };
@@ -18,6 +19,7 @@ struct stage_fds {
 struct stage {
         const struct box_spec *spec;
         const struct stage_fds *fds;
+        const struct cgroup *cgroup; /* made by the parent, entered by the child */
         bool drop_groups;       /* a privileged parent mapped us: supplementary groups can be given up */
         bool has_memory_cgroup; /* else resource limits must do */
         bool has_pids_cgroup;

@@ -10,6 +10,7 @@ static const char head[] =
         "_glovebox_reply() { mapfile -t COMPREPLY < <(compgen \"$@\" -- \"$current\"); }\n"
         "_glovebox_paths() { compopt -o filenames 2>/dev/null; _glovebox_reply \"$@\"; }\n"
         "_glovebox_images() { _glovebox_reply -W \"$(\"${COMP_WORDS[0]}\" image list --names 2>/dev/null)\"; }\n"
+        "_glovebox_sessions() { _glovebox_reply -W \"$(\"${COMP_WORDS[0]}\" session ls --names 2>/dev/null)\"; }\n"
         "_glovebox() {\n"
         "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} verb= part= dashes= i\n"
         "    COMPREPLY=()\n"
@@ -37,6 +38,7 @@ static const char *const offers[] = {
         [COMPLETE_FILES] = "_glovebox_paths -f",
         [COMPLETE_DIRECTORIES] = "_glovebox_paths -d",
         [COMPLETE_IMAGES] = "_glovebox_images",
+        [COMPLETE_SESSIONS] = "_glovebox_sessions",
 };
 
 /* What follows an option that takes a value: each such option is one branch. */

@@ -1,6 +1,4 @@
 /* glovebox image list | show | import | build | rm */
-#include "cli/image_verb.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -14,6 +12,7 @@
 #include "base/memory.h"
 #include "base/place.h"
 #include "base/units.h"
+#include "cli/verb.h"
 #include "image/beneath.h"
 #include "image/bounds.h"
 #include "image/image.h"
@@ -45,7 +44,8 @@ struct sub_verb {
 
 /* Reading the store */
 
-/* The host image as image list and image show tell of it. A layer or interpreter that does not fit is told, not fatal. */
+/* The host image as image list and image show tell of it. A layer or interpreter that does not fit is told, not fatal.
+ */
 static json_t *describe_host(int images_fd) {
         _cleanup_fd_ int host_fd = beneath_open(images_fd, IMAGE_HOST, O_RDONLY | O_DIRECTORY), layer_fd = -1;
         struct python python = { 0 };
@@ -101,15 +101,16 @@ static const char *format_time(const json_t *seconds, char buffer[static 32]) {
 static void print_row(const json_t *image) {
         const json_t *layer = json_object_get(image, "layer"), *sized = json_is_object(layer) ? layer : image;
         const json_t *bytes = json_object_get(sized, "bytes");
-        const char *python = record_string(image, "python");
+        const char *python = record_string(image, "python"), *remark = "";
         char size[32] = "-", when[32];
         if (json_is_integer(bytes))
                 units_format_bytes((uint64_t) json_integer_value(bytes), size);
+        if (json_object_get(image, "problem"))
+                remark = "  (has a problem: see image show)";
+        else if (json_is_null(layer))
+                remark = "  (no Python packages: see image build)";
         printf("%-20s %-8s %-28s %-10s %s%s\n", record_string(image, "name"), record_string(image, "kind"),
-               *python ? python : "-", size, format_time(json_object_get(sized, "created"), when),
-               json_object_get(image, "problem")                                  ? "  (see image show host)"
-               : strcmp(record_string(image, "kind"), "host") == 0 && sized == image ? "  no layer: glovebox image build"
-                                                                                  : "");
+               *python ? python : "-", size, format_time(json_object_get(sized, "created"), when), remark);
 }
 
 static int run_list(struct request *request, struct err *err) {
@@ -143,31 +144,40 @@ static int run_list(struct request *request, struct err *err) {
         return 0;
 }
 
+static const char *format_number(const char *key, const json_t *value, char buffer[static 32]) {
+        json_int_t number = json_integer_value(value);
+        if (strcmp(key, "created") == 0)
+                return format_time(value, buffer);
+        if (strcmp(key, "bytes") == 0)
+                return units_format_bytes((uint64_t) number, buffer);
+        (void) snprintf(buffer, 32, "%lld", (long long) number);
+        return buffer;
+}
+
+static void print_list(const json_t *list) {
+        size_t i;
+        json_t *item;
+        json_array_foreach(list, i, item)
+                printf("%s%s", i ? ", " : "", json_is_string(item) ? json_string_value(item) : "...");
+        printf("\n");
+}
+
 /* One line for each member; lists on one line, objects indented below. */
 static void print_members(const json_t *object, const char *indent) {
         const char *key;
         json_t *value;
         json_object_foreach((json_t *) object, key, value) {
-                char text[32];
-                if (json_is_string(value) && *json_string_value(value)) {
-                        printf("%s%-16s %s\n", indent, key, json_string_value(value));
-                } else if (json_is_integer(value)) {
-                        bool time = strcmp(key, "created") == 0, size = strcmp(key, "bytes") == 0;
-                        printf("%s%-16s %s\n", indent, size ? "size" : key,
-                               time   ? format_time(value, text)
-                               : size ? units_format_bytes((uint64_t) json_integer_value(value), text)
-                                      : (snprintf(text, sizeof(text), "%lld", (long long) json_integer_value(value)),
-                                         text));
-                } else if (json_is_array(value) && json_array_size(value) > 0) {
-                        size_t i;
-                        json_t *item;
-                        printf("%s%-16s ", indent, key);
-                        json_array_foreach(value, i, item)
-                                printf("%s%s", i ? ", " : "", json_is_string(item) ? json_string_value(item) : "...");
-                        printf("\n");
-                } else if (json_is_object(value) && json_object_size(value) > 0) {
+                char number[32];
+                if (json_is_object(value) && json_object_size(value) > 0) {
                         printf("%s%s\n", indent, key);
                         print_members(value, "  ");
+                } else if (json_is_array(value) && json_array_size(value) > 0) {
+                        printf("%s%-16s ", indent, key);
+                        print_list(value);
+                } else if (json_is_integer(value)) {
+                        printf("%s%-16s %s\n", indent, key, format_number(key, value, number));
+                } else if (json_is_string(value) && *json_string_value(value)) {
+                        printf("%s%-16s %s\n", indent, key, json_string_value(value));
                 } else if (json_is_null(value)) {
                         printf("%s%-16s none\n", indent, key);
                 }
@@ -203,7 +213,7 @@ static int run_import(struct request *request, struct err *err) {
 }
 
 struct progress {
-        bool terminal;
+        bool terminal, begun;
         struct timespec start;
 };
 
@@ -214,7 +224,12 @@ static long elapsed_seconds(const struct progress *progress) {
 }
 
 static void show_progress(void *context, const char *what) {
-        const struct progress *progress = context;
+        struct progress *progress = context;
+        if (!progress->terminal && !progress->begun) {
+                printf("image host: installing Python packages; this takes a few minutes\n");
+                (void) fflush(stdout);
+        }
+        progress->begun = true;
         if (progress->terminal)
                 fprintf(stderr, "\r\033[K%4ld s  %.70s", elapsed_seconds(progress), what);
 }
@@ -238,9 +253,10 @@ static size_t split_packages(char *text, const char **ret_packages, size_t max) 
 
 static int run_build(struct request *request, struct err *err) {
         if (request->n_args > 0 && strcmp(request->args[0], IMAGE_HOST) != 0)
-                return err_set(err, ERR_USAGE,
-                               "only the image \"host\" can be built: \"%.70s\" would be imported (glovebox image import)",
-                               request->args[0]);
+                return err_set(
+                        err, ERR_USAGE,
+                        "only the image \"host\" can be built: \"%.70s\" would be imported (glovebox image import)",
+                        request->args[0]);
         const char *packages[256];
         struct progress progress = { .terminal = isatty(STDERR_FILENO) };
         (void) clock_gettime(CLOCK_MONOTONIC, &progress.start);
@@ -257,17 +273,16 @@ static int run_build(struct request *request, struct err *err) {
                         return err_set(err, ERR_USAGE, "--packages: name between 1 and %zu packages",
                                        ELEMENTS(packages) - 1);
         }
-        if (!progress.terminal)
-                fprintf(stderr, "building the host image's Python layer; this takes a few minutes\n");
         _cleanup_json_ json_t *record = NULL;
         int code = layer_build(request->data_dir, &job, &record, err);
-        if (progress.terminal)
+        if (progress.terminal && progress.begun)
                 fprintf(stderr, "\r\033[K");
         if (code < 0)
                 return -1;
         char size[32];
-        printf("image host: %zu packages for Python %s, %s, in %ld s\n",
-               json_array_size(json_object_get(record, "packages")), record_string(record, "python"),
+        size_t n = json_array_size(json_object_get(record, "packages"));
+        printf("image host: %zu package%s for Python %s, %s, in %ld s\n", n, n == 1 ? "" : "s",
+               record_string(record, "python"),
                units_format_bytes((uint64_t) json_integer_value(json_object_get(record, "bytes")), size),
                elapsed_seconds(&progress));
         return 0;
@@ -324,7 +339,8 @@ static int take_option(struct request *request, const struct sub_verb *verb, int
                 if (request->packages || request->requirements)
                         return usage_error(verb, err, "give --packages or --requirements, once");
                 *(option == 'p' ? (const char **) &request->packages : &request->requirements) = optarg;
-                return verb->options & OPTION_PACKAGES ? 0 : usage_error(verb, err, "that option belongs to another verb");
+                return verb->options & OPTION_PACKAGES ? 0
+                                                       : usage_error(verb, err, "that option belongs to another verb");
         }
 }
 
@@ -343,8 +359,8 @@ static int parse(struct request *request, const struct sub_verb *verb, int argc,
         for (int option; (option = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
                 char what[260];
                 if (option == '?' || option == ':') {
-                        (void) snprintf(what, sizeof(what), "%s %.200s", option == '?' ? "unknown option" : "no value for",
-                                        argv[optind - 1]);
+                        (void) snprintf(what, sizeof(what), "%s %.200s",
+                                        option == '?' ? "unknown option" : "no value for", argv[optind - 1]);
                         return usage_error(verb, err, what);
                 }
                 if (take_option(request, verb, option, err) < 0)
@@ -353,7 +369,8 @@ static int parse(struct request *request, const struct sub_verb *verb, int argc,
         request->args = argv + optind;
         request->n_args = argc - optind;
         if (request->n_args < verb->min_args || request->n_args > verb->max_args)
-                return usage_error(verb, err, request->n_args < verb->min_args ? "too few arguments" : "too many arguments");
+                return usage_error(verb, err,
+                                   request->n_args < verb->min_args ? "too few arguments" : "too many arguments");
         return 0;
 }
 

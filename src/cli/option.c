@@ -98,7 +98,7 @@ int option_assign(const struct option_row *row, const char *what, const char *te
         case OPTION_CHOICE:
                 return assign_choice(row, what, text, field, err);
         case OPTION_PARSED:
-                return row->parse(what, text, target, err);
+                return row->parse(what, text, field, err);
         case OPTION_BYTES:
         case OPTION_DURATION:
         case OPTION_COUNT:
@@ -222,7 +222,7 @@ int option_parse(const struct option_table *table, void *target, char **args, st
                         break;
                 }
                 bool operand = word[0] != '-' || word[1] == '\0';
-                if (operand && !table->operands_anywhere)
+                if (operand && !table->operands_anywhere && kept >= table->n_leading)
                         break;
                 scan.at++;
                 if (operand) {

@@ -19,11 +19,11 @@ enum option_kind {
         OPTION_COUNT,       /* uint64_t */
         OPTION_THOUSANDTHS, /* uint64_t, min and max in thousandths */
         OPTION_CHOICE,      /* int, one of `choices` */
-        OPTION_PARSED,      /* `parse` does it, and gets the whole target; may be repeated */
+        OPTION_PARSED,      /* `parse` does it, and gets the field; may be repeated */
 };
 
 /* What a shell may offer as the value. */
-enum option_completion { COMPLETE_NOTHING, COMPLETE_FILES, COMPLETE_DIRECTORIES, COMPLETE_IMAGES };
+enum option_completion { COMPLETE_NOTHING, COMPLETE_FILES, COMPLETE_DIRECTORIES, COMPLETE_IMAGES, COMPLETE_SESSIONS };
 
 struct option_choice {
         const char *name; /* NULL ends the list */
@@ -43,7 +43,7 @@ struct option_row {
         const char *hint; /* added to the message when a value is out of range or not a choice, or NULL */
         uint64_t min, max;
         const struct option_choice *choices;
-        int (*parse)(const char *what, const char *text, void *target, struct err *err);
+        int (*parse)(const char *what, const char *text, void *field, struct err *err);
         bool once; /* giving it twice is a mistake; otherwise the last one counts */
         enum option_completion completion;
 };
@@ -52,6 +52,7 @@ struct option_table {
         const struct option_row *rows;
         size_t n_rows;          /* at most OPTION_ROWS_MAX */
         bool operands_anywhere; /* false: the first operand ends the options, as for a script and its arguments */
+        size_t n_leading;       /* that many operands end nothing: a session's name before options and a script */
 };
 
 enum { OPTION_ROWS_MAX = 64 };

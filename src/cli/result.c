@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 static const char *const status_names[RUN_STATUSES] = {
         [RUN_OK] = "ok",   [RUN_ERROR] = "error",   [RUN_TIMEOUT] = "timeout",

@@ -78,7 +78,7 @@ static void name_code(struct run_options *options, const char *path) {
 static int choose_command(struct run_options *options, char **words, struct err *err) {
         if (!*words)
                 return err_set(err, ERR_USAGE,
-                               "no command follows --; write for example: glovebox run -- gcc --version");
+                               "no command follows --; write for example: -- gcc --version");
         if (**words == '\0')
                 return err_set(err, ERR_USAGE, "the command after -- is empty; name a command of the image");
         if (options->language != RUN_LANGUAGE_BY_NAME)

@@ -17,13 +17,13 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/place.h"
-#include "base/units.h"
 #include "box/box.h"
 #include "box/environment.h"
 #include "box/identity.h"
 #include "box/policy.h"
 #include "box/report.h"
 #include "box/tree.h"
+#include "cli/limit_text.h"
 #include "cli/relay.h"
 #include "cli/result.h"
 #include "cli/run_request.h"
@@ -289,15 +289,11 @@ struct verdict {
 };
 
 static void judge_memory(const struct run *run, struct verdict *verdict) {
-        char limit[32], peak[32];
         verdict->status = RUN_OOM;
         verdict->exit_code = EXIT_MEMORY;
         verdict->error.name = "memory_limit";
-        (void) snprintf(verdict->message, sizeof(verdict->message),
-                        "memory limit %s reached (peak %s): the run was stopped; raise --memory or process the data in "
-                        "chunks (files in /workspace, /tmp and /dev/shm of an ephemeral run count as memory)",
-                        units_format_bytes(run->request->limits.memory_bytes, limit),
-                        units_format_bytes(run->usage.memory_peak_bytes, peak));
+        limit_text_memory(verdict->message, sizeof(verdict->message), run->request->limits.memory_bytes,
+                          run->usage.memory_peak_bytes);
 }
 
 static void judge_not_started(const struct run *run, struct verdict *verdict) {
@@ -328,9 +324,7 @@ static void judge(const struct run *run, struct verdict *ret) {
                 ret->status = RUN_TIMEOUT;
                 ret->exit_code = EXIT_TIMEOUT;
                 ret->error.name = "timeout";
-                (void) snprintf(ret->message, sizeof(ret->message),
-                                "time limit %g s reached: the run was stopped; raise --timeout or do less in one run",
-                                (double) relay->timeout_ms / 1000);
+                limit_text_timeout(ret->message, sizeof(ret->message), relay->timeout_ms);
                 break;
         case RELAY_SIGNAL:
                 ret->status = RUN_INTERRUPTED;

@@ -3,6 +3,7 @@
 
 #include "cli/option.h"
 #include "cli/run_request.h"
+#include "client/socket_place.h"
 
 enum { RUN_LANGUAGE_BY_NAME = -1 };
 
@@ -11,6 +12,8 @@ struct run_options {
         struct run_request request;
         const char *code_text; /* -c, or NULL */
         int language;          /* enum run_language, or RUN_LANGUAGE_BY_NAME */
+        struct socket_choice where; /* a daemon's socket, if one is running */
+        bool no_daemon;
 };
 
 #define RUN_OPTIONS_DEFAULT \

@@ -138,3 +138,11 @@ int run_request_add_env(struct run_request *request, const char *what, const cha
         *place = pair;
         return 0;
 }
+
+int run_request_parse_mount(const char *what, const char *text, void *request, struct err *err) {
+        return run_request_add_mount(request, what, text, err);
+}
+
+int run_request_parse_env(const char *what, const char *text, void *request, struct err *err) {
+        return run_request_add_env(request, what, text, err);
+}

@@ -55,6 +55,10 @@ int run_request_add_mount(struct run_request *request, const char *what, const c
 /* "K=V", or "K" to copy the variable from this process. A later one replaces an earlier one. */
 int run_request_add_env(struct run_request *request, const char *what, const char *text, struct err *err);
 
+/* The same two for rows of options; `request` is a struct run_request. */
+int run_request_parse_mount(const char *what, const char *text, void *request, struct err *err);
+int run_request_parse_env(const char *what, const char *text, void *request, struct err *err);
+
 /* Makes the box, runs the request in it, passes output on, cleans up. Returns the exit status (>= 0), or -1 with err
  * when the box could not be made. */
 int run_execute(const struct run_request *request, struct err *err);

@@ -2,6 +2,7 @@
 
 #include "base/fd.h"
 #include "cli/run_code.h"
+#include "cli/run_warm.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 
@@ -34,6 +35,8 @@ int verb_run(int argc, char **argv) {
         int chosen = run_code_choose(&options, &rest, &err);
         if (chosen == RUN_CODE_NONE)
                 return fail_without_code();
-        int status = chosen < 0 ? -1 : run_execute(&options.request, &err);
+        int status = chosen < 0 ? RUN_WARM_NOT_HERE : run_warm(&options);
+        if (chosen >= 0 && status == RUN_WARM_NOT_HERE)
+                status = run_execute(&options.request, &err);
         return status < 0 ? terminal_fail(&err) : status;
 }

@@ -49,12 +49,35 @@ void verb_print_overview(FILE *file) {
                      file);
 }
 
+/* Where the daemon is can be said to every part of a verb that speaks to it. */
+#define SHARED_GROUP "Daemon"
+
+static bool is_shared(const struct option_row *row) {
+        return strcmp(row->group, SHARED_GROUP) == 0;
+}
+
 static void print_part(FILE *file, const struct verb_part *part) {
         char term[200];
         (void) snprintf(term, sizeof(term), "%s%s%s", part->name, *part->operands ? " " : "", part->operands);
         help_print_item(file, term, part->summary);
         for (size_t i = 0; i < part->options.n_rows; i++)
-                help_print_option(file, &part->options.rows[i], 4);
+                if (!is_shared(&part->options.rows[i]))
+                        help_print_option(file, &part->options.rows[i], 4);
+}
+
+/* Once, below all parts. */
+static void print_shared_options(FILE *file, const struct option_table *table) {
+        bool headed = false;
+        for (size_t i = 0; i < table->n_rows; i++) {
+                if (!is_shared(&table->rows[i]))
+                        continue;
+                if (!headed) {
+                        (void) fputc('\n', file);
+                        help_print_heading(file, SHARED_GROUP);
+                }
+                headed = true;
+                help_print_option(file, &table->rows[i], 2);
+        }
 }
 
 void verb_print_help(FILE *file, const struct verb *verb) {
@@ -72,6 +95,7 @@ void verb_print_help(FILE *file, const struct verb *verb) {
                 help_print_heading(file, "Verbs");
                 for (size_t i = 0; i < verb->n_parts; i++)
                         print_part(file, &verb->parts[i]);
+                print_shared_options(file, &verb->parts[0].options);
         }
         if (verb->options)
                 help_print_options(file, verb->options);

@@ -41,6 +41,7 @@ void verb_print_overview(FILE *file);
 void verb_print_help(FILE *file, const struct verb *verb);
 
 int verb_run(int argc, char **argv);
+int verb_exec(int argc, char **argv);
 int verb_image(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 int verb_completion(int argc, char **argv);

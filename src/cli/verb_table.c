@@ -1,5 +1,8 @@
 #include "base/memory.h"
 #include "cli/run_options.h"
+#include "cli/serve_verb.h"
+#include "cli/session_request.h"
+#include "cli/session_verb.h"
 #include "cli/verb.h"
 
 /* `image` and `doctor` read their own options; these rows tell the help, the completion and the man page. */
@@ -76,10 +79,60 @@ static const char run_epilogue[] =
         "  128+N  signal N ended the program\n"
         "  137    the memory limit was reached (a line on standard error says so), or signal 9\n";
 
+static const char exec_synopsis[] = "glovebox exec [OPTION...] SESSION [OPTION...] -c CODE\n"
+                                    "glovebox exec [OPTION...] SESSION [OPTION...] FILE\n"
+                                    "glovebox exec [OPTION...] SESSION [OPTION...] -          code from standard input\n"
+                                    "glovebox exec [OPTION...] SESSION [OPTION...] -- COMMAND [ARGUMENT...]\n";
+
+static const char exec_description[] =
+        "Runs code or a command in a session: a sealed box that stays, with its files, and for Python with its variables. "
+        "A session that does not exist is made, with the limits given here; a daemon that is not running is started. "
+        "Output appears as it is written, then the value of the last expression.\n"
+        "Ctrl-C interrupts the code, and its variables stay; a second Ctrl-C leaves it running.\n";
+
+static const char exec_epilogue[] =
+        "Examples\n"
+        "  glovebox exec demo -c 'import pandas as pd; df = pd.DataFrame({\"x\": [1, 2, 3]})'\n"
+        "  glovebox exec demo -c 'df.x.sum()'\n"
+        "  glovebox exec demo --memory 4g --data ./datasets analysis.py\n"
+        "  glovebox exec demo -- ls -la\n"
+        "\n"
+        "Exit status\n"
+        "  as for run: 0, 1 when the code raised an exception, the command's own, and\n"
+        "  124    the time limit was reached\n"
+        "  130    it was interrupted\n"
+        "  137    the memory limit was reached, or it was killed\n";
+
 const struct verb verbs[] = {
         { .name = "run", .summary = "run code or a command in a fresh sealed box", .run = verb_run,
           .synopsis = run_synopsis, .description = run_description, .options = &run_option_table,
           .completion = COMPLETE_FILES, .epilogue = run_epilogue },
+        { .name = "exec", .summary = "run code or a command in a session that keeps its variables", .run = verb_exec,
+          .synopsis = exec_synopsis, .description = exec_description, .options = &exec_option_table,
+          .completion = COMPLETE_SESSIONS, .epilogue = exec_epilogue },
+        { .name = "session", .summary = "list, show, make, remove, interrupt, restart and hibernate sessions",
+          .run = verb_session, .synopsis = "glovebox session VERB [OPTION...] [NAME...]\n",
+          .description = "A session is a box that stays, with a Python interpreter that keeps its variables. It belongs "
+                         "to the daemon, outlives it, and sleeps when nobody needs it.\n",
+          .parts = session_parts, .n_parts = SESSION_PARTS,
+          .epilogue = "Examples\n"
+                      "  glovebox session new demo --memory 2g --workspace ./project\n"
+                      "  glovebox session log demo\n"
+                      "  glovebox session rm demo\n" },
+        { .name = "serve", .summary = "the daemon that keeps sessions and warm interpreters", .run = verb_serve,
+          .synopsis = "glovebox serve [OPTION...]\n",
+          .description = "Serves on a UNIX socket that only its owner may use. \"glovebox exec\" starts one in the "
+                         "background when none is running. Limits and image are the defaults of sessions.\n",
+          .options = &serve_option_table },
+        { .name = "status", .summary = "the daemon, its pool and its sessions", .run = verb_status,
+          .synopsis = "glovebox status [OPTION...]\n",
+          .description = "Exits with 0 when a daemon is running and with 1 when none is.\n",
+          .options = &status_option_table },
+        { .name = "stop", .summary = "end the daemon; its sessions live on", .run = verb_stop,
+          .synopsis = "glovebox stop [--end-sessions]\n",
+          .description = "Returns when the daemon has ended. Sessions keep their variables for the next daemon, unless "
+                         "--end-sessions is given.\n",
+          .options = &stop_option_table },
         { .name = "image", .summary = "list, show, import, build and remove images", .run = verb_image,
           .synopsis = "glovebox image VERB [OPTION...] [NAME]\n",
           .description = "An image is the file system that a box sees. \"host\" is always there: this machine's own "

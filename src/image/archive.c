@@ -110,8 +110,8 @@ const struct archive_member *archive_find(const struct archive *archive, const c
         return NULL;
 }
 
-int archive_open_member(const struct archive *archive, const struct archive_member *member,
-                        struct stream **ret_stream, struct err *err) {
+int archive_open_member(const struct archive *archive, const struct archive_member *member, struct stream **ret_stream,
+                        struct err *err) {
         return stream_open_file(archive->fd, member->offset, member->size, archive->max_bytes, ret_stream, err);
 }
 
@@ -171,6 +171,6 @@ int archive_scan(int fd, uint64_t size, uint64_t max_bytes, struct archive *ret_
         if (scan(&archive, err) < 0)
                 return -1;
         *ret_archive = archive;
-        archive = (struct archive) { 0 };
+        archive = (struct archive){ 0 };
         return 0;
 }

@@ -28,7 +28,7 @@ struct archive {
         size_t n_members;
         const struct archive_member *layers[BOUND_LAYERS]; /* lowest first, into members */
         size_t n_layers;
-        json_t *config; /* the image's configuration document, or NULL */
+        json_t *config;      /* the image's configuration document, or NULL */
         char reference[256]; /* "name:tag" as the archive says, or "" */
 };
 
@@ -40,7 +40,7 @@ void archive_close(struct archive *archive);
 /* NULL when there is no such member. Links are followed, a few times. */
 const struct archive_member *archive_find(const struct archive *archive, const char *name);
 
-int archive_open_member(const struct archive *archive, const struct archive_member *member,
-                        struct stream **ret_stream, struct err *err);
+int archive_open_member(const struct archive *archive, const struct archive_member *member, struct stream **ret_stream,
+                        struct err *err);
 
 const char *archive_kind_name(enum archive_kind kind);

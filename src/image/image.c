@@ -38,10 +38,11 @@ static int open_imported(const char *data_dir, const char *name, struct image *i
         if (data_fd >= 0)
                 image_fd = beneath_open(data_fd, path, O_RDONLY | O_DIRECTORY);
         if (data_fd < 0 || image_fd == -ENOENT)
-                return err_set(err, ERR_NOT_FOUND,
-                               "there is no image \"%s\"; see glovebox image list, or make it: glovebox image import %s "
-                               "FILE.tar",
-                               name, name);
+                return err_set(
+                        err, ERR_NOT_FOUND,
+                        "there is no image \"%s\"; see glovebox image list, or make it: glovebox image import %s "
+                        "FILE.tar",
+                        name, name);
         if (image_fd < 0)
                 return err_sys(err, -image_fd, "cannot open the image \"%s\"", name);
         _cleanup_json_ json_t *record = NULL;

@@ -84,8 +84,10 @@ static int open_archive(const struct store_work *work, const char *file, uint64_
         if (fd < 0 || fstat(fd, &st) < 0)
                 return err_sys(err, errno, "cannot open %.500s", standard_input ? "standard input" : file);
         if (S_ISDIR(st.st_mode))
-                return err_set(err, ERR_USAGE, "%.500s is a directory; give a tar file, or pipe one: tar -C %.300s -c . | "
-                               "glovebox image import NAME -", file, file);
+                return err_set(err, ERR_USAGE,
+                               "%.500s is a directory; give a tar file, or pipe one: tar -C %.300s -c . | "
+                               "glovebox image import NAME -",
+                               file, file);
         if (S_ISREG(st.st_mode) && !standard_input) { /* what is redirected may already have been read in part */
                 *ret_size = (uint64_t) st.st_size;
                 *ret_fd = take_fd(&fd);
@@ -123,12 +125,12 @@ static int unpack_archive(struct unpack *unpack, const struct archive *archive, 
 static json_t *describe(const char *name, const char *file, const struct archive *archive,
                         const struct import_result *result) {
         const json_t *config = json_object_get(archive->config, "config");
-        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "name", name, "kind",
-                                 result->kind, "source", strcmp(file, "-") == 0 ? "standard input" : file, "reference",
-                                 archive->reference, "created", (json_int_t) time(NULL), "entries",
-                                 (json_int_t) result->entries, "bytes", (json_int_t) result->bytes, "skipped",
-                                 (json_int_t) result->skipped, "architecture", result->architecture, "python",
-                                 result->python, "shell", result->shell);
+        json_t *json =
+                json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "name", name, "kind", result->kind,
+                          "source", strcmp(file, "-") == 0 ? "standard input" : file, "reference", archive->reference,
+                          "created", (json_int_t) time(NULL), "entries", (json_int_t) result->entries, "bytes",
+                          (json_int_t) result->bytes, "skipped", (json_int_t) result->skipped, "architecture",
+                          result->architecture, "python", result->python, "shell", result->shell);
         static const char *const kept[] = { "Env", "Entrypoint", "Cmd", "WorkingDir", "User" };
         json_t *about = json_object();
         for (size_t i = 0; json && i < ELEMENTS(kept); i++) {

@@ -5,7 +5,8 @@
 
 #include "base/err.h"
 
-/* From here on SIGINT, SIGTERM and SIGHUP only set a flag; interrupt_end puts back what was there before. Not nested. */
+/* From here on SIGINT, SIGTERM and SIGHUP only set a flag; interrupt_end puts back what was there before. Not nested.
+ */
 void interrupt_begin(void);
 void interrupt_end(void);
 

@@ -21,8 +21,9 @@
 #define LAYER_DIR "python"
 #define LAYER_RECORD ".glovebox.json"
 
-static const char *const scientific[] = { "numpy",      "pandas",  "scipy", "scikit-learn",
-                                          "matplotlib", "pyarrow", "rdkit" };
+static const char *const scientific[] = {
+        "numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "pyarrow", "rdkit"
+};
 
 int layer_describe(int host_fd, json_t **ret_record, struct err *err) {
         if (host_fd < 0)

@@ -58,9 +58,10 @@ int manifest_read_docker(struct archive *archive, struct err *err) {
         if (read_document(archive, "manifest.json", &manifest, err) < 0)
                 return -1;
         if (json_array_size(manifest) != 1)
-                return err_set(err, ERR_UNSUPPORTED,
-                               "the archive's manifest.json names %zu images, and one is wanted; save one image at a time",
-                               json_array_size(manifest));
+                return err_set(
+                        err, ERR_UNSUPPORTED,
+                        "the archive's manifest.json names %zu images, and one is wanted; save one image at a time",
+                        json_array_size(manifest));
         const json_t *image = json_array_get(manifest, 0), *layers = json_object_get(image, "Layers");
         if (!json_is_array(layers))
                 return err_set(err, ERR_PROTOCOL, "the archive's manifest.json names no layers; save the image again");
@@ -82,7 +83,8 @@ int manifest_read_docker(struct archive *archive, struct err *err) {
 static int blob_name(const json_t *descriptor, char ret_name[static 256], struct err *err) {
         const char *digest = record_string(descriptor, "digest");
         const char *colon = strchr(digest, ':');
-        bool good = colon && colon > digest && colon - digest <= 32 && strlen(colon + 1) >= 32 && strlen(colon + 1) <= 128;
+        bool good =
+                colon && colon > digest && colon - digest <= 32 && strlen(colon + 1) >= 32 && strlen(colon + 1) <= 128;
         for (const char *at = digest; good && *at; at++)
                 good = at == colon || isalnum((unsigned char) *at);
         if (!good)
@@ -141,10 +143,11 @@ int manifest_read_oci(struct archive *archive, struct err *err) {
                 const json_t *descriptor = choose_manifest(document);
                 char name[256];
                 if (!descriptor || depth == INDEX_DEPTH)
-                        return err_set(err, ERR_UNSUPPORTED,
-                                       "the archive holds %zu images and none is plainly for linux/%s; export one image "
-                                       "for this platform",
-                                       json_array_size(json_object_get(document, "manifests")), our_architecture());
+                        return err_set(
+                                err, ERR_UNSUPPORTED,
+                                "the archive holds %zu images and none is plainly for linux/%s; export one image "
+                                "for this platform",
+                                json_array_size(json_object_get(document, "manifests")), our_architecture());
                 const json_t *notes = json_object_get(descriptor, "annotations");
                 const char *reference = record_string(notes, "org.opencontainers.image.ref.name");
                 if (*reference)

@@ -29,7 +29,8 @@ int path_clean(const char *path, char ret_clean[static BOUND_PATH + 1], struct e
                                        "the archive's entry \"%s\" has \"..\" in its path; nothing was imported",
                                        path_for_message(path, shown));
                 if (size > NAME_MAX || ++depth > BOUND_DEPTH)
-                        return err_set(err, ERR_LIMIT, "the archive's entry \"%s\" has a name that is too long or too deep",
+                        return err_set(err, ERR_LIMIT,
+                                       "the archive's entry \"%s\" has a name that is too long or too deep",
                                        path_for_message(path, shown));
                 if (length > 0)
                         ret_clean[length++] = '/';

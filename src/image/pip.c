@@ -49,7 +49,8 @@ static void note_line(struct listener *listener, const char *line) {
                 return;
         bool is_error = starts_with(line, "ERROR:") || starts_with(line, "error:");
         if (is_error || !listener->error_said)
-                (void) snprintf(listener->error, sizeof(listener->error), "%s", is_error ? line + 6 + (line[6] == ' ') : line);
+                (void) snprintf(listener->error, sizeof(listener->error), "%s",
+                                is_error ? line + 6 + (line[6] == ' ') : line);
         listener->error_said |= is_error;
         if (starts_with(line, "Collecting "))
                 note_file(listener, "looking for", line + strlen("Collecting "));
@@ -58,7 +59,8 @@ static void note_line(struct listener *listener, const char *line) {
         else if (starts_with(line, "Using cached "))
                 note_file(listener, "taking from pip's cache", line + strlen("Using cached "));
         else if (starts_with(line, "Building wheel"))
-                (void) snprintf(listener->doing, sizeof(listener->doing), "building %.100s", line + strlen("Building "));
+                (void) snprintf(listener->doing, sizeof(listener->doing), "building %.100s",
+                                line + strlen("Building "));
         else if (starts_with(line, "Installing collected packages: "))
                 note_file(listener, "installing", line + strlen("Installing collected packages: "));
         else
@@ -80,7 +82,7 @@ static void listen(struct listener *listener, const char *bytes, size_t size) {
 }
 
 _Noreturn static void become(const struct pip_job *job, char *const argv[], int output_fd, pid_t parent) {
-        static const char *const misleading[] = { "PYTHONHOME", "PYTHONPATH", "PIP_TARGET", "PIP_PREFIX",
+        static const char *const misleading[] = { "PYTHONHOME", "PYTHONPATH", "PIP_TARGET",    "PIP_PREFIX",
                                                   "PIP_ROOT",   "PIP_USER",   "PIP_NO_COMPILE" };
         for (size_t i = 0; i < ELEMENTS(misleading); i++)
                 (void) unsetenv(misleading[i]);
@@ -157,7 +159,8 @@ static int run(struct listener *listener, char *const argv[], struct err *err) {
 /* The interpreter to run `-m pip` with: the one wanted, or a throw-away environment's when it has no pip. */
 static int find_pip(struct listener *listener, char ret_interpreter[static 4200], struct err *err) {
         const struct pip_job *job = listener->job;
-        char *const try_pip[] = { (char *) job->interpreter, (char *) "-m", (char *) "pip", (char *) "--version", NULL };
+        char *const try_pip[] = { (char *) job->interpreter, (char *) "-m", (char *) "pip", (char *) "--version",
+                                  NULL };
         char venv[4096];
         (void) snprintf(ret_interpreter, 4200, "%s", job->interpreter);
         int status = run(listener, try_pip, err);
@@ -170,10 +173,11 @@ static int find_pip(struct listener *listener, char ret_interpreter[static 4200]
         if (status < 0)
                 return -1;
         if (status > 0)
-                return err_set(err, ERR_UNSUPPORTED,
-                               "%s has no pip and cannot make a virtual environment; install one of the two: apt install "
-                               "python3-pip, or apt install python3-venv",
-                               job->interpreter);
+                return err_set(
+                        err, ERR_UNSUPPORTED,
+                        "%s has no pip and cannot make a virtual environment; install one of the two: apt install "
+                        "python3-pip, or apt install python3-venv",
+                        job->interpreter);
         (void) snprintf(ret_interpreter, 4200, "%s/bin/python3", venv);
         return 0;
 }
@@ -181,9 +185,10 @@ static int find_pip(struct listener *listener, char ret_interpreter[static 4200]
 static int explain(const struct listener *listener, const struct pip_job *job, struct err *err) {
         const char *hint = "see pip's message, mend that, and build again";
         if (strstr(listener->error, "No matching distribution") || strstr(listener->error, "ould not find a version"))
-                hint = job->allow_source ? "check the name and version, and that pip can reach its index"
-                                         : "check the name and version, that pip can reach its index, and that there is a "
-                                           "wheel for this Python (--allow-source builds from source)";
+                hint = job->allow_source
+                               ? "check the name and version, and that pip can reach its index"
+                               : "check the name and version, that pip can reach its index, and that there is a "
+                                 "wheel for this Python (--allow-source builds from source)";
         else if (strstr(listener->error, "No space left"))
                 hint = "free some disk space (the scientific packages take about 1 GiB), or set GLOVEBOX_DATA_DIR";
         return err_set(err, ERR_SYSTEM, "pip could not install the packages: %s; %s. The image is as it was before",
@@ -196,9 +201,18 @@ int pip_install(const struct pip_job *job, struct err *err) {
         report(&listener);
         if (find_pip(&listener, interpreter, err) < 0)
                 return -1;
-        static const char *const fixed[] = { "-m",       "pip",       "install",   "--no-input", "--no-user",
-                                             "--compile", "--no-color", "--progress-bar", "off",
-                                             "--disable-pip-version-check", "--no-warn-script-location", "--target" };
+        static const char *const fixed[] = { "-m",
+                                             "pip",
+                                             "install",
+                                             "--no-input",
+                                             "--no-user",
+                                             "--compile",
+                                             "--no-color",
+                                             "--progress-bar",
+                                             "off",
+                                             "--disable-pip-version-check",
+                                             "--no-warn-script-location",
+                                             "--target" };
         _cleanup_free_ const char **argv = calloc(ELEMENTS(fixed) + job->n_packages + 10, sizeof(*argv));
         if (!argv)
                 return err_sys(err, ENOMEM, "cannot start pip");
@@ -218,7 +232,7 @@ int pip_install(const struct pip_job *job, struct err *err) {
         argv[n++] = "--";
         for (size_t i = 0; i < job->n_packages; i++)
                 argv[n++] = job->packages[i];
-        listener = (struct listener) { .job = job, .doing = "starting pip" };
+        listener = (struct listener){ .job = job, .doing = "starting pip" };
         int status = run(&listener, (char *const *) argv, err);
         if (status < 0)
                 return -1;

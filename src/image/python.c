@@ -84,10 +84,10 @@ static bool know_by_name(struct python *python) {
 
 /* Places whose contents are private or the box's own: no interpreter's prefix, or the whole of it would be shown. */
 static int check_prefix(const struct python *python, struct err *err) {
-        static const char *const too_wide[] = { "/",    "/bin",  "/boot", "/etc", "/home", "/lib", "/media", "/mnt",
-                                                "/opt", "/root", "/sbin", "/srv", "/var",  "/usr" };
-        static const char *const covered[] = { "/dev",     "/proc",    "/run",  "/sys", "/tmp", "/workspace",
-                                               "/session", "/sandbox", "/work", "/data" };
+        static const char *const too_wide[] = { "/",    "/bin", "/boot", "/etc",  "/home", "/lib", "/media",
+                                                "/mnt", "/opt", "/root", "/sbin", "/srv",  "/var", "/usr" };
+        static const char *const covered[] = { "/dev",       "/proc",    "/run",     "/sys",  "/tmp",
+                                               "/workspace", "/session", "/sandbox", "/work", "/data" };
         const char *prefix = python->prefix;
         const struct passwd *user = getpwuid(geteuid());
         bool wide = user && user->pw_dir && strcmp(user->pw_dir, prefix) == 0;
@@ -95,10 +95,11 @@ static int check_prefix(const struct python *python, struct err *err) {
         for (size_t i = 0; i < ELEMENTS(too_wide); i++)
                 wide = wide || strcmp(prefix, too_wide[i]) == 0;
         if (wide)
-                return err_set(err, ERR_REFUSED,
-                               "the interpreter %s lives in %s, all of which the box would see; use one with a directory "
-                               "of its own, or set GLOVEBOX_PYTHON to /usr/bin/python3",
-                               python->path, prefix);
+                return err_set(
+                        err, ERR_REFUSED,
+                        "the interpreter %s lives in %s, all of which the box would see; use one with a directory "
+                        "of its own, or set GLOVEBOX_PYTHON to /usr/bin/python3",
+                        python->path, prefix);
         for (size_t i = 0; i < ELEMENTS(covered); i++) {
                 size_t size = strlen(covered[i]);
                 if (strncmp(prefix, covered[i], size) == 0 && (prefix[size] == '/' || prefix[size] == '\0'))
@@ -121,8 +122,8 @@ static int accept_answer(const json_t *answer, struct python *python, struct err
         const char *version = record_string(answer, "version");
         if (*path != '/' || *prefix != '/' || !*version || strlen(path) >= sizeof(python->path) ||
             strlen(prefix) >= sizeof(python->prefix) || strlen(version) >= sizeof(python->version))
-                return err_set(err, ERR_PROTOCOL, "%s does not say where it lives as a Python does; set GLOVEBOX_PYTHON",
-                               python->path);
+                return err_set(err, ERR_PROTOCOL,
+                               "%s does not say where it lives as a Python does; set GLOVEBOX_PYTHON", python->path);
         strcpy(python->path, path);
         strcpy(python->version, version);
         python->prefix[0] = '\0';
@@ -198,7 +199,8 @@ static int ask_or_remember(int host_fd, struct python *python, struct err *err) 
 
 int python_choose(int host_fd, struct python *ret_python, struct err *err) {
         struct python python = { 0 };
-        if (choose_candidate(&python, err) < 0 || (!know_by_name(&python) && ask_or_remember(host_fd, &python, err) < 0))
+        if (choose_candidate(&python, err) < 0 ||
+            (!know_by_name(&python) && ask_or_remember(host_fd, &python, err) < 0))
                 return -1;
         *ret_python = python;
         return 0;

@@ -16,7 +16,8 @@ int record_parse(const char *bytes, size_t size, const char *what, json_t **ret_
                 return err_set(err, ERR_LIMIT, "%s is larger than %d MiB", what, BOUND_JSON >> 20);
         json_t *json = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &error);
         if (!json)
-                return err_set(err, ERR_PROTOCOL, "%s is not valid JSON (line %d: %.100s)", what, error.line, error.text);
+                return err_set(err, ERR_PROTOCOL, "%s is not valid JSON (line %d: %.100s)", what, error.line,
+                               error.text);
         *ret_json = json;
         return 0;
 }
@@ -39,8 +40,7 @@ int record_write(int dir_fd, const char *name, const json_t *json, struct err *e
         if (!text)
                 return err_sys(err, ENOMEM, "cannot write %s", name);
         (void) snprintf(temporary, sizeof(temporary), ".%s.%ld", name, (long) getpid());
-        _cleanup_fd_ int fd =
-                openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+        _cleanup_fd_ int fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
         if (fd < 0)
                 return err_sys(err, errno, "cannot write %s", name);
         int code = fd_write_all(fd, text, strlen(text));

@@ -103,7 +103,8 @@ static bool search(int root_fd, const char *directories, const char *name, char 
         while (*directories) {
                 size_t size = strcspn(directories, ":");
                 char path[256], clean[BOUND_PATH + 1];
-                int length = snprintf(path, sizeof(path), "%.*s/%s", (int) (size < 256 ? size : 255), directories, name);
+                int length =
+                        snprintf(path, sizeof(path), "%.*s/%s", (int) (size < 256 ? size : 255), directories, name);
                 directories += size + (directories[size] == ':');
                 if (length >= (int) sizeof(path) || path[0] != '/' || path_clean(path, clean, NULL) < 0)
                         continue;

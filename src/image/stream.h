@@ -15,8 +15,7 @@ struct stream;
  * come out: a longer stream fails, it is never cut. */
 int stream_open_file(int fd, uint64_t offset, uint64_t size, uint64_t max_bytes, struct stream **ret_stream,
                      struct err *err);
-int stream_open_memory(const void *bytes, size_t size, uint64_t max_bytes, struct stream **ret_stream,
-                       struct err *err);
+int stream_open_memory(const void *bytes, size_t size, uint64_t max_bytes, struct stream **ret_stream, struct err *err);
 
 /* Fills `buffer` unless the stream ends before. Returns how many bytes came, or -1. */
 ssize_t stream_read(struct stream *stream, void *buffer, size_t size, struct err *err);

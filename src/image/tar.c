@@ -11,8 +11,8 @@ enum { BLOCK = 512 };
 
 /* POSIX.1-1988 ustar, as it lies in the file. */
 struct header {
-        char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link[100], magic[6], version[2],
-                user[32], group[32], major[8], minor[8], prefix[155], pad[12];
+        char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link[100], magic[6],
+                version[2], user[32], group[32], major[8], minor[8], prefix[155], pad[12];
 };
 _Static_assert(sizeof(struct header) == BLOCK, "a tar header is one block");
 
@@ -82,7 +82,7 @@ static bool block_is_zero(const struct header *header) {
 }
 
 void tar_init(struct tar *tar, struct stream *stream) {
-        *tar = (struct tar) { .stream = stream };
+        *tar = (struct tar){ .stream = stream };
 }
 
 /* Contents and padding of a header that describes others, NUL-terminated; the caller frees it. */
@@ -274,8 +274,8 @@ static int copy_fields(const struct header *header, const struct extension *exte
         return 0;
 }
 
-static int finish_entry(struct tar *tar, const struct header *header, uint64_t size,
-                        const struct extension *extension, struct tar_entry *entry, struct err *err) {
+static int finish_entry(struct tar *tar, const struct header *header, uint64_t size, const struct extension *extension,
+                        struct tar_entry *entry, struct err *err) {
         if (copy_fields(header, extension, entry, err) < 0 || type_of(header->type, entry->path, &entry->type, err) < 0)
                 return -1;
         entry->size = extension->has_size ? extension->size : size;

@@ -20,7 +20,7 @@
 #define WHITEOUT_OPAQUE ".wh..wh..opq"
 
 void unpack_init(struct unpack *unpack, int root_fd, uint64_t max_bytes, uint64_t max_entries) {
-        *unpack = (struct unpack) {
+        *unpack = (struct unpack){
                 .root_fd = root_fd, .max_bytes = max_bytes, .max_entries = max_entries, .parent_fd = -1
         };
 }
@@ -198,7 +198,8 @@ int unpack_entries(struct unpack *unpack, struct stream *stream, bool layered, s
                                        (unsigned long long) unpack->max_entries);
                 if (*path == '\0') {
                         if (entry.type != TAR_DIRECTORY)
-                                return err_set(err, ERR_REFUSED, "the archive replaces its own root; nothing was imported");
+                                return err_set(err, ERR_REFUSED,
+                                               "the archive replaces its own root; nothing was imported");
                         continue;
                 }
                 if (layered && is_whiteout(path))

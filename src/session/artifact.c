@@ -156,6 +156,19 @@ int artifact_locate(struct artifact_list *list, const char *workspace_path, stru
         return 0;
 }
 
+json_t *artifact_list_to_json(const struct artifact_list *list) {
+        json_t *array = json_array();
+        for (size_t i = 0; i < list->count; i++) {
+                char path[4200];
+                (void) snprintf(path, sizeof(path), "/workspace/%s", list->items[i].path);
+                json_t *item = json_pack("{s:s, s:s?, s:I, s:s}", "path", path, "host_path", list->items[i].host_path, "size",
+                                         (json_int_t) list->items[i].size, "mime", artifact_mime(path));
+                if (item)
+                        json_array_append_new(array, item);
+        }
+        return array;
+}
+
 /* ---- copying ---- */
 
 static int make_parents(int out_fd, const char *path) {

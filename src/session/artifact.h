@@ -4,6 +4,7 @@
  * files count; names, depth, number and bytes are bounded; nothing here can hang on a FIFO or leave the directory. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,6 +43,9 @@ int artifact_locate(struct artifact_list *list, const char *workspace_path, stru
  * be written, nothing is left in it. */
 int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *out_dir, uint64_t max_bytes,
                       struct err *err);
+
+/* [{"path" (in the box), "host_path", "size", "mime"}]: a new reference. Names that are not UTF-8 are left out. */
+json_t *artifact_list_to_json(const struct artifact_list *list);
 
 /* "image/png", by the end of the name; "application/octet-stream" when unknown. */
 const char *artifact_mime(const char *path);

@@ -1,9 +1,10 @@
-/* The journal of one session: what its runs printed and answered, on disk as it happens, so that a daemon that is killed
- * loses nothing and a client that lost its connection can read a run again from any event on.
+/* The journal of one session: what its runs printed and answered, on disk as it happens, so that a daemon that is
+ * killed loses nothing and a client that lost its connection can read a run again from any event on.
  *
  * Files in the session's own state directory (never shown in the box):
- *   out, err     the bytes of stdout and stderr of all kept runs, one after the other
- *   events       records: run began, stream bytes [offset, size), kernel channel bytes, run ended with this result
+ *   out.N, err.N the bytes of stdout and stderr of all kept runs, one after the other; N is 0 or 1, the other one
+ * exists only while old runs are being dropped events       records: run began, stream bytes [offset, size), kernel
+ * channel bytes, run ended with this result
  *
  * Output goes from the kernel's pipe into `out` or `err` with splice: there is no moment at which bytes are only in the
  * daemon's memory. Channel bytes are peeked at, appended here, and only then consumed. Writes are not fsynced: what is
@@ -22,26 +23,35 @@ enum {
         JOURNAL_RUNS_KEPT = 100,
         JOURNAL_STREAM_MAX = 16 << 20, /* bytes of one stream of one run; the rest is counted and dropped */
         JOURNAL_RESULT_MAX = 32 << 20,
+        JOURNAL_CHANNEL_MAX = 64 << 20, /* channel bytes of one run, with 8 more for each note */
+        JOURNAL_BYTES_MAX = 64 << 20,   /* of all files together; past it, old runs go when the next one begins */
 };
 
 struct journal;
 
-/* Opens or makes the journal in this directory (borrowed descriptor). A torn tail is cut off, and said in *ret_torn. */
+/* Opens or makes the journal in this directory (borrowed descriptor). A torn tail is cut off, and said in *ret_torn.
+ * Files that are no journal are moved aside (NAME.damaged) and said in the same way; those of a newer version are an
+ * error and stay as they are. */
 int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struct err *err);
 void journal_close(struct journal *journal); /* NULL is fine */
 
-/* One run at a time is open. */
+/* One run at a time is open: ERR_BUSY while there is another. A run id is 1 to 32 characters of [A-Za-z0-9_-]. Old runs
+ * are dropped here, and only here: the newest JOURNAL_RUNS_KEPT stay, fewer when they are large, never less than the
+ * two before this one. */
 int journal_begin(struct journal *journal, const char *run_id, struct err *err);
 
 /* Moves what is in the pipe now (nonblocking, at most max bytes) to the stream's file. *ret_size 0: nothing there;
- * *ret_closed: the other end is closed. Past JOURNAL_STREAM_MAX bytes are dropped and counted as cut. */
+ * *ret_closed: the other end is closed. Past JOURNAL_STREAM_MAX bytes are dropped and counted as cut, and so are those
+ * that the disk has no room for: a full disk must not stop a run. A program that prints byte by byte gets an event for
+ * each at first, and after thousands of them events of at least a kilobyte or a tenth of a second. */
 int journal_take(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max, size_t *ret_size,
                  bool *ret_closed, struct err *err);
 
-/* Kernel channel bytes of the open run, in order. */
+/* Kernel channel bytes of the open run, in order. ERR_LIMIT past JOURNAL_CHANNEL_MAX. */
 int journal_note_channel(struct journal *journal, const void *bytes, size_t size, struct err *err);
 
-/* Ends the open run with its result (JSON text, stored as is). */
+/* Ends the open run with its result (JSON text, stored as is). When this fails (ERR_LIMIT, ERR_NO_SPACE) the run is
+ * still open: try again with a smaller result. */
 int journal_end(struct journal *journal, const char *result, size_t size, struct err *err);
 
 /* The run that was open when the last daemon died, or NULL. Its channel bytes so far can be read with
@@ -60,7 +70,7 @@ struct journal_event {
 struct journal_run {
         char run_id[33];
         bool ended;
-        uint64_t events;            /* how many there are so far */
+        uint64_t events;                 /* how many there are so far */
         uint64_t bytes[JOURNAL_STREAMS]; /* kept */
         uint64_t cut[JOURNAL_STREAMS];
         int64_t began_ms, ended_ms; /* wall clock, for display */
@@ -74,10 +84,11 @@ int journal_find(const struct journal *journal, const char *run_id, struct journ
 int journal_event(const struct journal *journal, const char *run_id, uint64_t number, struct journal_event *ret_event,
                   struct err *err);
 
-/* Reads an event's bytes, from `at` within it. Returns how many bytes were read. */
+/* Reads an event's bytes, from `at` within it. *ret_size: how many; 0 at its end. ERR_GONE when its run was dropped
+ * since the event was asked for. */
 int journal_read(const struct journal *journal, const struct journal_event *event, size_t at, void *bytes, size_t size,
                  size_t *ret_size, struct err *err);
 
-/* The whole of one stream of a run, bounded by max (inline results): bytes is allocated, the caller frees it. */
+/* The whole of one stream of a run, its first max bytes (inline results): NUL-terminated, the caller frees it. */
 int journal_read_stream(const struct journal *journal, const char *run_id, enum journal_stream stream, size_t max,
                         char **ret_bytes, size_t *ret_size, struct err *err);

@@ -23,6 +23,8 @@ def vm() -> Outcome:
         return outcome
     booted = result.ended and bool(result.machine)
     outcome.check(booted, f"the machine did not come to its end; its console:\n{result.console}")
+    if booted and result.boots > 1:
+        outcome.flaky.append("the virtual machine came up only at the second boot")
     if booted:
         _check_machine(outcome, result)
     return outcome

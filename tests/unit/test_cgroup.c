@@ -18,8 +18,9 @@
 static struct cgroup_host host;
 static const struct limits small = { .memory_bytes = 64 * MIB, .cpu_thousandths = 500, .pids = 8 };
 
-/* A child that is in the group before it does anything: cloned into the v2 tree, attached, then let go by a byte. */
-static pid_t start_in(struct cgroup *cgroup, int (*body)(void)) {
+/* A child that is in the group before it does anything: cloned into the v2 tree, then attached by us and let go by a
+ * byte, or entering by itself as a box does. */
+static pid_t start_how(struct cgroup *cgroup, bool by_itself, int (*body)(void)) {
         int gate[2];
         if (pipe2(gate, O_CLOEXEC) < 0)
                 return -1;
@@ -31,15 +32,22 @@ static pid_t start_in(struct cgroup *cgroup, int (*body)(void)) {
         pid_t pid = (pid_t) syscall(SYS_clone3, &args, sizeof(args));
         if (pid == 0) {
                 char byte;
+                struct err err = { 0 };
                 (void) close(gate[1]);
-                _exit(read(gate[0], &byte, 1) == 1 ? body() : 99);
+                if (read(gate[0], &byte, 1) != 1 || (by_itself && cgroup_enter(cgroup, &err) < 0))
+                        _exit(99);
+                _exit(body());
         }
         (void) close(gate[0]);
         struct err err = { 0 };
-        if (pid < 0 || cgroup_attach(cgroup, pid, &err) < 0 || write(gate[1], "x", 1) != 1)
+        if (pid < 0 || (!by_itself && cgroup_attach(cgroup, pid, &err) < 0) || write(gate[1], "x", 1) != 1)
                 printf("# start: %s %s\n", strerror(errno), err.message);
         (void) close(gate[1]);
         return pid;
+}
+
+static pid_t start_in(struct cgroup *cgroup, int (*body)(void)) {
+        return start_how(cgroup, false, body);
 }
 
 static int wait_for(pid_t pid) {
@@ -166,7 +174,7 @@ static void test_memory(void) {
         struct cgroup cgroup;
         if (!create(&cgroup, "memory"))
                 return;
-        int status = wait_for(start_in(&cgroup, use_much_memory));
+        int status = wait_for(start_how(&cgroup, true, use_much_memory));
         ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "256 MiB do not fit into 64");
         struct cgroup_usage usage;
         cgroup_read_usage(&cgroup, &usage);
@@ -182,7 +190,7 @@ static void test_pids(void) {
         struct cgroup cgroup;
         if (!create(&cgroup, "pids"))
                 return;
-        int status = wait_for(start_in(&cgroup, fork_until_refused));
+        int status = wait_for(start_how(&cgroup, true, fork_until_refused));
         ok(WIFEXITED(status) && WEXITSTATUS(status) == (int) small.pids + 2,
            "a fork bomb stops at the limit and the two of our own");
         struct err err = { 0 };
@@ -229,7 +237,7 @@ static void test_missing(void) {
            "a missing controller is refused with the fix");
         ok(!exists_anywhere("poor"), "and nothing was made");
         ok(cgroup_destroy(&cgroup, &err) == 0, "a zeroed group can be destroyed");
-        ok(cgroup_create(&poor, "poor", &small, true, &cgroup, &err) == 0 && cgroup.procs_fd[CGROUP_MEMORY] < 0,
+        ok(cgroup_create(&poor, "poor", &small, true, &cgroup, &err) == 0 && cgroup.tasks_fd[CGROUP_MEMORY] < 0,
            "or left out when the caller accepts less");
         destroy(&cgroup, "poor");
         ok(cgroup_create(&host, "../x", &small, false, &cgroup, &err) < 0 && err.code == ERR_USAGE,

@@ -37,9 +37,9 @@ static void test_paths(void) {
         static const struct {
                 const char *path, *clean; /* NULL: refused */
         } paths[] = {
-                { "a/b", "a/b" }, { "/a/b", "a/b" },  { "./a//b/.", "a/b" }, { "a/", "a" },    { "./", "" },
-                { "//", "" },     { "..", NULL },     { "a/../b", NULL },    { "a/..", NULL }, { "/../x", NULL },
-                { "...", "..." }, { "..a/b", "..a/b" },
+                { "a/b", "a/b" }, { "/a/b", "a/b" }, { "./a//b/.", "a/b" }, { "a/", "a" },
+                { "./", "" },     { "//", "" },      { "..", NULL },        { "a/../b", NULL },
+                { "a/..", NULL }, { "/../x", NULL }, { "...", "..." },      { "..a/b", "..a/b" },
         };
         char clean[BOUND_PATH + 1], parent[BOUND_PATH + 1];
         for (size_t i = 0; i < ELEMENTS(paths); i++) {
@@ -141,7 +141,8 @@ static void test_host(void) {
         char data[100];
         snprintf(data, sizeof(data), "%s/host", temp);
         ok(mkdir(data, 0700) == 0 && image_open(data, "host", &image, &err) == 0, "the host image always exists");
-        ok(shows(&image, "/usr") && shows(&image, "/bin") && image.own_etc && !image.has_layer, "it shows /usr and /bin");
+        ok(shows(&image, "/usr") && shows(&image, "/bin") && image.own_etc && !image.has_layer,
+           "it shows /usr and /bin");
         for (size_t i = 0; i < ELEMENTS(never); i++)
                 ok(!shows(&image, never[i]), "it does not show %s", never[i]);
         ok(access(image.shell, X_OK) == 0, "it has a shell");
@@ -184,7 +185,8 @@ static void test_imported(int temp_fd) {
         ok(record_write(fd, "image.json", record, &err) == 0 && image_open(data, "own", &image, &err) == 0, "it opens");
         ok(image.n_trees == 1 && strcmp(image.trees[0].path, "/usr") == 0, "it shows what the box has not of its own");
         ok(image.n_links == 1 && strcmp(image.links[0].target, "/../../etc") == 0, "a link stays a link");
-        ok(image.own_etc && strcmp(image.python, "/usr/bin/python3") == 0, "its Python is known, its /etc is the box's");
+        ok(image.own_etc && strcmp(image.python, "/usr/bin/python3") == 0,
+           "its Python is known, its /etc is the box's");
         image_close(&image);
         ok(image_open(data, "nothing", &image, &err) < 0 && err.code == ERR_NOT_FOUND, "an unknown image is not found");
         ok(renameat(fd, "rootfs", fd, "elsewhere") == 0 && symlinkat("/", fd, "rootfs") == 0 &&

@@ -2,7 +2,7 @@
 #include "cli/result.h"
 
 #include "base/memory.h"
-#include "cli/utf8.h"
+#include "base/utf8.h"
 #include "tap.h"
 
 /* Expected values are what Python's bytes.decode("utf-8", "replace") gives. */

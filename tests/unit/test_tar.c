@@ -66,7 +66,7 @@ static int read_bytes(const void *bytes, size_t size, uint64_t max) {
         _cleanup_(stream_free) struct stream *stream = NULL;
         struct tar tar;
         int n = 0, more;
-        err = (struct err) { 0 };
+        err = (struct err){ 0 };
         if (stream_open_memory(bytes, size, max, &stream, &err) < 0)
                 return -1;
         tar_init(&tar, stream);
@@ -195,9 +195,18 @@ static void test_malformed(void) {
 }
 
 static void test_extended(void) {
-        static const char *const records[] = { "12 path=pax", "999 path=pax\n", "0 path=pax\n", "-1 path=pax\n",
-                                               " path=pax\n", "7 path\n", "5 =a\n", "8 path=\n", "12 size=abc\n",
-                                               "29 size=99999999999999999999\n", "22 GNU.sparse.major=1\n", "x" };
+        static const char *const records[] = { "12 path=pax",
+                                               "999 path=pax\n",
+                                               "0 path=pax\n",
+                                               "-1 path=pax\n",
+                                               " path=pax\n",
+                                               "7 path\n",
+                                               "5 =a\n",
+                                               "8 path=\n",
+                                               "12 size=abc\n",
+                                               "29 size=99999999999999999999\n",
+                                               "22 GNU.sparse.major=1\n",
+                                               "x" };
         for (size_t i = 0; i < ELEMENTS(records); i++) {
                 begin();
                 add_pax(&maker, 'x', records[i]);

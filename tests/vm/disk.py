@@ -84,6 +84,14 @@ def _python_library() -> Path:
     return Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
 
 
+def _copy_locale(tree: Path) -> None:
+    """C.UTF-8, which boxes run in; some releases have it inside the C library instead."""
+    for name in ("C.utf8", "C.UTF-8"):
+        source = Path("/usr/lib/locale") / name
+        if source.is_dir():
+            shutil.copytree(source, tree / "usr/lib/locale" / name)
+
+
 def _copy_system(tree: Path) -> None:
     programs = _find_programs()
     standard_library = _python_library()
@@ -106,6 +114,10 @@ def _copy_system(tree: Path) -> None:
         (tree / "etc" / name).write_text(text)
     for name in EMPTY_DIRECTORIES:
         (tree / name).mkdir(parents=True, exist_ok=True)
+    # /tmp is on the disk: kernels before 6.3 cannot map the owners of a tmpfs.
+    for name in ("tmp", "var/tmp"):
+        (tree / name).chmod(0o1777)
+    _copy_locale(tree)
     # The loader finds libraries without a cache in its default directories; Debian's own are among them only by name.
     (tree / "etc/ld.so.conf").write_text("/usr/lib/x86_64-linux-gnu\n/usr/lib\n")
     subprocess.run(["/sbin/ldconfig", "-r", str(tree)], check=True, capture_output=True)

@@ -1,4 +1,4 @@
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,0 +1,79 @@
+"""An exception, told to the user: the user's own lines, none of the kernel's, bounded."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from types import TracebackType
+
+from glovebox_kernel.mime import text_clip
+
+TRACEBACK_MAX_CHARS = 256 << 10
+VALUE_MAX_CHARS = 64 << 10
+_CHAIN_MAX = 64
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def failure_describe(error: BaseException) -> dict[str, str]:
+    """Runs user code (`__str__`), so call it where SIGINT is let through."""
+    _cut_chain(error)
+    try:
+        value = str(error)
+    except Exception:
+        value = "<its __str__ failed>"
+    try:
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except Exception:
+        # A chain too deep, or an exception class that lies about itself: the name is always there.
+        text = f"{type(error).__name__}: {value}\n"
+    return {
+        "name": type(error).__name__,
+        "value": text_clip(value, VALUE_MAX_CHARS),
+        "traceback": _clip_middle(text, TRACEBACK_MAX_CHARS),
+    }
+
+
+def failure_name_only(error: BaseException) -> dict[str, str]:
+    """For an exception that cannot even be described (its `__str__` was interrupted)."""
+    name = type(error).__name__
+    return {"name": name, "value": "", "traceback": f"{name}\n"}
+
+
+def _cut_chain(error: BaseException) -> None:
+    """Take the kernel's frames out of the exception, its causes, its contexts and its group members."""
+    todo: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while todo and len(seen) < _CHAIN_MAX:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.__traceback__ = _cut_frames(one.__traceback__)
+        todo += [one.__cause__, one.__context__]
+        members = getattr(one, "exceptions", None)
+        if isinstance(members, tuple):
+            todo += [member for member in members if isinstance(member, BaseException)]
+
+
+def _cut_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Start at the first line of a cell, if there is one (an event loop stands above it); drop our own frames."""
+    kept: list[TracebackType] = []
+    first_cell = None
+    while trace is not None:
+        filename = trace.tb_frame.f_code.co_filename
+        if not filename.startswith(_PACKAGE):
+            if first_cell is None and filename.startswith("<cell "):
+                first_cell = len(kept)
+            kept.append(trace)
+        trace = trace.tb_next
+    kept = kept[first_cell or 0 :]
+    for one, following in zip(kept, [*kept[1:], None]):
+        one.tb_next = following
+    return kept[0] if kept else None
+
+
+def _clip_middle(text: str, limit: int) -> str:
+    if len(text) > limit:
+        half = limit // 2
+        text = f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
+    return text.replace("\0", "\ufffd")

@@ -1,0 +1,86 @@
+"""When SIGINT may reach user code, and how nothing else in the kernel is ever hit by it.
+
+The handler runs between any two bytecodes of the main thread, so "is a run on?" has no safe answer but one that it
+reads itself: `armed`. Three places would still be hit:
+- a frame half sent to the host: `shield` postpones the signal to the end of the frame;
+- the instructions of `run_guarded` around the run: the first signal there is caught by its outer `except`, and
+  `struck` makes the handler ignore all later ones in that very function, so a storm cannot get past the second net;
+- a forked child of a cell, which must see the usual KeyboardInterrupt: told apart by its process id.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Callable
+
+_SIGINT_ONLY = frozenset((signal.SIGINT,))
+
+
+class Gate:
+    """One per kernel. Also the context manager that postpones a signal (`with gate:`)."""
+
+    __slots__ = ("_boundary", "armed", "pending", "pid", "shielded", "struck")
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.struck = False
+        self.pending = False
+        self.shielded = 0
+        self.pid = os.getpid()
+        self._boundary: CodeType = Gate.run_guarded.__code__
+
+    def install(self) -> None:
+        self.pid = os.getpid()
+        signal.signal(signal.SIGINT, self.handle)
+
+    def repair(self) -> None:
+        """Undo what a run did to SIGINT: a kernel that ignores it could only be killed."""
+        if signal.getsignal(signal.SIGINT) != self.handle:
+            signal.signal(signal.SIGINT, self.handle)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGINT_ONLY)
+
+    def handle(self, _signum: int, frame: FrameType | None) -> None:
+        if os.getpid() != self.pid:
+            raise KeyboardInterrupt
+        if not self.armed:
+            return
+        if self.shielded:
+            self.pending = True
+            return
+        if self.struck and frame is not None and frame.f_code is self._boundary:
+            return
+        self.struck = True
+        raise KeyboardInterrupt
+
+    def __enter__(self) -> None:
+        self.shielded += 1
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.shielded -= 1
+        if self.pending and self.armed and not self.shielded:
+            self.pending = False
+            self.struck = True
+            raise KeyboardInterrupt
+
+    def run_guarded(self, call: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
+        """call(*args) with SIGINT let through; its value, or what it raised. Never raises."""
+        value: Any = None
+        failure: BaseException | None = None
+        try:
+            try:
+                self.struck = self.pending = False
+                self.shielded = 0
+                self.armed = True
+                value = call(*args)
+                self.armed = False
+            except BaseException as error:
+                self.armed = False
+                failure = error
+        except KeyboardInterrupt as error:
+            self.armed = False
+            failure = error
+        return value, failure

@@ -1,0 +1,255 @@
+"""The kernel process: set-up and the loop.
+
+Started in one of two ways:
+- `python3 -m glovebox_kernel --fd 3`: by exec, cold;
+- `serve(fd)` in a process forked from a nursery that called `preload([...])` before: then `after_fork()` first.
+The loop starts no thread and holds no descriptor besides the channel and copies of 1 and 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import contextlib
+import importlib
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from typing import Any, Callable, NoReturn
+
+from glovebox_kernel import channel as wire
+from glovebox_kernel import figures, sleep, stdio, store
+from glovebox_kernel.ambient import ambient_mark_start
+from glovebox_kernel.channel import Channel, ChannelError, json_pack, json_unpack
+from glovebox_kernel.command import CommandError, command_check
+from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
+from glovebox_kernel.gate import Gate
+from glovebox_kernel.reseed import reseed
+from glovebox_kernel.runner import Runner
+from glovebox_kernel.sleep import HeldBack
+from glovebox_kernel.trim import TrimError, Trimmer, memory_release
+
+EXIT_CHANNEL = 76  # EX_PROTOCOL
+EXIT_DATA_LOST = 74  # EX_IOERR
+
+Answer = dict
+
+
+class RequestError(Exception):
+    """A request that lacks something, or asks for what does not exist."""
+
+
+def preload(names: Iterable[str]) -> dict[str, str]:
+    """Import what every kernel will want, in the nursery; what could not be imported, and why."""
+    failed = {}
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+    return failed
+
+
+def after_fork() -> None:
+    """First thing in a process forked from a nursery."""
+    reseed()
+
+
+class Kernel:
+    """Owns the channel and all state of the kernel. One per process."""
+
+    def __init__(self, fd: int) -> None:
+        self._channel = Channel(fd)
+        self._gate = Gate()
+        self._stdio = stdio.Stdio()
+        self._table = ContextTable()
+        self._trimmer = Trimmer()
+        self._runner = Runner(self._channel, self._gate, self._stdio)
+        self._is_ending = False
+        self._requests: dict[int, Callable[[dict[str, Any]], Answer]] = {
+            wire.TRIM: self._trim,
+            wire.SLEEP: self._sleep,
+            wire.WAKE: self._wake,
+            wire.CONTEXT: self._context,
+        }
+
+    def install(self) -> None:
+        """Make this process a kernel: streams, signals, builtins, fork hooks."""
+        self._gate.install()
+        self._stdio.install()
+        builtins.input = stdio.input_refuse  # type: ignore[assignment]
+        builtins.display = self._runner.display  # type: ignore[attr-defined]
+        builtins.load = store.load  # type: ignore[attr-defined]
+        builtins.save = store.save  # type: ignore[attr-defined]
+        figures.PyplotHook(self._runner.show_figures).install()
+        # A child must neither print twice what its parent had not yet flushed, nor speak to the host.
+        os.register_at_fork(before=self._stdio.flush, after_in_child=self._channel.close)
+        self._install_exit()
+        sys.argv = [""]
+        if "" not in sys.path:
+            sys.path.insert(0, "")  # as in an interactive Python: the current directory, wherever that will be
+        self._table.get(DEFAULT).enter()
+        ambient_mark_start()
+
+    def _install_exit(self) -> None:
+        """os._exit skips Python's buffers; what a run printed before it is not lost."""
+        plain_exit = os._exit
+
+        def exit_flushed(status: int) -> NoReturn:
+            if os.getpid() == self._gate.pid:
+                self._stdio.flush()
+            plain_exit(status)
+
+        os._exit = exit_flushed
+
+    def serve(self) -> int:
+        """Answer requests until the host closes the channel; the exit code."""
+        ready = {"protocol": wire.PROTOCOL, "pid": os.getpid(), "python": platform.python_version()}
+        try:
+            self._channel.send(wire.READY, json_pack(ready))
+            while not self._is_ending:
+                frame = self._channel.receive()
+                if frame is None:
+                    return 0
+                self._answer(*frame)
+            return 0
+        except (ChannelError, BrokenPipeError, ConnectionResetError) as error:
+            with contextlib.suppress(OSError):
+                os.write(2, f"glovebox kernel: {error}: it ends\n".encode())
+            return EXIT_CHANNEL
+
+    def _answer(self, kind: int, payload: bytes) -> None:
+        if kind == wire.EXECUTE:
+            self._execute(payload)
+        elif kind == wire.PING:
+            self._channel.send(wire.PONG, payload)
+        else:
+            self._channel.send(wire.ANSWER, json_pack(self._handle(kind, payload)))
+
+    def _execute(self, payload: bytes) -> None:
+        try:
+            request = json_unpack(payload)
+            run_id, code = request["id"], request.get("code")
+            context = self._table.get(request.get("context", DEFAULT))
+            if "argv" in request:
+                command_check(request)
+            elif not isinstance(code, str):
+                raise RequestError("code must be given, as text")
+        except (ValueError, KeyError, RequestError, ContextError, CommandError) as error:
+            self._channel.send(wire.ANSWER, json_pack(_refusal(_id_of(payload), error)))
+            return
+        if "argv" in request:
+            outcome = self._runner.run_command(run_id, request)
+        else:
+            if self._trimmer.is_trimmed:
+                self._restore_or_die()
+            outcome = self._runner.run(run_id, code, context, bool(request.get("store_history", True)))
+        try:
+            frame = json_pack(outcome)
+            if len(frame) > wire.FRAME_MAX_BYTES:
+                raise ValueError(f"the result has {len(frame)} bytes")
+        except (ValueError, TypeError, RecursionError, MemoryError) as error:
+            lost = {"name": "KernelError", "value": str(error), "traceback": f"KernelError: no result: {error}\n"}
+            frame = json_pack({**outcome, "status": "error", "exit_code": 1, "result": None, "error": lost})
+        self._channel.send(wire.RESULT, frame)
+
+    def _restore_or_die(self) -> None:
+        try:
+            self._trimmer.restore()
+        except OSError as error:
+            os.write(2, f"glovebox kernel: trimmed data cannot be read back: {error}: variables are lost\n".encode())
+            os._exit(EXIT_DATA_LOST)
+
+    def _handle(self, kind: int, payload: bytes) -> Answer:
+        """TRIM, SLEEP, WAKE, CONTEXT: always an answer."""
+        request_id = None
+        try:
+            request = json_unpack(payload)
+            request_id = request.get("id")
+            handler = self._requests.get(kind)
+            if handler is None:
+                raise RequestError(f"there is no frame of type {kind}")
+            return {"id": request_id, "ok": True, **handler(request)}
+        except HeldBack as error:
+            return {**_refusal(request_id, error), "held": error.held}
+        except Exception as error:
+            return _refusal(request_id, error)
+
+    def _trim(self, request: dict[str, Any]) -> Answer:
+        self._restore_or_die()
+        return self._trimmer.trim(self._table.contexts.values(), _text(request, "directory"))
+
+    def _sleep(self, request: dict[str, Any]) -> Answer:
+        self._restore_or_die()
+        path = _text(request, "path")
+        answer = sleep.kernel_sleep(self._table, self._runner.cells, path, self._pending_tasks())
+        self._is_ending = bool(request.get("exit", False))
+        return answer
+
+    def _wake(self, request: dict[str, Any]) -> Answer:
+        if any(context.user_items() for context in self._table.contexts.values()):
+            raise RequestError("this kernel has variables: only a fresh one can be woken into")
+        return sleep.kernel_wake(self._table, self._runner.cells, _text(request, "path"))
+
+    def _context(self, request: dict[str, Any]) -> Answer:
+        operation = request.get("op")
+        if operation == "new":
+            self._table.new(_text(request, "name"))
+        elif operation == "drop":
+            self._restore_or_die()
+            self._table.drop(_text(request, "name"))
+            memory_release()
+        elif operation != "list":
+            raise RequestError(f"op is {operation!r}; it can be new, drop or list")
+        return {"contexts": list(self._table.contexts)}
+
+    def _pending_tasks(self) -> list[str]:
+        loop = self._runner.loop
+        if loop is None or loop.is_closed():
+            return []
+        asyncio: Any = sys.modules["asyncio"]
+        return [task.get_name() for task in asyncio.all_tasks(loop)]
+
+
+def _text(request: dict[str, Any], name: str) -> str:
+    value = request.get(name)
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise RequestError(f"{name} must be given, as text")
+    return value
+
+
+def _refusal(request_id: Any, error: BaseException) -> Answer:
+    if isinstance(error, (TrimError, HeldBack, RequestError, ContextError, CommandError, OSError)):
+        text = str(error)
+    elif isinstance(error, KeyError):
+        text = f"the request lacks {error}"
+    else:
+        text = f"{type(error).__name__}: {error}"
+    return {"id": request_id, "ok": False, "error": text[:4000].replace("\0", "\ufffd")}
+
+
+def _id_of(payload: bytes) -> Any:
+    try:
+        return json_unpack(payload).get("id")
+    except ValueError:
+        return None
+
+
+def serve(fd: int) -> NoReturn:
+    """Be a kernel from here on; never returns."""
+    kernel = Kernel(fd)
+    kernel.install()
+    exit_code = kernel.serve()
+    os._exit(exit_code)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="glovebox_kernel", description="The Python kernel of a Glovebox box.")
+    parser.add_argument("--fd", type=int, default=3, help="the inherited stream socket (default: 3)")
+    parser.add_argument("--preload", default="", help="modules to import first, separated by commas")
+    arguments = parser.parse_args()
+    preload(name for name in arguments.preload.split(",") if name)
+    if sys.path and sys.path[0] == os.getcwd():
+        del sys.path[0]
+    serve(arguments.fd)

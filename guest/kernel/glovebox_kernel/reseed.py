@@ -1,0 +1,29 @@
+"""What must not repeat after a fork: random numbers, temporary names, time-based ids."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sys
+from typing import Any
+
+
+def reseed() -> None:
+    """Call in every process that was forked from a nursery, before any code of a user runs. Imports nothing."""
+    random.seed()
+    _attribute("tempfile", "_name_sequence", None)
+    _attribute("uuid", "_last_timestamp", None)
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed(list(os.urandom(64)))  # type: ignore[attr-defined]
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        with contextlib.suppress(Exception):
+            torch.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
+
+
+def _attribute(module_name: str, name: str, value: Any) -> None:
+    module = sys.modules.get(module_name)
+    if module is not None and hasattr(module, name):
+        setattr(module, name, value)

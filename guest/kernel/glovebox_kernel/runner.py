@@ -1,0 +1,205 @@
+"""One run: compile a cell, execute it in its context, and say how it ended.
+
+The outcome of a run is data (`dict`, the payload of RESULT), whatever the code did: an exception, `sys.exit(3)`, an
+interrupt. Only the end of the process (os._exit, a signal, a crash) is not told from here: the host sees that.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from glovebox_kernel import figures, mime
+from glovebox_kernel.cell import CO_COROUTINE, Cell, CellCompiler
+from glovebox_kernel.channel import DISPLAY, Channel, json_pack
+from glovebox_kernel.command import command_run
+from glovebox_kernel.context import Context
+from glovebox_kernel.failure import failure_describe, failure_name_only
+from glovebox_kernel.gate import Gate
+from glovebox_kernel.stdio import Stdio
+
+if TYPE_CHECKING:
+    import asyncio
+
+EXIT_INTERRUPTED = 130
+
+
+class Runner:
+    def __init__(self, channel: Channel, gate: Gate, stdio: Stdio) -> None:
+        self.cells = CellCompiler()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._channel = channel
+        self._gate = gate
+        self._stdio = stdio
+        self._run_id: Any = None
+        self._count = 0
+        self._displays = 0
+        self._figures: list[str] = []
+        self._shown: Any = None
+
+    def run(self, run_id: Any, source: str, context: Context, is_counted: bool = True) -> dict[str, Any]:
+        """Execute; everything printed has left the process when this returns."""
+        self._run_id = run_id
+        self._displays = 0
+        self._shown = None
+        if self._figures:
+            self._figures = []
+        self._count += is_counted
+        context.enter()
+        bundle, failure = self._gate.run_guarded(self._execute, source, context.namespace)
+        if os.getpid() != self._gate.pid:
+            self._end_child(failure)
+        if figures.figures_open():
+            failure = self._finish_figures(failure)
+        outcome = self._outcome(bundle, failure)
+        if failure is not None:
+            # The traceback holds frames, and they hold the user's data: let it go before the host is told.
+            failure.__traceback__ = None
+            failure = None
+        self._shown = None
+        self._stdio.flush()
+        self._gate.repair()
+        return outcome
+
+    def run_command(self, run_id: Any, request: dict[str, Any]) -> dict[str, Any]:
+        """Run a command to its end; its exit status is the run's."""
+        self._run_id = run_id
+        self._displays = 0
+        self._figures = []
+        self._stdio.flush()
+        code, failure = self._gate.run_guarded(command_run, request)
+        outcome = self._outcome(None, failure)
+        if failure is None and code != 0:
+            outcome.update(status="error", exit_code=code)
+        self._gate.repair()
+        return outcome
+
+    def _execute(self, source: str, namespace: dict[str, Any]) -> mime.Bundle | None:
+        cell = self.cells.compile(source)
+        if cell.is_async:
+            value = self._await(_evaluate_async(cell, namespace))
+        else:
+            if cell.body is not None:
+                eval(cell.body, namespace)
+            value = eval(cell.last, namespace) if cell.last is not None else None
+        if value is None:
+            return None
+        bundle = mime.bundle_make(value)
+        if figures.is_figure(value):
+            self._shown = value
+        return bundle
+
+    def _await(self, coroutine: Any) -> Any:
+        """Top-level await: one event loop for the kernel's life, so that tasks started in a cell go on in the next."""
+        import asyncio  # only those who await pay for it
+
+        if self.loop is None or self.loop.is_closed():
+            self.loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self.loop)
+        task = self.loop.create_task(coroutine)
+        try:
+            return self.loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            if not task.done():
+                task.cancel()
+                self.loop.run_until_complete(asyncio.wait([task]))
+            raise
+
+    def _outcome(self, bundle: mime.Bundle | None, failure: BaseException | None) -> dict[str, Any]:
+        status, exit_code, error = "ok", 0, None
+        if failure is not None:
+            bundle = None
+            status, exit_code = _classify(failure)
+            if status == "exit":
+                self._tell_exit_message(failure)
+            else:
+                error, second = self._gate.run_guarded(failure_describe, failure)
+                if second is not None:
+                    error = failure_name_only(failure)
+        return {
+            "id": self._run_id,
+            "status": status,
+            "exit_code": exit_code,
+            "execution_count": self._count,
+            "result": bundle,
+            "displays": self._displays,
+            "error": error,
+            "figures": self._figures,
+        }
+
+    def _tell_exit_message(self, failure: BaseException) -> None:
+        code = getattr(failure, "code", None)
+        if code is not None and not isinstance(code, int):
+            self._gate.run_guarded(lambda: print(code, file=sys.stderr))
+
+    def _end_child(self, failure: BaseException | None) -> None:
+        """A cell called os.fork() and its child came back here: it must not answer in the kernel's place."""
+        exit_code = 0
+        if failure is not None:
+            status, exit_code = _classify(failure)
+            if status == "error":
+                self._gate.run_guarded(lambda: sys.stderr.write(failure_describe(failure)["traceback"]))
+        self._stdio.flush()
+        os._exit(exit_code & 0xFF)
+
+    # Displays.
+
+    def display(self, *values: Any, raw: bool = False, **_options: Any) -> None:
+        """Show values now, as MIME bundles."""
+        for value in values:
+            self._send_display(mime.bundle_of_raw(value) if raw else mime.bundle_make(value))
+
+    def show_figures(self, *_args: Any, **_options: Any) -> None:
+        """`plt.show()`: every open figure is shown and closed."""
+        try:
+            for figure in figures.figures_open()[: figures.FIGURES_MAX]:
+                png = figures.figure_png(figure)
+                path = figures.figure_save(png)
+                if path is not None:
+                    self._figures.append(path)
+                if figure is not self._shown:
+                    self._send_display(mime.bundle_of_png(png, repr(figure)))
+        finally:
+            figures.figures_close()
+
+    def _send_display(self, bundle: mime.Bundle) -> None:
+        if self._channel.fd < 0:
+            # A forked child of a cell: there is no host to show it to.
+            print(bundle.get("text/plain", ""))
+            return
+        frame = json_pack({"id": self._run_id, "data": bundle})
+        self._stdio.flush()
+        with self._gate:
+            self._channel.send(DISPLAY, frame)
+        self._displays += 1
+
+    def _finish_figures(self, failure: BaseException | None) -> BaseException | None:
+        """The end of a cell shows what is still open, also after an error; an interrupted run shows nothing more."""
+        if isinstance(failure, (KeyboardInterrupt, SystemExit)):
+            self._gate.run_guarded(figures.figures_close)
+            return failure
+        _, second = self._gate.run_guarded(self.show_figures)
+        return failure or second
+
+
+async def _evaluate_async(cell: Cell, namespace: dict[str, Any]) -> Any:
+    """A cell that awaits anywhere runs inside the event loop from its first line on."""
+    value: Any = None
+    for code in (cell.body, cell.last):
+        if code is not None:
+            value = eval(code, namespace)
+            if code.co_flags & CO_COROUTINE:
+                value = await value
+    return value if cell.last is not None else None
+
+
+def _classify(failure: BaseException) -> tuple[str, int]:
+    if isinstance(failure, SystemExit):
+        code = failure.code
+        if code is None:
+            return "exit", 0
+        return "exit", code if isinstance(code, int) and -(2**31) <= code < 2**31 else 1
+    if isinstance(failure, KeyboardInterrupt):
+        return "interrupted", EXIT_INTERRUPTED
+    return "error", 1

@@ -1,0 +1,281 @@
+"""Sleep: all variables of all contexts go to one file, so that the kernel process may end; wake: they come back.
+
+All names are saved as one pickle, so identity between names, shared memory and cycles survive. What cannot be saved
+(an open file, a generator, a thread) holds the kernel back: it is named, with the reason, and nothing has changed.
+Before a file counts, a forked child tries to load it: a file that cannot be loaded must be found while the variables
+are still in memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import pickle
+import signal
+import sys
+from typing import Any, Callable
+
+from glovebox_kernel import vault
+from glovebox_kernel.ambient import ambient_restore, ambient_save
+from glovebox_kernel.arrays import ArrayReducers
+from glovebox_kernel.byvalue import reducer_find
+from glovebox_kernel.cell import CellCompiler
+from glovebox_kernel.context import DEFAULT, Context, ContextTable
+from glovebox_kernel.trim import memory_watcher
+from glovebox_kernel.vault import VaultReader, VaultWriter
+
+_TRIAL_SECONDS = 120
+_HELD_MAX = 100
+_REASON_MAX_CHARS = 300
+
+
+class HeldBack(Exception):
+    """The kernel cannot sleep. `held`: what stands in the way, each with context, name, type and why."""
+
+    def __init__(self, held: list[dict[str, str]]) -> None:
+        super().__init__("what is held in " + ", ".join(entry["name"] for entry in held[:10]) + " cannot be saved")
+        self.held = held
+
+
+class SleepPickler(pickle.Pickler):
+    """pickle, with our own ways for data and for what cells define (see arrays.py and byvalue.py)."""
+
+    def __init__(self, stream: Any, arrays: ArrayReducers) -> None:
+        super().__init__(stream, protocol=5)
+        self._arrays = arrays
+        self._reducers: dict[type, Callable[[Any], Any] | None] = {}
+
+    def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        try:
+            reduce = self._reducers[kind]
+        except KeyError:
+            reduce = self._reducers[kind] = self._arrays.find(kind) or reducer_find(kind)
+        return NotImplemented if reduce is None else reduce(value)
+
+    def dump_places(self, contexts: list[Context]) -> None:
+        """Make namespaces and modules known by reference, before anything that refers to them.
+
+        A first pickle holds a stand-in for each; in the memo the stand-in is then replaced by the real one. (dict
+        offers no hook to pickle, and the memo of an Unpickler cannot be set.)
+        """
+        stand_ins = []
+        for context in contexts:
+            stand_ins += [_StandIn(context.name, False), _StandIn(context.name, True)]
+        self.dump([context.name for context in contexts])
+        self.dump(stand_ins)
+        memo = self.memo.copy()
+        for number, context in enumerate(contexts):
+            for stand_in, real in zip(stand_ins[2 * number :], (context.namespace, context.module)):
+                place, _ = memo.pop(id(stand_in))
+                memo[id(real)] = (place, real)
+        self.memo = memo
+
+
+class _StandIn:
+    def __init__(self, context: str, is_module: bool) -> None:
+        self._arguments = (context, is_module)
+
+    def __reduce__(self) -> Any:
+        return place_restore, self._arguments
+
+
+_waking: ContextTable | None = None
+
+
+def place_restore(name: str, is_module: bool) -> Any:
+    """Called from a sleep file: the module, or the namespace, of a context that is being filled."""
+    assert _waking is not None
+    context = _waking.get(name)
+    return context.module if is_module else context.namespace
+
+
+def kernel_sleep(table: ContextTable, cells: CellCompiler, path: str, tasks: list[str]) -> dict[str, Any]:
+    """Write the file; what the host is told. Raises HeldBack or OSError with nothing changed and no file left."""
+    held = _obstacles(tasks)
+    if held:
+        raise HeldBack(held)
+    gc.collect()
+    contexts = list(table.contexts.values())
+    writer = VaultWriter(path)
+    try:
+        try:
+            _dump_all(writer, contexts, cells, _all_items(contexts))
+        except Exception as error:
+            culprits = _find_culprits(contexts, _try_dump_one)
+            if not culprits and isinstance(error, OSError):
+                raise  # the disk is to blame, not a variable
+            raise HeldBack(culprits or [_held("", "*", "", error)]) from None
+        size = writer.finish()
+        trouble = _try_load(writer.fd)
+        if trouble is not None:
+            culprits = _find_culprits(contexts, lambda *one: _try_load_one(path, cells, *one))
+            raise HeldBack(culprits or [_held("", "*", "", trouble)])
+        writer.publish()
+    except BaseException:
+        writer.discard()
+        raise
+    return {"bytes": size, "names": sum(len(context.user_items()) for context in contexts)}
+
+
+Items = list  # of (context's name, list of (variable's name, value))
+
+
+def _all_items(contexts: list[Context]) -> Items:
+    return [(context.name, context.user_items()) for context in contexts]
+
+
+def _dump_all(writer: VaultWriter, contexts: list[Context], cells: CellCompiler, items: Items) -> None:
+    pickler = SleepPickler(writer.stream, ArrayReducers(writer))
+    pickler.dump(ambient_save())
+    pickler.dump_places(contexts)
+    pickler.dump({"sources": cells.sources, "count": cells.count})
+    pickler.dump(items)
+
+
+def kernel_wake(table: ContextTable, cells: CellCompiler, path: str) -> dict[str, Any]:
+    """Fill the table from a file. On any exception the table is as it was."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fresh, history, lost = _load_all(VaultReader(fd), ambient_restore)
+    finally:
+        os.close(fd)
+    table.contexts.clear()
+    table.contexts.update(fresh.contexts)
+    for name, source in history["sources"].items():
+        cells.remember(name, source)
+    cells.count = max(cells.count, history["count"])
+    return {"names": sum(len(context.user_items()) for context in table.contexts.values()), "lost": lost}
+
+
+def _load_all(
+    reader: VaultReader, restore_ambient: Callable[[dict[str, Any]], list[str]]
+) -> tuple[ContextTable, dict[str, Any], list[str]]:
+    """New contexts with what the file holds, the history of cells, and which surroundings were lost."""
+    global _waking
+    fresh = ContextTable()
+    main_before = sys.modules.get("__main__")
+    unpickler = pickle.Unpickler(reader.stream)
+    _waking, vault.current = fresh, reader
+    try:
+        lost = restore_ambient(unpickler.load())
+        for name in unpickler.load():
+            if name not in fresh.contexts:
+                fresh.new(name)
+        fresh.get(DEFAULT).enter()
+        unpickler.load()  # the places: now namespaces and modules are known by reference
+        history = unpickler.load()
+        for name, items in unpickler.load():
+            fresh.get(name).namespace.update(items)
+    except BaseException:
+        if main_before is not None:
+            sys.modules["__main__"] = main_before
+        raise
+    finally:
+        _waking = vault.current = None
+    return fresh, history, lost
+
+
+def _obstacles(tasks: list[str]) -> list[dict[str, str]]:
+    """What lives outside of variables and would die with the process."""
+    held = []
+    watcher = memory_watcher()
+    if watcher is not None:
+        held.append(_held("", "*", "", watcher))
+    if tasks:
+        held.append(_held("", "*", "asyncio.Task", f"tasks are pending: {', '.join(tasks[:10])}"))
+    try:
+        # None: there are children, and none has ended. ChildProcessError: there are none.
+        if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            held.append(_held("", "*", "process", "a child process is running"))
+    except ChildProcessError:
+        pass
+    return held
+
+
+def _held(context: str, name: str, kind: str, why: object) -> dict[str, str]:
+    text = str(why) or type(why).__name__
+    return {"context": context, "name": name, "type": kind, "why": text[:_REASON_MAX_CHARS].replace("\0", "?")}
+
+
+class _Nowhere(io.RawIOBase):
+    """Counts as a writer; keeps nothing."""
+
+    def write(self, data: Any, /) -> int:
+        return len(data)
+
+    def reserve(self, _view: memoryview) -> int:
+        return 0
+
+
+def _find_culprits(
+    contexts: list[Context], check: Callable[[list[Context], str, str, Any], str | None]
+) -> list[dict[str, str]]:
+    """Look at each name alone: those that fail the check hold the kernel back."""
+    held = []
+    for context in contexts:
+        for name, value in context.user_items():
+            trouble = check(contexts, context.name, name, value)
+            if trouble is not None:
+                kind = type(value)
+                held.append(_held(context.name, name, f"{kind.__module__}.{kind.__qualname__}", trouble))
+                if len(held) >= _HELD_MAX:
+                    return held
+    return held
+
+
+def _try_dump_one(contexts: list[Context], _context: str, _name: str, value: Any) -> str | None:
+    nowhere: Any = _Nowhere()
+    try:
+        pickler = SleepPickler(nowhere, ArrayReducers(nowhere))
+        pickler.dump_places(contexts)
+        pickler.dump(value)
+    except Exception as error:
+        return str(error) or type(error).__name__
+    return None
+
+
+def _try_load_one(
+    path: str, cells: CellCompiler, contexts: list[Context], context: str, name: str, value: Any
+) -> str | None:
+    writer = VaultWriter(path)
+    try:
+        _dump_all(writer, contexts, cells, [(context, [(name, value)])])
+        writer.finish()
+        return _try_load(writer.fd)
+    finally:
+        writer.discard()
+
+
+def _try_load(fd: int) -> str | None:
+    """Load the file in a forked child, buffers mapped; why it failed, or None."""
+    read_fd, write_fd = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read_fd)
+        _try_load_in_child(fd, write_fd)
+    os.close(write_fd)
+    with open(read_fd, "rb") as answer:
+        message = answer.read(4096).decode("utf-8", "replace")
+    _, status = os.waitpid(child, 0)
+    if status == 0:
+        return None
+    return "a trial of loading it failed: " + (message or f"its process ended with status {status}")
+
+
+def _try_load_in_child(fd: int, write_fd: int) -> None:
+    exit_code = 1
+    try:
+        null_fd = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null_fd, 1)
+        os.dup2(null_fd, 2)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_TRIAL_SECONDS)
+        reader = VaultReader(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY), is_trial=True)
+        _load_all(reader, lambda _saved: [])  # the surroundings are this process's own
+        exit_code = 0
+    except BaseException as error:
+        os.write(write_fd, f"{type(error).__name__}: {error}"[:1000].encode("utf-8", "replace"))
+    finally:
+        os._exit(exit_code)

@@ -1,0 +1,87 @@
+/* Rows of options that several verbs have: what a box is made of, and where the daemon is. `at` is the offset of the
+ * struct that a row writes into. SHOWN or UNSHOWN says whether the help names the built-in default: a session's defaults
+ * are the daemon's business. */
+#pragma once
+
+#include <stddef.h>
+
+#include "box/limits.h"
+#include "cli/option.h"
+#include "cli/run_request.h"
+#include "client/socket_place.h"
+
+#define SHOWN(text) text
+#define UNSHOWN(text) NULL
+
+#define BOX_MS_PER_DAY (24ull * 60 * 60 * 1000)
+#define LIMIT_AT(at, field) ((at) + offsetof(struct limits, field))
+
+#define LIMIT_TIMEOUT_ROW(at, STANDARD)                                                                              \
+        { .name = "timeout", .kind = OPTION_DURATION, .offset = LIMIT_AT(at, timeout_ms), .argument = "TIME",        \
+          .group = "Limits", .variable = "GLOVEBOX_TIMEOUT", .standard = STANDARD("60s"), .min = 1,                  \
+          .max = 7 * BOX_MS_PER_DAY, .help = "wall-clock time, in seconds or for example 500ms, 2m, 1h" }
+
+#define LIMIT_ROWS(at, STANDARD)                                                                                     \
+        { .name = "memory", .kind = OPTION_BYTES, .offset = LIMIT_AT(at, memory_bytes), .argument = "SIZE",          \
+          .group = "Limits", .variable = "GLOVEBOX_MEMORY", .standard = STANDARD("512m"), .min = 8 * MIB,            \
+          .max = 1024 * GIB, .hint = "a Python interpreter alone needs about 16m",                                   \
+          .help = "memory of everything in the box together" },                                                      \
+        { .name = "cpus", .kind = OPTION_THOUSANDTHS, .offset = LIMIT_AT(at, cpu_thousandths),                       \
+          .argument = "NUMBER", .group = "Limits", .variable = "GLOVEBOX_CPUS", .standard = STANDARD("1"),           \
+          .min = 10, .max = 1024 * 1000,                                                                             \
+          .help = "processors, for example 0.5 or 2; thread pools inside are sized by it" },                         \
+        { .name = "pids", .kind = OPTION_COUNT, .offset = LIMIT_AT(at, pids), .argument = "NUMBER",                  \
+          .group = "Limits", .variable = "GLOVEBOX_PIDS", .standard = STANDARD("50"), .min = 1, .max = 32768,        \
+          .help = "processes and threads together" },                                                                \
+        LIMIT_TIMEOUT_ROW(at, STANDARD),                                                                             \
+        { .name = "tmp-size", .kind = OPTION_BYTES, .offset = LIMIT_AT(at, tmp_bytes), .argument = "SIZE",           \
+          .group = "Limits", .variable = "GLOVEBOX_TMP_SIZE", .standard = STANDARD("100m"), .min = 1 * MIB,          \
+          .max = 64 * GIB, .help = "size of /tmp" },                                                                 \
+        { .name = "disk", .kind = OPTION_BYTES, .offset = LIMIT_AT(at, disk_bytes), .argument = "SIZE",              \
+          .group = "Limits", .variable = "GLOVEBOX_DISK", .standard = STANDARD("1g"), .min = 1 * MIB,                \
+          .max = 1024 * GIB, .help = "size of an empty workspace, and of the largest file anywhere" }
+
+#define BOX_IMAGE_ROW(at, STANDARD)                                                                                  \
+        { .name = "image", .kind = OPTION_TEXT, .offset = at, .argument = "NAME", .group = "Code",                   \
+          .variable = "GLOVEBOX_IMAGE", .standard = STANDARD("host"), .completion = COMPLETE_IMAGES,                 \
+          .help = "the file system to run in; \"glovebox image list\" shows what there is" }
+
+#define BOX_WEAKER_ROW(at)                                                                                           \
+        { .name = "allow-weaker", .kind = OPTION_FLAG, .offset = at, .group = "Isolation",                           \
+          .variable = "GLOVEBOX_ALLOW_WEAKER",                                                                       \
+          .help = "run although this host cannot enforce everything (\"glovebox doctor\" says what); the isolation " \
+                  "report then names what is missing" }
+
+/* `at` is the offset of a struct run_request. */
+#define REQUEST_AT(at, field) ((at) + offsetof(struct run_request, field))
+
+#define BOX_ENV_ROW(at)                                                                                              \
+        { .name = "env", .letter = 'e', .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_env,         \
+          .argument = "NAME[=VALUE]", .group = "Code",                                                               \
+          .help = "set a variable inside, or pass your own on when there is no value; may be repeated. "             \
+                  "Nothing else of your environment is visible inside" }
+
+#define BOX_FILE_ROWS(at, WITHOUT_WORKSPACE)                                                                         \
+        { .name = "workspace", .kind = OPTION_TEXT, .offset = REQUEST_AT(at, workspace), .argument = "DIR",          \
+          .group = "Files", .completion = COMPLETE_DIRECTORIES,                                                      \
+          .help = "show this directory, writable, as /workspace; without it " WITHOUT_WORKSPACE },                   \
+        { .name = "data", .kind = OPTION_TEXT, .offset = REQUEST_AT(at, data), .argument = "DIR",                    \
+          .group = "Files", .completion = COMPLETE_DIRECTORIES,                                                      \
+          .help = "show this directory, read-only, as /data" },                                                      \
+        { .name = "mount", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_mount,                    \
+          .argument = "SRC:DST[:ro|rw]", .group = "Files", .completion = COMPLETE_FILES,                             \
+          .help = "show a file or directory of the host at DST, read-only unless rw is asked for; may be repeated" }
+
+/* `at` is the offset of a struct socket_choice. */
+#define SOCKET_AT(at, field) ((at) + offsetof(struct socket_choice, field))
+
+#define SOCKET_ROWS(at)                                                                                              \
+        { .name = "socket", .kind = OPTION_TEXT, .offset = SOCKET_AT(at, socket), .argument = "PATH",                \
+          .group = "Daemon", .completion = COMPLETE_FILES,                                                           \
+          .help = "the daemon's socket; without it $GLOVEBOX_SOCKET, the project's, or the user's own" },            \
+        { .name = "socket-dir", .kind = OPTION_TEXT, .offset = SOCKET_AT(at, socket_dir), .argument = "DIR",         \
+          .group = "Daemon", .completion = COMPLETE_DIRECTORIES,                                                     \
+          .help = "the directory of the socket kernel.sock, for a project whose file system has no UNIX sockets" },  \
+        { .name = "project", .kind = OPTION_TEXT, .offset = SOCKET_AT(at, project), .argument = "DIR",               \
+          .group = "Daemon", .variable = "WORKSPACE_DIR", .completion = COMPLETE_DIRECTORIES,                        \
+          .help = "a directory with a daemon of its own, at DIR/.sandbox/kernel.sock" }

@@ -1,0 +1,226 @@
+/* `glovebox serve`: the daemon, in the foreground or in the background.
+ *
+ * In the background: this process forks one that leaves the terminal, the session and the current directory, writes to
+ * <data>/daemon.log, and becomes the daemon. A pipe tells us one of two things: it serves (a byte), or why not (an err).
+ * If another daemon was quicker, that is as good: then we wait until that one answers. */
+#include "cli/serve_verb.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/loop.h"
+#include "base/memory.h"
+#include "cli/box_rows.h"
+#include "cli/terminal.h"
+#include "cli/verb.h"
+#include "client/daemon_client.h"
+#include "session/serve_options.h"
+
+enum { OTHER_TIMEOUT_MS = 10000, LOG_MAX_BYTES = 8 << 20, READY_FD = 3 };
+
+struct line {
+        struct serve_options options;
+        struct socket_choice where;
+        bool background;
+};
+
+#define FIELD(field) offsetof(struct line, field)
+
+static const struct option_row rows[] = {
+        { .name = "background", .kind = OPTION_FLAG, .offset = FIELD(background), .group = "Daemon",
+          .help = "return when it serves; it writes to daemon.log in the data directory" },
+        SOCKET_ROWS(FIELD(where)),
+        { .name = "pool", .kind = OPTION_COUNT, .offset = FIELD(options.pool), .argument = "NUMBER", .group = "Kernels",
+          .variable = "GLOVEBOX_POOL", .standard = "2", .min = 0, .max = SERVE_POOL_MAX,
+          .help = "sealed interpreters that wait, ready, for ephemeral runs" },
+        { .name = "preload", .kind = OPTION_CODE, .offset = FIELD(options.preload), .argument = "LIST",
+          .group = "Kernels", .variable = "GLOVEBOX_PRELOAD",
+          .help = "modules that every interpreter has imported already, separated by commas; \"\" for none; without it "
+                  "numpy, pandas, sklearn, pyarrow, rdkit, matplotlib and scipy, as far as the image has them" },
+        { .name = "idle", .kind = OPTION_DURATION, .offset = FIELD(options.idle_ms), .argument = "TIME",
+          .group = "Kernels", .variable = "IDLE_HIBERNATE_SEC", .standard = "900", .min = 0, .max = 365 * BOX_MS_PER_DAY,
+          .help = "hibernate a session that nobody has used for so long; 0 for never" },
+        { .name = "df-bytes", .kind = OPTION_BYTES, .offset = FIELD(options.df_bytes), .argument = "SIZE",
+          .group = "Kernels", .variable = "DF_BYTES", .standard = "1m", .min = 1, .max = 1024 * GIB,
+          .help = "tables larger than this go to the disk when a session is trimmed" },
+        { .name = "np-bytes", .kind = OPTION_BYTES, .offset = FIELD(options.np_bytes), .argument = "SIZE",
+          .group = "Kernels", .variable = "NP_BYTES", .standard = "1m", .min = 1, .max = 1024 * GIB,
+          .help = "arrays larger than this go to the disk when a session is trimmed" },
+        BOX_IMAGE_ROW(FIELD(options.image), SHOWN),
+        LIMIT_ROWS(FIELD(options.limits), SHOWN),
+        BOX_WEAKER_ROW(FIELD(options.allow_weaker)),
+        { .name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .offset = FIELD(options.verbose), .group = "Output",
+          .help = "log every request; $DEBUG set to 1 does the same" },
+};
+const struct option_table serve_option_table = { .rows = rows, .n_rows = ELEMENTS(rows), .operands_anywhere = true };
+
+/* ---- in the foreground ---- */
+
+static void say_ready(void *context) {
+        const struct line *line = context;
+        (void) fprintf(stderr, "glovebox: serving at %s\n", line->options.socket_path);
+}
+
+static int serve_here(struct line *line, struct err *err) {
+        line->options.ready = say_ready;
+        line->options.ready_context = line;
+        return serve_run(&line->options, err);
+}
+
+/* ---- in the background ---- */
+
+static int open_log(const char *data_dir, struct err *err) {
+        char path[PLACE_PATH_MAX + 32], old[PLACE_PATH_MAX + 32];
+        (void) snprintf(path, sizeof(path), "%s/daemon.log", data_dir);
+        (void) snprintf(old, sizeof(old), "%s/daemon.log.1", data_dir);
+        struct stat status;
+        if (lstat(path, &status) == 0 && status.st_size > LOG_MAX_BYTES)
+                (void) rename(path, old);
+        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+        return fd < 0 ? err_sys(err, errno, "opening the log %s", path) : fd;
+}
+
+static void tell_ready(void *context) {
+        int *fd = context;
+        (void) fd_write_all(*fd, "R", 1);
+        fd_close(fd);
+}
+
+/* In the child: never returns to the verb's own way. */
+_Noreturn static void become_daemon(struct line *line, int log_fd, int ready_fd) {
+        struct err err = { 0 };
+        int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC), fd = READY_FD;
+        (void) umask(077);
+        if (setsid() < 0 || chdir("/") < 0 || null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 ||
+            dup2(log_fd, STDOUT_FILENO) < 0 || dup2(log_fd, STDERR_FILENO) < 0 ||
+            (ready_fd != READY_FD && dup3(ready_fd, READY_FD, O_CLOEXEC) < 0) || close_range(READY_FD + 1, ~0u, 0) < 0) {
+                fd = ready_fd;
+                (void) err_sys(&err, errno, "going to the background");
+        } else {
+                line->options.ready = tell_ready;
+                line->options.ready_context = &fd;
+                if (serve_run(&line->options, &err) == 0)
+                        _exit(0);
+                (void) terminal_fail(&err); /* into the log */
+        }
+        if (fd >= 0 && fd_write_all(fd, "E", 1) == 0)
+                (void) fd_write_all(fd, &err, sizeof(err));
+        _exit(err_code_exit_status(err.code));
+}
+
+/* Whoever holds the socket or the data directory was quicker: is there an answer within reasonable time? */
+static int wait_for_other(const struct line *line) {
+        uint64_t deadline = loop_now_ms() + OTHER_TIMEOUT_MS;
+        struct err ignored;
+        while (loop_now_ms() < deadline) {
+                struct daemon_client client;
+                if (daemon_client_connect(line->options.socket_path, &client, &ignored) == 0) {
+                        daemon_client_close(&client);
+                        return 0;
+                }
+                (void) nanosleep(&(const struct timespec) { .tv_nsec = 50 * 1000 * 1000 }, NULL);
+        }
+        return -1; /* the daemon's own error stays: it says who holds what */
+}
+
+/* Helpers of the daemon may hold the pipe open, so its end alone cannot be waited for: the process is looked at, too. */
+static int read_byte(int from_fd, pid_t pid, char *ret_byte) {
+        for (bool dead = false;;) {
+                struct pollfd watched = { .fd = from_fd, .events = POLLIN };
+                int n = poll(&watched, 1, dead ? 0 : 200);
+                if (n > 0)
+                        return read(from_fd, ret_byte, 1) == 1 ? 0 : -1;
+                if (dead)
+                        return -1;
+                dead = waitpid(pid, NULL, WNOHANG) == pid; /* once more around: its last words may be in the pipe */
+        }
+}
+
+static int wait_until_ready(const struct line *line, int from_fd, pid_t pid, struct err *err) {
+        char tag;
+        struct err told;
+        if (read_byte(from_fd, pid, &tag) < 0 || (tag != 'R' && fd_read_exactly(from_fd, &told, sizeof(told)) < 0))
+                return err_set(err, ERR_SYSTEM, "the daemon died while it started; its log is %.800s/daemon.log",
+                               line->options.data_dir);
+        if (tag == 'R')
+                return 0;
+        told.message[sizeof(told.message) - 1] = '\0';
+        *err = told;
+        return err->code == ERR_BUSY ? wait_for_other(line) : -1;
+}
+
+static int serve_in_background(struct line *line, struct err *err) {
+        struct daemon_client other;
+        struct err ignored;
+        if (daemon_client_connect(line->options.socket_path, &other, &ignored) == 0) {
+                daemon_client_close(&other);
+                (void) fprintf(stderr, "glovebox: a daemon is serving at %s already\n", line->options.socket_path);
+                return 0;
+        }
+        _cleanup_fd_ int log_fd = open_log(line->options.data_dir, err);
+        int ends[2];
+        if (log_fd < 0)
+                return -1;
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return err_sys(err, errno, "making a pipe");
+        _cleanup_fd_ int from_fd = ends[0];
+        (void) fflush(NULL);
+        pid_t pid = fork();
+        if (pid == 0)
+                become_daemon(line, log_fd, ends[1]);
+        int fork_errno = errno;
+        fd_close(&ends[1]);
+        if (pid < 0)
+                return err_sys(err, fork_errno, "starting the daemon");
+        return wait_until_ready(line, from_fd, pid, err);
+}
+
+/* ---- the command line ---- */
+
+static bool wants_debug(void) {
+        const char *text = getenv("DEBUG");
+        return text && strcmp(text, "1") == 0;
+}
+
+static int read_line(struct line *line, char **args, bool *ret_help, struct err *err) {
+        struct option_rest rest;
+        if (option_parse(&serve_option_table, line, args, &rest, err) < 0)
+                return -1;
+        *ret_help = rest.help;
+        if (rest.help)
+                return 0;
+        if (rest.operands[0])
+                return err_set(err, ERR_USAGE, "serve takes no operand; leave \"%.60s\" out", rest.operands[0]);
+        struct socket_place place;
+        if (socket_place_choose(&line->where, false, &place, err) < 0 || place_data_dir(line->options.data_dir, err) < 0)
+                return -1;
+        (void) snprintf(line->options.socket_path, sizeof(line->options.socket_path), "%s", place.path);
+        (void) snprintf(line->options.project, sizeof(line->options.project), "%s", place.project);
+        line->options.verbose |= wants_debug();
+        return 0;
+}
+
+int verb_serve(int argc, char **argv) {
+        (void) argc;
+        struct line line = { .options = { .image = "host", .limits = LIMITS_DEFAULT, .pool = 2, .idle_ms = 900 * 1000,
+                                          .df_bytes = MIB, .np_bytes = MIB } };
+        struct err err = { 0 };
+        bool help = false;
+        if (read_line(&line, argv + 1, &help, &err) < 0)
+                return terminal_fail(&err);
+        if (help) {
+                verb_print_help(stdout, verb_find("serve"));
+                return 0;
+        }
+        int code = line.background ? serve_in_background(&line, &err) : serve_here(&line, &err);
+        return code < 0 ? terminal_fail(&err) : 0;
+}

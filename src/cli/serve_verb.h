@@ -1,0 +1,7 @@
+#pragma once
+
+#include "cli/option.h"
+
+extern const struct option_table serve_option_table;
+
+int verb_serve(int argc, char **argv);

@@ -1,0 +1,193 @@
+#include "cli/session_print.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "base/units.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+
+static const char *text_at(const json_t *object, const char *key) {
+        return json_string_value(json_object_get(object, key));
+}
+
+static uint64_t number_at(const json_t *object, const char *key) {
+        json_int_t value = json_integer_value(json_object_get(object, key));
+        return value > 0 ? (uint64_t) value : 0;
+}
+
+static uint64_t wall_clock_ms(void) {
+        struct timespec now;
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
+}
+
+/* Moments are milliseconds since 1970. */
+static void add_age(struct table *table, const json_t *object, const char *key) {
+        uint64_t at = number_at(object, key), now = wall_clock_ms();
+        char text[32];
+        table_add(table, at == 0 ? NULL : format_age(now > at ? now - at : 0, text));
+}
+
+static void add_bytes(struct table *table, const json_t *object, const char *key) {
+        uint64_t bytes = number_at(object, key);
+        char text[32];
+        table_add(table, bytes ? units_format_bytes(bytes, text) : NULL);
+}
+
+void session_print_list(const json_t *sessions) {
+        static const char *const headings[] = { "NAME", "STATE", "IMAGE", "MEMORY", "LIMIT", "USED", "AGE" };
+        struct table table = table_make(headings, ELEMENTS(headings));
+        for (size_t i = 0; i < json_array_size(sessions); i++) {
+                const json_t *session = json_array_get(sessions, i);
+                table_add(&table, text_at(session, "name"));
+                table_add(&table, text_at(session, "state"));
+                table_add(&table, text_at(session, "image"));
+                add_bytes(&table, session, "memory_bytes");
+                add_bytes(&table, json_object_get(session, "limits"), "memory_bytes");
+                add_age(&table, session, "used");
+                add_age(&table, session, "created");
+        }
+        table_print(&table, stdout);
+        table_release(&table);
+}
+
+void session_print_names(const json_t *sessions) {
+        for (size_t i = 0; i < json_array_size(sessions); i++) {
+                char name[200];
+                const char *text = text_at(json_array_get(sessions, i), "name");
+                (void) snprintf(name, sizeof(name), "%s", text ? text : "");
+                terminal_make_harmless(name);
+                (void) puts(name);
+        }
+}
+
+/* ---- one of them ---- */
+
+static void add_row(struct table *table, const char *name, const char *text) {
+        if (!text || !*text)
+                return;
+        table_add(table, name);
+        table_add(table, text);
+}
+
+static void add_limits(struct table *table, const json_t *limits) {
+        char bytes[32], text[100];
+        static const struct {
+                const char *name, *key;
+        } sizes[] = { { "memory limit", "memory_bytes" }, { "/tmp", "tmp_bytes" }, { "largest file", "disk_bytes" } };
+        for (size_t i = 0; i < ELEMENTS(sizes); i++)
+                if (number_at(limits, sizes[i].key))
+                        add_row(table, sizes[i].name, units_format_bytes(number_at(limits, sizes[i].key), bytes));
+        double cpus = json_number_value(json_object_get(limits, "cpus"));
+        (void) snprintf(text, sizeof(text), "%g", cpus);
+        add_row(table, "processors", cpus > 0 ? text : NULL);
+        (void) snprintf(text, sizeof(text), "%" PRIu64, number_at(limits, "pids"));
+        add_row(table, "processes", number_at(limits, "pids") ? text : NULL);
+        (void) snprintf(text, sizeof(text), "%g s", (double) number_at(limits, "timeout_ms") / 1000);
+        add_row(table, "time limit", number_at(limits, "timeout_ms") ? text : NULL);
+}
+
+static void add_held_back(struct table *table, const json_t *names) {
+        for (size_t i = 0; i < json_array_size(names); i++)
+                add_row(table, i == 0 ? "held awake by" : " ", json_string_value(json_array_get(names, i)));
+}
+
+static void add_moment(struct table *table, const char *name, const json_t *session, const char *key) {
+        uint64_t at = number_at(session, key), now = wall_clock_ms();
+        char age[32], text[64];
+        (void) snprintf(text, sizeof(text), "%s ago", format_age(now > at ? now - at : 0, age));
+        add_row(table, name, at ? text : NULL);
+}
+
+void session_print_one(const json_t *session) {
+        static const char *const texts[][2] = {
+                { "name", "name" },   { "id", "id" },     { "state", "state" },
+                { "image", "image" }, { "mode", "mode" }, { "workspace", "workspace" },
+        };
+        struct table table = table_make(NULL, 0);
+        table.n_columns = 2;
+        for (size_t i = 0; i < ELEMENTS(texts); i++)
+                add_row(&table, texts[i][0], text_at(session, texts[i][1]));
+        char text[32];
+        if (number_at(session, "memory_bytes"))
+                add_row(&table, "memory", units_format_bytes(number_at(session, "memory_bytes"), text));
+        (void) snprintf(text, sizeof(text), "%" PRIu64, number_at(session, "pid"));
+        add_row(&table, "pid", number_at(session, "pid") ? text : NULL);
+        add_moment(&table, "created", session, "created");
+        add_moment(&table, "used", session, "used");
+        add_limits(&table, json_object_get(session, "limits"));
+        add_held_back(&table, json_object_get(session, "held_back"));
+        table_print(&table, stdout);
+        table_release(&table);
+        const json_t *runs = json_object_get(session, "runs");
+        if (json_array_size(runs) > 0) {
+                (void) puts("");
+                session_print_runs(runs);
+        }
+}
+
+void session_print_runs(const json_t *runs) {
+        static const char *const headings[] = { "RUN", "STATUS", "TIME", "OUTPUT", "AGE" };
+        struct table table = table_make(headings, ELEMENTS(headings));
+        for (size_t i = 0; i < json_array_size(runs); i++) {
+                const json_t *run = json_array_get(runs, i);
+                const json_t *duration = json_object_get(run, "duration_ms");
+                table_add(&table, text_at(run, "run_id"));
+                table_add(&table, json_is_false(json_object_get(run, "ended")) ? "running" : text_at(run, "status"));
+                if (json_is_number(duration))
+                        table_add_format(&table, "%.3f s", json_number_value(duration) / 1000);
+                else
+                        table_add(&table, NULL);
+                uint64_t bytes = number_at(run, "stdout_bytes") + number_at(run, "stderr_bytes");
+                char text[32];
+                table_add(&table, bytes ? units_format_bytes(bytes, text) : NULL);
+                add_age(&table, run, "began");
+        }
+        table_print(&table, stdout);
+        table_release(&table);
+}
+
+/* ---- the daemon ---- */
+
+static void add_nursery(struct table *table, const json_t *nursery) {
+        char text[100];
+        if (json_is_object(nursery)) {
+                (void) snprintf(text, sizeof(text), "%s%s%" PRIu64,
+                                text_at(nursery, "state") ? text_at(nursery, "state") : "",
+                                text_at(nursery, "state") ? ", pid " : "pid ", number_at(nursery, "pid"));
+                add_row(table, "nursery", text);
+        } else
+                add_row(table, "nursery", json_string_value(nursery));
+}
+
+void status_print(const json_t *status) {
+        const json_t *daemon = json_object_get(status, "daemon"), *pool = json_object_get(status, "pool");
+        static const char *const texts[] = { "version", "socket", "data_dir", "image", "python" };
+        struct table table = table_make(NULL, 0);
+        table.n_columns = 2;
+        char text[100], bytes[32];
+        (void) snprintf(text, sizeof(text), "running, pid %" PRIu64, number_at(daemon, "pid"));
+        add_row(&table, "daemon", text);
+        add_row(&table, "up for", format_age(number_at(daemon, "uptime_ms"), text));
+        if (number_at(daemon, "memory_bytes"))
+                add_row(&table, "memory", units_format_bytes(number_at(daemon, "memory_bytes"), bytes));
+        for (size_t i = 0; i < ELEMENTS(texts); i++)
+                add_row(&table, strcmp(texts[i], "data_dir") == 0 ? "data" : texts[i], text_at(daemon, texts[i]));
+        (void) snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " ready", number_at(pool, "ready"),
+                        number_at(pool, "wanted"));
+        add_row(&table, "pool", text);
+        add_nursery(&table, json_object_get(status, "nursery"));
+        const json_t *sessions = json_object_get(status, "sessions");
+        (void) snprintf(text, sizeof(text), "%zu", json_array_size(sessions));
+        add_row(&table, "sessions", text);
+        table_print(&table, stdout);
+        table_release(&table);
+        if (json_array_size(sessions) > 0) {
+                (void) puts("");
+                session_print_list(sessions);
+        }
+}

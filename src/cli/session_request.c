@@ -1,0 +1,145 @@
+#include "cli/session_request.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/box_rows.h"
+
+#define FIELD(field) offsetof(struct session_options, field)
+
+static const struct option_choice languages[] = {
+        { "python", RUN_PYTHON }, { "bash", RUN_BASH }, { "sh", RUN_BASH }, { NULL, 0 },
+};
+
+static const struct option_choice modes[] = {
+        { "fast", SESSION_MODE_FAST }, { "fresh", SESSION_MODE_FRESH }, { NULL, 0 },
+};
+
+#define CREATION_ROWS                                                                                                \
+        BOX_IMAGE_ROW(FIELD(run.request.image), UNSHOWN),                                                            \
+        BOX_ENV_ROW(FIELD(run.request)),                                                                             \
+        { .name = "mode", .kind = OPTION_CHOICE, .offset = FIELD(mode), .argument = "MODE", .group = "Code",         \
+          .choices = modes,                                                                                          \
+          .help = "fast: forked from a warm interpreter; fresh: a new one, with a memory layout of its own" },       \
+        LIMIT_ROWS(FIELD(run.request.limits), UNSHOWN),                                                              \
+        BOX_FILE_ROWS(FIELD(run.request), "the session has a directory of its own"),                                 \
+        BOX_WEAKER_ROW(FIELD(run.request.allow_weaker))
+
+#define JSON_ROW                                                                                                     \
+        { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(run.request.json), .group = "Output",                 \
+          .help = "print JSON" }
+
+static const struct option_row exec_rows[] = {
+        { .name = "code", .letter = 'c', .kind = OPTION_CODE, .offset = FIELD(run.code_text), .argument = "CODE",
+          .group = "Code", .once = true, .help = "run this text" },
+        { .name = "language", .letter = 'l', .kind = OPTION_CHOICE, .offset = FIELD(run.language),
+          .argument = "LANGUAGE", .group = "Code", .choices = languages,
+          .help = "python, bash or sh; without it the ending of the file's name decides (.py, .sh, .bash), "
+                  "and anything else is Python" },
+        CREATION_ROWS,
+        JSON_ROW,
+        { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(run.request.quiet), .group = "Output",
+          .help = "print nothing but what the program prints, its value, and errors" },
+        SOCKET_ROWS(FIELD(run.where)),
+};
+const struct option_table exec_option_table = { .rows = exec_rows, .n_rows = ELEMENTS(exec_rows), .n_leading = 1 };
+
+const struct option_row session_new_rows[] = { CREATION_ROWS, JSON_ROW, SOCKET_ROWS(FIELD(run.where)) };
+
+_Static_assert(ELEMENTS(session_new_rows) == SESSION_NEW_ROWS, "the header says how many there are");
+_Static_assert(ELEMENTS(exec_rows) <= OPTION_ROWS_MAX, "the parser remembers what it has seen in one word");
+
+void session_options_release(struct session_options *options) {
+        run_request_release(&options->run.request);
+}
+
+/* Takes `value`; a NULL one is text that is not UTF-8, or memory that ran out. */
+static int put(json_t *object, const char *key, json_t *value, const char *what, struct err *err) {
+        if (value && json_object_set_new(object, key, value) == 0)
+                return 0;
+        return err_set(err, ERR_USAGE, "%s is not valid UTF-8 text; rename it", what);
+}
+
+static int put_limits(const struct limits *limits, json_t *body, struct err *err) {
+        json_t *object = json_object();
+        const struct {
+                const char *key;
+                uint64_t value;
+        } numbers[] = {
+                { "memory_bytes", limits->memory_bytes }, { "pids", limits->pids },
+                { "timeout_ms", limits->timeout_ms },     { "tmp_bytes", limits->tmp_bytes },
+                { "disk_bytes", limits->disk_bytes },
+        };
+        for (size_t i = 0; i < ELEMENTS(numbers); i++)
+                if (numbers[i].value)
+                        (void) json_object_set_new(object, numbers[i].key, json_integer((json_int_t) numbers[i].value));
+        if (limits->cpu_thousandths)
+                (void) json_object_set_new(object, "cpus", json_real((double) limits->cpu_thousandths / 1000));
+        if (json_object_size(object) > 0)
+                return put(body, "limits", object, "a limit", err);
+        json_decref(object);
+        return 0;
+}
+
+static int put_env(const struct run_request *request, json_t *body, struct err *err) {
+        if (request->n_env == 0)
+                return 0;
+        json_t *object = json_object();
+        for (size_t i = 0; i < request->n_env; i++) {
+                char *pair = request->env[i], *equals = strchr(pair, '=');
+                _cleanup_free_ char *name = strndup(pair, (size_t) (equals - pair));
+                if (!name || put(object, name, json_string(equals + 1), "a variable of --env", err) < 0) {
+                        json_decref(object);
+                        return -1;
+                }
+        }
+        return put(body, "env", object, "--env", err);
+}
+
+static int put_path(json_t *object, const char *key, const char *what, const char *path, struct err *err) {
+        _cleanup_free_ char *absolute = realpath(path, NULL);
+        if (!absolute)
+                return err_sys(err, errno, "%s: %.300s", what, path);
+        return put(object, key, json_string(absolute), what, err);
+}
+
+static int put_mounts(const struct run_request *request, json_t *body, struct err *err) {
+        if (request->n_mounts == 0)
+                return 0;
+        json_t *array = json_array();
+        for (size_t i = 0; i < request->n_mounts; i++) {
+                const struct run_mount *mount = &request->mounts[i];
+                json_t *object = json_object();
+                int code = put_path(object, "source", "--mount", mount->source, err);
+                if (code == 0)
+                        code = put(object, "destination", json_string(mount->destination), "--mount", err);
+                if (code == 0)
+                        code = put(object, "writable", json_boolean(mount->writable), "--mount", err);
+                (void) json_array_append_new(array, object);
+                if (code < 0) {
+                        json_decref(array);
+                        return -1;
+                }
+        }
+        return put(body, "mounts", array, "--mount", err);
+}
+
+int session_request_put(const struct session_options *options, json_t *body, struct err *err) {
+        static const char *const mode_names[] = { NULL, "fast", "fresh" };
+        const struct run_request *request = &options->run.request;
+        if (request->image && put(body, "image", json_string(request->image), "--image", err) < 0)
+                return -1;
+        if (options->mode != SESSION_MODE_UNSAID &&
+            put(body, "mode", json_string(mode_names[options->mode]), "--mode", err) < 0)
+                return -1;
+        if (put_limits(&request->limits, body, err) < 0 || put_env(request, body, err) < 0 ||
+            put_mounts(request, body, err) < 0)
+                return -1;
+        if (request->workspace && put_path(body, "workspace", "--workspace", request->workspace, err) < 0)
+                return -1;
+        if (request->data && put_path(body, "data", "--data", request->data, err) < 0)
+                return -1;
+        return request->allow_weaker ? put(body, "allow_weaker", json_true(), "--allow-weaker", err) : 0;
+}

@@ -1,0 +1,25 @@
+/* What a session is made of, from a command line to the fields of `session.create`. */
+#pragma once
+
+#include <jansson.h>
+
+#include "cli/run_options.h"
+
+enum session_mode { SESSION_MODE_UNSAID, SESSION_MODE_FAST, SESSION_MODE_FRESH };
+
+/* What `exec` and `session new` are told. In `run`, what was not given is zero: the daemon's own default counts then. */
+struct session_options {
+        struct run_options run; /* its socket_choice says where the daemon is */
+        int mode;               /* enum session_mode */
+};
+
+#define SESSION_OPTIONS_DEFAULT ((struct session_options) { .run = { .language = RUN_LANGUAGE_BY_NAME } })
+
+extern const struct option_table exec_option_table;
+enum { SESSION_NEW_ROWS = 17 };
+extern const struct option_row session_new_rows[SESSION_NEW_ROWS];
+
+void session_options_release(struct session_options *options);
+
+/* Adds to `body` what was given. Paths are made absolute: the daemon has a current directory of its own. */
+int session_request_put(const struct session_options *options, json_t *body, struct err *err);

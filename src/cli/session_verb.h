@@ -1,0 +1,12 @@
+#pragma once
+
+#include "cli/verb.h"
+
+/* The words after `session`, for the table of verbs; and the options of `status` and `stop`. */
+enum { SESSION_PARTS = 8 };
+extern const struct verb_part session_parts[SESSION_PARTS];
+extern const struct option_table status_option_table, stop_option_table;
+
+int verb_session(int argc, char **argv);
+int verb_status(int argc, char **argv);
+int verb_stop(int argc, char **argv);

@@ -1,0 +1,377 @@
+/* `glovebox serve`.
+ *
+ * Theory of operation. This process decides everything and waits for nothing: clients, kernels, timers and signals are
+ * events of one loop. Boxes are made by the maker (a child of ours) and outlive us by the vault (nobody's child), which
+ * holds a copy of every descriptor that a living session needs. After a `kill -9`, the next daemon takes the registry,
+ * asks the vault what is left, and goes on; what belongs to no session any more is destroyed. */
+#include "session/daemon.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/identity.h"
+#include "session/client.h"
+#include "session/kernel_place.h"
+#include "session/listener.h"
+#include "session/remove_tree.h"
+#include "session/serve_options.h"
+#include "session/session.h"
+
+void daemon_log(const char *format, ...) {
+        char line[1200], when[32];
+        time_t now = time(NULL);
+        struct tm parts;
+        (void) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+        int length = snprintf(line, sizeof(line), "%s ", when);
+        va_list args;
+        va_start(args, format);
+        length += vsnprintf(line + length, sizeof(line) - (size_t) length - 1, format, args);
+        va_end(args);
+        if ((size_t) length > sizeof(line) - 2)
+                length = sizeof(line) - 2;
+        /* Names and messages come from strangers: no control byte of theirs reaches the log. */
+        for (int i = 0; i < length; i++)
+                if ((unsigned char) line[i] < ' ' || line[i] == 127)
+                        line[i] = '?';
+        line[length++] = '\n';
+        (void) !write(STDERR_FILENO, line, (size_t) length);
+}
+
+/* ---- kernels ---- */
+
+void daemon_fill_request(const struct daemon *daemon, const struct registry_session *row, struct maker_request *ret_request) {
+        struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker };
+        (void) snprintf(request.image, sizeof(request.image), "%s", row->image);
+        (void) snprintf(request.options, sizeof(request.options), "%s", row->options);
+        (void) snprintf(request.preload, sizeof(request.preload), "%s",
+                        daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD);
+        *ret_request = request;
+}
+
+int daemon_name_kernel(const struct daemon *daemon, struct maker_request *request, struct err *err) {
+        if (registry_make_id(request->kernel_id, err) < 0)
+                return -1;
+        (void) snprintf(request->group, sizeof(request->group), "%s%s", daemon->group_prefix, request->kernel_id);
+        return 0;
+}
+
+int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err) {
+        return maker_send(&daemon->maker, request, err);
+}
+
+static struct kernel *find_kernel(struct daemon *daemon, const char *id) {
+        for (size_t i = 0; i < daemon->n_pool; i++)
+                if (strcmp(daemon->pool[i]->id, id) == 0)
+                        return daemon->pool[i];
+        for (struct session *session = daemon->sessions; session; session = session->next)
+                if (session->kernel && strcmp(session->kernel->id, id) == 0)
+                        return session->kernel;
+        return NULL;
+}
+
+static void on_maker_died(struct daemon *daemon);
+
+static void on_maker(void *context, uint32_t events) {
+        struct daemon *daemon = context;
+        (void) events;
+        struct maker_reply reply;
+        struct err err;
+        if (maker_receive(&daemon->maker, &reply, &err) < 0) {
+                on_maker_died(daemon);
+                return;
+        }
+        struct kernel *kernel = find_kernel(daemon, reply.kernel_id);
+        if (!kernel) { /* nobody wants it any more */
+                for (size_t i = 0; i < MAKER_FDS; i++)
+                        fd_close(&reply.fds[i]);
+                char name[64];
+                (void) snprintf(name, sizeof(name), "%s%.26s", daemon->group_prefix, reply.kernel_id);
+                (void) cgroup_destroy_by_name(&daemon->host, name, NULL);
+                return;
+        }
+        if (kernel_take(kernel, &reply, &err) < 0) {
+                kernel->listener->failed(kernel, &err);
+                return;
+        }
+        for (struct session *session = daemon->sessions; session; session = session->next)
+                if (session->kernel == kernel && session->removing)
+                        kernel_kill(kernel);
+}
+
+static int start_maker(struct daemon *daemon, struct err *err) {
+        static struct maker_settings settings;
+        static char kernel_dir[4200];
+        if (kernel_place_find(kernel_dir, sizeof(kernel_dir), err) < 0)
+                return -1;
+        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir };
+        if (maker_start(&settings, &daemon->maker, err) < 0)
+                return -1;
+        daemon->maker_watch = loop_watch(daemon->loop, daemon->maker.fd, EPOLLIN, on_maker, daemon);
+        return daemon->maker_watch ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+}
+
+/* Kernels that were on their way are lost; everybody who waited for one is told. */
+static void on_maker_died(struct daemon *daemon) {
+        struct err err, gone;
+        daemon_log("the maker has died; starting another");
+        loop_unwatch(&daemon->maker_watch);
+        maker_stop(&daemon->maker);
+        if (start_maker(daemon, &err) < 0) {
+                daemon_log("%s", err.message);
+                loop_stop(daemon->loop);
+                return;
+        }
+        (void) err_set(&gone, ERR_GONE, "the box was being made when its maker died; try again");
+        bool again = true;
+        while (again) {
+                again = false;
+                for (size_t i = 0; i < daemon->n_pool && !again; i++)
+                        if (daemon->pool[i]->state == KERNEL_MAKING) {
+                                daemon->pool[i]->listener->failed(daemon->pool[i], &gone);
+                                again = true;
+                        }
+                for (struct session *session = daemon->sessions; session && !again; session = session->next)
+                        if (session->kernel && session->kernel->state == KERNEL_MAKING) {
+                                session->kernel->listener->failed(session->kernel, &gone);
+                                again = true;
+                        }
+        }
+}
+
+/* ---- taking over from a daemon that died ---- */
+
+struct heritage {
+        struct daemon *daemon;
+        size_t adopted;
+};
+
+static struct session *session_by_id(struct daemon *daemon, const char *id) {
+        for (struct session *session = daemon->sessions; session; session = session->next)
+                if (strcmp(session->row.id, id) == 0)
+                        return session;
+        return NULL;
+}
+
+static void inherit(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds, void *context) {
+        struct heritage *heritage = context;
+        json_t *json = json_loadb(note, note_size, 0, NULL);
+        const char *id = json_string_value(json_object_get(json, "session"));
+        struct session *session = id ? session_by_id(heritage->daemon, id) : NULL;
+        int all[MAKER_FDS];
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                all[i] = i < n_fds ? fds[i] : -1;
+        const char *group = json_string_value(json_object_get(json, "group"));
+        if (session && !session->kernel && group) {
+                session_adopt(session, (pid_t) json_integer_value(json_object_get(json, "pid")), all, name, group);
+                heritage->adopted++;
+        } else
+                for (size_t i = 0; i < n_fds; i++)
+                        fd_close(&fds[i]);
+        json_decref(json);
+}
+
+static int add_session(const struct registry_session *row, void *context) {
+        struct err err;
+        struct session *session = session_make(context, row, false, &err);
+        if (!session)
+                daemon_log("session %s: %s", row->name, err.message);
+        else {
+                char path[1100];
+                (void) snprintf(path, sizeof(path), "%s/kernel/sleep", session->state_dir);
+                session->state = access(path, F_OK) == 0 ? SESSION_ASLEEP : SESSION_NEW;
+        }
+        return 0;
+}
+
+/* Control groups and state of kernels that nobody holds any more. */
+static void sweep_leftovers(struct daemon *daemon) {
+        char path[4400];
+        size_t prefix = strlen(daemon->group_prefix);
+        for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
+                DIR *directory = *daemon->host.parent[i] ? opendir(daemon->host.parent[i]) : NULL;
+                struct dirent *entry;
+                while (directory && (entry = readdir(directory)))
+                        if (strncmp(entry->d_name, daemon->group_prefix, prefix) == 0 &&
+                            !find_kernel(daemon, entry->d_name + prefix))
+                                (void) cgroup_destroy_by_name(&daemon->host, entry->d_name, NULL);
+                if (directory)
+                        (void) closedir(directory);
+        }
+        (void) snprintf(path, sizeof(path), "%s/state", daemon->data_dir);
+        DIR *directory = opendir(path);
+        struct dirent *entry;
+        while (directory && (entry = readdir(directory))) {
+                if (entry->d_name[0] == '.' || session_by_id(daemon, entry->d_name))
+                        continue;
+                (void) snprintf(path, sizeof(path), "%s/state/%s", daemon->data_dir, entry->d_name);
+                remove_tree(path);
+        }
+        if (directory)
+                (void) closedir(directory);
+}
+
+static int take_over(struct daemon *daemon, struct err *err) {
+        struct heritage heritage = { .daemon = daemon };
+        if (registry_each(daemon->registry, add_session, daemon, err) < 0 ||
+            vault_each(&daemon->vault, inherit, &heritage, err) < 0)
+                return -1;
+        if (heritage.adopted)
+                daemon_log("took over %zu living kernels", heritage.adopted);
+        for (struct session *session = daemon->sessions; session; session = session->next)
+                if (!session->kernel && session->state == SESSION_NEW && session_had_kernel(session)) {
+                        session->state = SESSION_LOST;
+                        session->variables_lost = true;
+                }
+        sweep_leftovers(daemon);
+        return 0;
+}
+
+/* ---- time and signals ---- */
+
+static uint64_t sweep_ms(const struct daemon *daemon) {
+        uint64_t idle_ms = daemon->options->idle_ms;
+        return idle_ms && idle_ms < DAEMON_SWEEP_MS ? (idle_ms < 100 ? 100 : idle_ms) : DAEMON_SWEEP_MS;
+}
+
+static void on_sweep(void *context) {
+        struct daemon *daemon = context;
+        uint64_t now = loop_now_ms(), idle_ms = daemon->options->idle_ms;
+        daemon->sweep_timer = loop_timer(daemon->loop, now + sweep_ms(daemon), on_sweep, daemon);
+        for (struct session *session = daemon->sessions; idle_ms && session; session = session->next)
+                if (session->state == SESSION_IDLE && now - session->used_ms >= idle_ms)
+                        (void) session_hibernate(session, false, NULL, NULL);
+        for (struct session *session = daemon->sessions; session; session = session->next)
+                if (session->touched && !session->ephemeral)
+                        session->touched = registry_touch(daemon->registry, session->row.id, session->row.used_ms, NULL) < 0;
+        pool_refill(daemon);
+}
+
+static void on_signal(void *context, uint32_t events) {
+        struct daemon *daemon = context;
+        (void) events;
+        struct signalfd_siginfo info;
+        while (read(daemon->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+                if (info.ssi_signo == SIGCHLD)
+                        continue; /* the maker's end shows on its socket */
+                daemon->draining = true;
+                loop_stop(daemon->loop);
+        }
+}
+
+static int watch_signals(struct daemon *daemon, struct err *err) {
+        sigset_t signals;
+        sigemptyset(&signals);
+        sigaddset(&signals, SIGTERM);
+        sigaddset(&signals, SIGINT);
+        (void) sigprocmask(SIG_BLOCK, &signals, NULL);
+        (void) signal(SIGPIPE, SIG_IGN);
+        (void) signal(SIGHUP, SIG_IGN);
+        daemon->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (daemon->signal_fd < 0)
+                return err_sys(err, errno, "watching signals");
+        daemon->signal_watch = loop_watch(daemon->loop, daemon->signal_fd, EPOLLIN, on_signal, daemon);
+        return daemon->signal_watch ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+}
+
+/* ---- start and end ---- */
+
+static int make_directories(struct daemon *daemon, struct err *err) {
+        static const char *const names[] = { "state", "sessions", "outputs" };
+        for (size_t i = 0; i < ELEMENTS(names); i++) {
+                char path[4200];
+                (void) snprintf(path, sizeof(path), "%s/%s", daemon->data_dir, names[i]);
+                if (mkdir(path, 0700) < 0 && errno != EEXIST)
+                        return err_sys(err, errno, "making %s", path);
+        }
+        return 0;
+}
+
+static void raise_descriptor_limit(void) {
+        struct rlimit limit;
+        if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+                limit.rlim_cur = limit.rlim_max;
+                (void) setrlimit(RLIMIT_NOFILE, &limit);
+        }
+}
+
+static int start(struct daemon *daemon, struct err *err) {
+        char quarantined[4200], vault_path[4200];
+        bool is_new;
+        raise_descriptor_limit();
+        if (identity_enter(&daemon->rootless, err) < 0 || loop_make(&daemon->loop, err) < 0 ||
+            make_directories(daemon, err) < 0 || registry_open(daemon->data_dir, &daemon->registry, quarantined, err) < 0)
+                return -1;
+        if (*quarantined)
+                daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
+        cgroup_host_look(&daemon->host);
+        (void) snprintf(vault_path, sizeof(vault_path), "%s/vault.sock", daemon->data_dir);
+        if (vault_open(vault_path, &daemon->vault, &is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
+            start_maker(daemon, err) < 0 || take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
+                return -1;
+        daemon->sweep_timer = loop_timer(daemon->loop, loop_now_ms() + sweep_ms(daemon), on_sweep, daemon);
+        pool_refill(daemon);
+        return 0;
+}
+
+static void stop(struct daemon *daemon) {
+        listener_close(daemon);
+        if (daemon->loop)
+                pool_empty(daemon);
+        while (daemon->clients)
+                client_free(daemon->clients);
+        /* Sessions outlive us through the vault; forgetting the record must not kill the kernel. */
+        while (daemon->sessions) {
+                struct session *session = daemon->sessions;
+                if (session->kernel && !session->ephemeral && !daemon->end_sessions)
+                        kernel_let_go(session->kernel);
+                session_free(session);
+        }
+        loop_timer_drop(&daemon->sweep_timer);
+        loop_unwatch(&daemon->maker_watch);
+        loop_unwatch(&daemon->signal_watch);
+        maker_stop(&daemon->maker);
+        if (daemon->end_sessions && daemon->vault.fd >= 0)
+                (void) vault_end(&daemon->vault, NULL);
+        vault_close(&daemon->vault);
+        registry_close(daemon->registry);
+        fd_close(&daemon->signal_fd);
+        loop_free(daemon->loop);
+}
+
+int serve_run(const struct serve_options *options, struct err *err) {
+        struct daemon daemon = { .options = options, .listen_fd = -1, .signal_fd = -1, .vault = { .fd = -1 },
+                                 .maker = { .fd = -1 }, .started_ms = loop_now_ms() };
+        (void) snprintf(daemon.data_dir, sizeof(daemon.data_dir), "%s", options->data_dir);
+        uint32_t hash = 2166136261u; /* FNV-1a of the data directory: one daemon serves it at a time */
+        for (const char *at = options->data_dir; *at; at++)
+                hash = (hash ^ (unsigned char) *at) * 16777619u;
+        (void) snprintf(daemon.group_prefix, sizeof(daemon.group_prefix), "k-%08x-", hash);
+        (void) snprintf(daemon.socket_path, sizeof(daemon.socket_path), "%s", options->socket_path);
+        int code = start(&daemon, err);
+        if (code == 0) {
+                if (options->ready)
+                        options->ready(options->ready_context);
+                code = loop_run(daemon.loop, err);
+        }
+        stop(&daemon);
+        return code;
+}

@@ -1,0 +1,69 @@
+/* The daemon: everything that lives as long as `glovebox serve` does. One thread, one loop; it decides, and waits for
+ * nobody. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/loop.h"
+#include "box/cgroup.h"
+#include "session/maker.h"
+#include "session/registry.h"
+#include "session/vault.h"
+
+struct client;
+struct session;
+struct serve_options;
+
+#define DAEMON_PRELOAD "numpy,pandas,sklearn,pyarrow,rdkit,matplotlib,scipy"
+
+enum {
+        DAEMON_CLIENTS_MAX = 1024,
+        DAEMON_SESSIONS_MAX = 4096,
+        DAEMON_SWEEP_MS = 10000,      /* how often idle sessions are looked for */
+        DAEMON_POOL_MAX = 64,
+        DAEMON_INTERRUPT_GRACE_MS = 2000,
+        DAEMON_START_TIMEOUT_MS = 120000,
+};
+
+struct daemon {
+        struct loop *loop;
+        const struct serve_options *options;
+        char group_prefix[16]; /* of the control groups of our kernels */
+        char data_dir[4096], runtime_dir[512], socket_path[512];
+        uint64_t started_ms;
+        struct cgroup_host host;
+        struct registry *registry;
+        struct vault vault;
+        struct maker maker;
+        struct loop_watch *maker_watch;
+        int listen_fd;
+        struct loop_watch *listen_watch, *signal_watch;
+        int signal_fd;
+        struct loop_timer *sweep_timer;
+        struct client *clients;
+        size_t n_clients;
+        struct session *sessions; /* named and ephemeral ones */
+        size_t n_sessions;
+        struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */
+        size_t n_pool;
+        bool rootless, draining, end_sessions;
+};
+
+/* Gives it an id, and its control groups a name that tells them from those of other daemons on this host. */
+int daemon_name_kernel(const struct daemon *daemon, struct maker_request *request, struct err *err);
+
+/* Asks the maker for a kernel. */
+int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err);
+
+/* The settings that every new kernel shares. */
+void daemon_fill_request(const struct daemon *daemon, const struct registry_session *row, struct maker_request *ret_request);
+
+/* Pool: kernels that wait, sealed and ready, for an ephemeral run with default limits. */
+void pool_refill(struct daemon *daemon);
+struct kernel *pool_take(struct daemon *daemon, const struct registry_session *row);
+size_t pool_ready(const struct daemon *daemon);
+void pool_empty(struct daemon *daemon);
+
+/* One line on stderr with the time. */
+void daemon_log(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,0 +1,65 @@
+/* The index of a journal: which runs there are, and where their records and bytes begin and end. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session/journal_state.h"
+
+bool journal_is_run_id(const char *id, size_t size) {
+        if (size < 1 || size > JOURNAL_ID_MAX)
+                return false;
+        return strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == size;
+}
+
+void journal_index_drop(struct journal *journal, size_t n_oldest) {
+        for (size_t i = 0; i < n_oldest; i++)
+                free(journal->runs[i].marks);
+        journal->n_runs -= n_oldest;
+        journal->n_dropped += n_oldest;
+        memmove(journal->runs, journal->runs + n_oldest, journal->n_runs * sizeof(journal->runs[0]));
+}
+
+void journal_index_begin(struct journal *journal, const char *run_id, int64_t began_ms) {
+        if (journal->n_runs > JOURNAL_RUNS_KEPT - 1)
+                journal_index_drop(journal, journal->n_runs - (JOURNAL_RUNS_KEPT - 1));
+        struct journal_entry *run = &journal->runs[journal->n_runs];
+        *run = (struct journal_entry){ .shown.began_ms = began_ms };
+        *stpncpy(run->shown.run_id, run_id, sizeof(run->shown.run_id) - 1) = '\0';
+        memcpy(run->start, journal->end, sizeof(run->start));
+        memcpy(run->recorded, journal->end, sizeof(run->recorded));
+        journal->n_runs++;
+        journal->is_open = true;
+}
+
+int journal_index_reserve(struct journal *journal) {
+        struct journal_entry *run = journal_newest(journal);
+        /* Grown in powers of two. */
+        if (run->shown.events % JOURNAL_MARK_EVERY != 0 || (run->n_marks & (run->n_marks - 1)) != 0)
+                return 0;
+        size_t room = run->n_marks > 0 ? 2 * run->n_marks : 1;
+        uint64_t *marks = reallocarray(run->marks, room, sizeof(*marks));
+        if (!marks)
+                return -ENOMEM;
+        run->marks = marks;
+        return 0;
+}
+
+void journal_index_stream(struct journal *journal, enum journal_stream stream, uint64_t at, uint64_t size) {
+        struct journal_entry *run = journal_newest(journal);
+        if (run->shown.events % JOURNAL_MARK_EVERY == 0)
+                run->marks[run->n_marks++] = at;
+        run->shown.events++;
+        run->recorded[stream] += size;
+}
+
+void journal_index_end(struct journal *journal, int64_t ended_ms, const uint64_t cut[static JOURNAL_STREAMS],
+                       uint64_t result_at, uint64_t result_size) {
+        struct journal_entry *run = journal_newest(journal);
+        run->shown.ended = true;
+        run->shown.ended_ms = ended_ms;
+        run->shown.events++;
+        memcpy(run->shown.cut, cut, sizeof(run->shown.cut));
+        run->result_at = result_at;
+        run->result_size = result_size;
+        journal->is_open = false;
+}

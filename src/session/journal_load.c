@@ -1,0 +1,207 @@
+/* Opening a journal: whatever a killed daemon left is read back, or cut off where it stops making sense. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "session/journal_state.h"
+
+/* Files that are no journal are kept for a person to look at. `events` goes last: a death in between is continued. */
+static int set_aside(int dir_fd) {
+        static const char *const names[] = { "out.0", "out.1", "err.0", "err.1", "events" };
+        for (size_t i = 0; i < ELEMENTS(names); i++) {
+                char aside[32];
+                (void) snprintf(aside, sizeof(aside), "%s.damaged", names[i]);
+                if (renameat(dir_fd, names[i], dir_fd, aside) < 0 && errno != ENOENT)
+                        return -errno;
+        }
+        return 0;
+}
+
+static int make_events(struct journal *journal) {
+        int fd = journal_file_open(journal->dir_fd, "events", O_TRUNC);
+        if (fd < 0)
+                return fd;
+        journal->fds[JOURNAL_EVENTS] = fd;
+        journal->head = (struct journal_head){ .version = JOURNAL_VERSION };
+        return journal_head_write(fd, &journal->head);
+}
+
+static int open_events(struct journal *journal, bool *ret_torn) {
+        if (faccessat(journal->dir_fd, "events", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+                return errno == ENOENT ? make_events(journal) : -errno;
+        int fd = journal_file_open(journal->dir_fd, "events", 0);
+        if (fd < 0)
+                return fd;
+        journal->fds[JOURNAL_EVENTS] = fd;
+        int code = journal_head_read(fd, &journal->head);
+        if (code != -EBADMSG)
+                return code;
+        fd_close(&journal->fds[JOURNAL_EVENTS]);
+        *ret_torn = true;
+        code = set_aside(journal->dir_fd);
+        return code < 0 ? code : make_events(journal);
+}
+
+/* What a rewrite that was cut short left: either its new files, or the old ones. */
+static void remove_leftovers(struct journal *journal) {
+        (void) unlinkat(journal->dir_fd, "events.new", 0);
+        for (size_t i = 0; i < JOURNAL_STREAMS; i++)
+                (void) unlinkat(journal->dir_fd, journal_file_name(i, 1 - journal->head.side), 0);
+}
+
+static int apply_begin(struct journal *journal, const struct journal_record *record) {
+        if (journal->is_open || record->size < 8 || record->size > 8 + JOURNAL_ID_MAX)
+                return -EBADMSG;
+        char id[JOURNAL_ID_MAX + 1] = { 0 };
+        memcpy(id, record->checked + 8, record->size - 8);
+        if (!journal_is_run_id(id, record->size - 8))
+                return -EBADMSG;
+        journal_index_begin(journal, id, (int64_t) journal_get_u64(record->checked));
+        return 0;
+}
+
+static int apply_stream(struct journal *journal, const struct journal_record *record, enum journal_stream stream,
+                        uint64_t limit) {
+        if (!journal->is_open || record->size != 16)
+                return -EBADMSG;
+        uint64_t offset = journal_get_u64(record->checked), size = journal_get_u64(record->checked + 8);
+        if (offset != journal->end[stream] || size == 0 || size > limit - offset)
+                return -EBADMSG;
+        int code = journal_index_reserve(journal);
+        if (code < 0)
+                return code;
+        journal_index_stream(journal, stream, record->at, size);
+        journal->end[stream] = offset + size;
+        return 0;
+}
+
+/* What a record means, if it may stand where it stands. -EBADMSG if not. `limits`: where the streams' files end. */
+static int apply(struct journal *journal, const struct journal_record *record, const uint64_t *limits) {
+        if (record->kind == JOURNAL_KIND_BEGIN)
+                return apply_begin(journal, record);
+        if (!journal->is_open)
+                return -EBADMSG;
+        struct journal_entry *run = journal_newest(journal);
+        uint64_t cut[JOURNAL_STREAMS];
+        switch (record->kind) {
+        case JOURNAL_KIND_OUT:
+                return apply_stream(journal, record, JOURNAL_OUT, limits[JOURNAL_OUT]);
+        case JOURNAL_KIND_ERR:
+                return apply_stream(journal, record, JOURNAL_ERR, limits[JOURNAL_ERR]);
+        case JOURNAL_KIND_CHANNEL:
+                run->channel_size += record->size;
+                run->n_notes++;
+                return 0;
+        case JOURNAL_KIND_END:
+                if (record->size < 24)
+                        return -EBADMSG;
+                for (size_t i = 0; i < JOURNAL_STREAMS; i++)
+                        cut[i] = journal_get_u64(record->checked + 8 + 8 * i);
+                journal_index_end(journal, (int64_t) journal_get_u64(record->checked), cut, record->payload_at + 24,
+                                  record->size - 24);
+                return 0;
+        case JOURNAL_KIND_BEGIN:
+                break;
+        }
+        return -EBADMSG;
+}
+
+static int scan(struct journal *journal, const uint64_t *limits, bool *ret_torn) {
+        struct journal_reader reader;
+        uint64_t base = journal->head.base[JOURNAL_EVENTS];
+        journal_reader_init(&reader, journal->fds[JOURNAL_EVENTS], base, base, limits[JOURNAL_EVENTS]);
+        for (;;) {
+                struct journal_record record;
+                int code = journal_reader_next(&reader, &record);
+                if (code == 0)
+                        return 0;
+                if (code > 0)
+                        code = apply(journal, &record, limits);
+                if (code == -EBADMSG) {
+                        *ret_torn = true;
+                        off_t good = (off_t) (journal->end[JOURNAL_EVENTS] - base + JOURNAL_HEAD_SIZE);
+                        return ftruncate(journal->fds[JOURNAL_EVENTS], good) < 0 ? -errno : 0;
+                }
+                if (code < 0)
+                        return code;
+                journal->end[JOURNAL_EVENTS] = record.next_at;
+        }
+}
+
+/* Bytes that no record tells of: of the open run, when the daemon died between moving and recording them; else of a run
+ * whose records were lost, and then nobody can ask for them. */
+static int settle_tail(struct journal *journal, enum journal_stream stream, uint64_t limit) {
+        uint64_t end = journal->end[stream];
+        if (journal->is_open) {
+                uint64_t run_max = journal_newest(journal)->start[stream] + JOURNAL_STREAM_MAX;
+                end = limit < run_max ? limit : run_max > end ? run_max : end;
+        }
+        journal->end[stream] = end;
+        if (limit > end && ftruncate(journal->fds[stream], (off_t) (end - journal->head.base[stream])) < 0)
+                return -errno;
+        return 0;
+}
+
+static int settle_cut(struct journal *journal) {
+        struct journal_head *head = &journal->head;
+        struct journal_entry *run = journal->is_open ? journal_newest(journal) : NULL;
+        if (run && head->cut_run == run->start[JOURNAL_EVENTS] + 1) {
+                memcpy(run->shown.cut, head->cut, sizeof(head->cut));
+                return 0;
+        }
+        bool stale = head->cut_run != 0;
+        head->cut_run = 0;
+        memset(head->cut, 0, sizeof(head->cut));
+        /* A run that begins where a lost one began must not inherit its number. */
+        return stale ? journal_head_write_cut(journal->fds[JOURNAL_EVENTS], head) : 0;
+}
+
+static int load(struct journal *journal, bool *ret_torn) {
+        int code = open_events(journal, ret_torn);
+        if (code < 0)
+                return code;
+        if (journal->head.version > JOURNAL_VERSION)
+                return -EPROTONOSUPPORT;
+        remove_leftovers(journal);
+        uint64_t limits[JOURNAL_FILES];
+        for (size_t i = 0; i < JOURNAL_FILES; i++) {
+                if (i < JOURNAL_STREAMS)
+                        journal->fds[i] =
+                                journal_file_open(journal->dir_fd, journal_file_name(i, journal->head.side), 0);
+                if (journal->fds[i] < 0)
+                        return journal->fds[i];
+                struct stat status;
+                if (fstat(journal->fds[i], &status) < 0)
+                        return -errno;
+                limits[i] = journal->head.base[i] + (uint64_t) status.st_size -
+                            (i == JOURNAL_EVENTS ? JOURNAL_HEAD_SIZE : 0);
+                journal->end[i] = journal->head.base[i];
+        }
+        code = scan(journal, limits, ret_torn);
+        for (size_t i = 0; i < JOURNAL_STREAMS && code >= 0; i++)
+                code = settle_tail(journal, (enum journal_stream) i, limits[i]);
+        if (code >= 0)
+                code = settle_cut(journal);
+        /* On a full disk the bytes stay without an event until there is room: nothing is lost. */
+        if (code >= 0 && journal->is_open)
+                (void) journal_record_streams(journal);
+        return code;
+}
+
+int journal_load(struct journal *journal, bool *ret_torn, struct err *err) {
+        int code = load(journal, ret_torn);
+        if (code == -EPROTONOSUPPORT)
+                return err_set(
+                        err, ERR_UNSUPPORTED,
+                        "this session's journal has format %u, and this Glovebox knows only format %d: use the newer "
+                        "version that wrote it, or remove the session",
+                        journal->head.version, JOURNAL_VERSION);
+        if (code < 0)
+                return err_sys(err, -code, "cannot open the session's journal");
+        return 0;
+}

@@ -1,0 +1,117 @@
+/* A kernel as the daemon sees it: a box with a Python in it, its channel, its pipes, its journal.
+ *
+ * Whatever comes through the channel and the pipes was written by an attacker: frames are bounded, types are checked
+ * against what may come now, and a frame that makes no sense ends the kernel, never the daemon. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/loop.h"
+#include "box/cgroup.h"
+#include "box/cgroup_meter.h"
+#include "session/journal.h"
+#include "session/maker.h"
+
+/* Types of channel frames: docs/KERNEL-PROTOCOL.md. */
+enum kernel_frame {
+        KERNEL_EXECUTE = 1,
+        KERNEL_PING = 2,
+        KERNEL_TRIM = 3,
+        KERNEL_SLEEP = 4,
+        KERNEL_WAKE = 5,
+        KERNEL_CONTEXT = 6,
+        KERNEL_READY = 128,
+        KERNEL_RESULT = 129,
+        KERNEL_DISPLAY = 130,
+        KERNEL_PONG = 131,
+        KERNEL_ANSWER = 132,
+};
+
+enum { KERNEL_FRAME_MAX = 32 << 20 };
+
+enum kernel_state {
+        KERNEL_MAKING,   /* asked for; no box yet */
+        KERNEL_STARTING, /* the box is there; Python is not yet */
+        KERNEL_IDLE,
+        KERNEL_BUSY, /* a run, or a request of ours, is on */
+        KERNEL_DEAD, /* nothing is left but this record */
+};
+
+struct kernel;
+
+/* Who is told. All are called from the loop; a kernel may be freed from within `ended` only. */
+struct kernel_listener {
+        void (*ready)(struct kernel *kernel);
+        void (*failed)(struct kernel *kernel, const struct err *err); /* it could not be made; then it is dead */
+        void (*output)(struct kernel *kernel);                        /* the journal has a new event */
+        /* One whole frame of types RESULT, DISPLAY or ANSWER. */
+        void (*frame)(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size);
+        void (*ended)(struct kernel *kernel); /* the process is gone; why is in the fields below */
+};
+
+struct kernel {
+        struct loop *loop;
+        const struct cgroup_host *host;
+        const struct kernel_listener *listener;
+        void *owner; /* the listener's business */
+
+        char id[27], group[48];
+        char state_dir[1024], workspace[1024]; /* of this kernel; workspace is "" when it is a tmpfs */
+        bool ephemeral;
+        enum kernel_state state;
+        pid_t pid;
+        uid_t host_uid;
+        int fds[MAKER_FDS];
+        struct cgroup cgroup;
+        struct cgroup_meter meter;
+        struct journal *journal;
+
+        struct loop_watch *channel_watch, *control_watch, *output_watch[JOURNAL_STREAMS];
+        char *inbound; /* a frame that has begun */
+        size_t inbound_size, inbound_room;
+        char *outbound; /* a frame that did not fit into the socket yet */
+        size_t outbound_at, outbound_size;
+
+        /* how it ended */
+        bool exited; /* wait_status is known */
+        int wait_status;
+        bool broke_protocol;
+        struct cgroup_usage usage;   /* as of the last kernel_measure */
+        uint64_t cpu_us_before, oom_kills_before; /* when the run began */
+        bool may_repeat; /* taken over from a dead daemon: its last answer may come once more */
+};
+
+/* A record for a kernel that the maker was asked for (request->kernel_id) or that the vault gave back. */
+struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, const struct kernel_listener *listener,
+                           void *owner, const struct maker_request *request);
+void kernel_free(struct kernel *kernel); /* kills it if it lives; NULL is fine */
+
+/* The box is there: takes the reply's descriptors. */
+int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err);
+
+/* The same for a kernel that outlived its daemon: `fds` are taken over; it is idle or busy as its journal says. */
+int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], struct err *err);
+
+/* Sends one frame. The kernel must be idle; it is busy until a RESULT or ANSWER comes. */
+int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *payload, size_t size, struct err *err);
+
+/* Takes what the pipes hold now into the journal. */
+void kernel_drain(struct kernel *kernel);
+
+/* A signal to the Python process, through its agent. */
+void kernel_signal(struct kernel *kernel, int signal_number);
+
+/* Forgets the kernel without ending it: the vault holds what it needs. */
+void kernel_let_go(struct kernel *kernel);
+
+/* Kills the whole box; `ended` is called from the loop. */
+void kernel_kill(struct kernel *kernel);
+
+/* A run begins: what is used from now on is its own. Costs nothing: the last measure is still true. */
+void kernel_mark_usage(struct kernel *kernel);
+
+/* Reads what was used into kernel->usage: oom_kills and cpu_us since the mark, and the peak of memory. Once dead, what
+ * was read at the end. */
+void kernel_measure(struct kernel *kernel);

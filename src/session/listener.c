@@ -1,0 +1,92 @@
+#include "session/listener.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "session/client.h"
+#include "session/daemon.h"
+
+static void on_connection(void *context, uint32_t events) {
+        struct daemon *daemon = context;
+        (void) events;
+        _cleanup_fd_ int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        struct ucred peer;
+        socklen_t size = sizeof(peer);
+        if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+                return;
+        /* Mode 0600 says it already; a socket directory that somebody loosened does not change it. */
+        if (peer.uid != geteuid() && peer.uid != 0) {
+                daemon_log("refused a connection of user %u", peer.uid);
+                return;
+        }
+        struct err err;
+        if (daemon->n_clients >= DAEMON_CLIENTS_MAX)
+                daemon_log("refused a connection: %d clients already", DAEMON_CLIENTS_MAX);
+        else if (client_accept(daemon, take_fd(&fd), &err) < 0)
+                daemon_log("%s", err.message);
+}
+
+static int make_parent(const char *path, struct err *err) {
+        char copy[512];
+        (void) snprintf(copy, sizeof(copy), "%s", path);
+        const char *parent = dirname(copy);
+        if (mkdir(parent, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, errno, "making %s", parent);
+        return 0;
+}
+
+/* Does somebody answer there? */
+static bool is_live(const struct sockaddr_un *address) {
+        _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        return fd >= 0 && (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0 || errno != ECONNREFUSED) &&
+               errno != ENOENT;
+}
+
+int listener_open(struct daemon *daemon, struct err *err) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        const char *path = daemon->socket_path;
+        if (strlen(path) >= sizeof(address.sun_path))
+                return err_set(err, ERR_USAGE, "the socket's path %s is longer than %zu bytes; choose a shorter --socket-dir",
+                               path, sizeof(address.sun_path) - 1);
+        (void) strcpy(address.sun_path, path);
+        if (make_parent(path, err) < 0)
+                return -1;
+        struct stat status;
+        if (lstat(path, &status) == 0) {
+                if (!S_ISSOCK(status.st_mode))
+                        return err_set(err, ERR_EXISTS, "%s is there and is not a socket; remove it or choose another path", path);
+                errno = 0;
+                if (is_live(&address))
+                        return err_set(err, ERR_BUSY, "another daemon listens on %s", path);
+                (void) unlink(path); /* left by one that was killed */
+        }
+        daemon->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        mode_t old = umask(0177);
+        int code = daemon->listen_fd < 0 || bind(daemon->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0 ? errno : 0;
+        (void) umask(old);
+        if (code == EOPNOTSUPP || code == EPERM)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "the file system of %s has no UNIX sockets (%s); give a directory on a native Linux file system "
+                               "with --socket-dir, for example /run/user/%u or /tmp", path, strerror(code), geteuid());
+        if (code != 0)
+                return err_sys(err, code, "listening on %s", path);
+        if (listen(daemon->listen_fd, 128) < 0)
+                return err_sys(err, errno, "listening on %s", path);
+        daemon->listen_watch = loop_watch(daemon->loop, daemon->listen_fd, EPOLLIN, on_connection, daemon);
+        return daemon->listen_watch ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+}
+
+void listener_close(struct daemon *daemon) {
+        loop_unwatch(&daemon->listen_watch);
+        if (daemon->listen_fd >= 0)
+                (void) unlink(daemon->socket_path);
+        fd_close(&daemon->listen_fd);
+}

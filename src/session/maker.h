@@ -1,0 +1,61 @@
+/* The maker: a process of the daemon's that makes boxes with kernels in them, so that the daemon itself never waits.
+ *
+ * Theory of operation. The daemon forks it at its start and talks to it over one SEQPACKET socket: a request in, a reply
+ * with descriptors out, in order. It is the parent of every agent it makes and reaps them. It decides nothing: limits,
+ * mounts and images were checked by the session layer; paths that a caller named go through the mount policy here, in the
+ * process that opens them. When the daemon goes away, so does the maker; the boxes stay, as long as somebody (the vault)
+ * holds their descriptors. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "box/limits.h"
+
+enum { MAKER_OPTIONS_MAX = 8192 };
+
+struct maker_request {
+        char kernel_id[27];
+        char group[48]; /* name of its control groups */
+        char state_dir[1024]; /* the kernel's own files, made by the daemon; shown as /run/session */
+        char workspace[1024]; /* shown as /workspace, unless ephemeral */
+        bool workspace_is_ours; /* made by the daemon; a directory that a caller named goes through the mount policy */
+        char image[65];
+        char preload[512];
+        struct limits limits;
+        bool allow_weaker;
+        bool ephemeral; /* the workspace is a bounded tmpfs */
+        char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"} */
+};
+
+enum maker_fd { MAKER_PIDFD, MAKER_CONTROL, MAKER_CHANNEL, MAKER_OUT, MAKER_ERR, MAKER_WORKSPACE, MAKER_LEASE, MAKER_FDS };
+
+struct maker_reply {
+        char kernel_id[27];
+        bool good;
+        struct err err; /* when not good */
+        pid_t pid;
+        uid_t host_uid;
+        bool has_lease;
+        int fds[MAKER_FDS]; /* owned by the receiver */
+};
+
+struct maker_settings { /* lives as long as the maker */
+        const char *data_dir;
+        const char *kernel_dir; /* holds the package glovebox_kernel */
+};
+
+struct maker {
+        pid_t pid;
+        int fd;
+};
+
+/* Forks the maker. */
+int maker_start(const struct maker_settings *settings, struct maker *ret_maker, struct err *err);
+void maker_stop(struct maker *maker);
+
+int maker_send(struct maker *maker, const struct maker_request *request, struct err *err);
+
+/* One reply that has arrived; ERR_GONE when the maker is dead. */
+int maker_receive(struct maker *maker, struct maker_reply *ret_reply, struct err *err);

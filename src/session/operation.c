@@ -1,0 +1,89 @@
+#include "session/operation.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "session/client.h"
+#include "session/serve_options.h"
+#include "session/session.h"
+
+const char *operation_text(json_t *json, const char *key, struct err *err) {
+        const char *text = json_string_value(json_object_get(json, key));
+        if (!text)
+                (void) err_set(err, ERR_USAGE, "\"%s\" must be given, as text", key);
+        return text;
+}
+
+struct session *operation_session(struct client *client, json_t *json, struct err *err) {
+        const char *name = operation_text(json, "session", err);
+        struct session *session = name ? session_find(client->daemon, "", name) : NULL;
+        if (name && !session)
+                (void) err_set(err, ERR_NOT_FOUND, "there is no session \"%.100s\"; `glovebox session ls` shows those there are",
+                               name);
+        return session;
+}
+
+static uint64_t own_memory_bytes(void) {
+        unsigned long pages = 0;
+        FILE *file = fopen("/proc/self/statm", "re");
+        if (file) {
+                if (fscanf(file, "%*u %lu", &pages) != 1)
+                        pages = 0;
+                (void) fclose(file);
+        }
+        return (uint64_t) pages * (uint64_t) sysconf(_SC_PAGESIZE);
+}
+
+static int ping(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        (void) json;
+        (void) err;
+        client_answer(client, request, json_pack("{s:s, s:i}", "version", GLOVEBOX_VERSION, "pid", (int) getpid()));
+        return 0;
+}
+
+static int status(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        (void) json;
+        (void) err;
+        struct daemon *daemon = client->daemon;
+        json_t *sessions = json_array();
+        for (struct session *session = daemon->sessions; session; session = session->next)
+                if (!session->ephemeral)
+                        json_array_append_new(sessions, session_to_json(session));
+        json_t *answer = json_pack(
+                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I}, s:{s:I, s:I}, s:o}", "daemon", "pid", (int) getpid(), "version",
+                GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms), "memory_bytes",
+                (json_int_t) own_memory_bytes(), "socket", daemon->socket_path, "data_dir", daemon->data_dir, "image",
+                daemon->options->image, "clients", (json_int_t) daemon->n_clients, "pool", "wanted",
+                (json_int_t) daemon->options->pool, "ready", (json_int_t) pool_ready(daemon), "sessions", sessions);
+        client_answer(client, request, answer);
+        return 0;
+}
+
+static int shutdown_daemon(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        (void) err;
+        const char *sessions = json_string_value(json_object_get(json, "sessions"));
+        client->daemon->end_sessions = sessions && strcmp(sessions, "end") == 0;
+        client->daemon->draining = true;
+        client_answer(client, request, json_object());
+        loop_stop(client->daemon->loop);
+        return 0;
+}
+
+static const struct operation operations_daemon[] = {
+        { "ping", ping }, { "status", status }, { "shutdown", shutdown_daemon }, { NULL, NULL },
+};
+
+int operation_run(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        static const struct operation *const tables[] = { operations_daemon, operations_session, operations_run,
+                                                          operations_file };
+        const char *name = operation_text(json, "op", err);
+        if (!name)
+                return -1;
+        for (size_t i = 0; i < ELEMENTS(tables); i++)
+                for (const struct operation *row = tables[i]; row->name; row++)
+                        if (strcmp(row->name, name) == 0)
+                                return row->run(client, request, json, err);
+        return err_set(err, ERR_USAGE, "there is no operation \"%.60s\"; docs/PROTOCOL.md lists them", name);
+}

@@ -1,0 +1,177 @@
+/* Operations on files of a session's workspace, and its artifacts. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "session/artifact.h"
+#include "session/client.h"
+#include "session/download.h"
+#include "session/operation.h"
+#include "session/session.h"
+#include "session/upload.h"
+#include "session/workspace.h"
+
+/* The workspace and the path below it that a request names. The caller closes the descriptor. */
+static int open_named(struct client *client, json_t *json, const char *key, char ret_relative[static 4096],
+                      struct session **ret_session, struct err *err) {
+        struct session *session = operation_session(client, json, err);
+        const char *path = session ? operation_text(json, key, err) : NULL;
+        if (!path || workspace_check_path(path, ret_relative, err) < 0)
+                return -1;
+        int fd = session_open_workspace(session);
+        if (fd < 0)
+                return err_sys(err, -fd, "opening the workspace of %s", session->row.name);
+        if (ret_session)
+                *ret_session = session;
+        return fd;
+}
+
+static int read_file(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        char relative[4096];
+        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, NULL, err);
+        if (workspace < 0)
+                return -1;
+        uint64_t size;
+        int fd = workspace_open_file(workspace, relative, &size, err);
+        if (fd < 0)
+                return -1;
+        json_int_t offset = json_integer_value(json_object_get(json, "offset"));
+        json_t *wanted = json_object_get(json, "size");
+        if (offset < 0 || (wanted && json_integer_value(wanted) < 0) || (uint64_t) offset > size) {
+                fd_close(&fd);
+                return err_set(err, ERR_USAGE, "offset and size must lie within the file, which has %llu bytes",
+                               (unsigned long long) size);
+        }
+        uint64_t left = size - (uint64_t) offset;
+        if (wanted && (uint64_t) json_integer_value(wanted) < left)
+                left = (uint64_t) json_integer_value(wanted);
+        if (download_begin(client, request, fd, (uint64_t) offset, left) < 0)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        return 0;
+}
+
+/* ---- writing ---- */
+
+struct file_upload {
+        struct upload upload;
+        struct workspace_file file;
+};
+
+static int on_piece(struct upload *upload, struct client *client, const char *bytes, size_t size, struct err *err) {
+        (void) client;
+        int code = fd_write_all(((struct file_upload *) upload)->file.fd, bytes, size);
+        return code < 0 ? err_sys(err, -code, "writing the file") : 0;
+}
+
+static void on_finish(struct upload *upload, struct client *client) {
+        struct err err;
+        if (workspace_finish_file(&((struct file_upload *) upload)->file, &err) < 0)
+                client_refuse(client, upload->request, &err);
+        else
+                client_answer(client, upload->request, json_pack("{s:I}", "size", (json_int_t) upload->size));
+}
+
+static void on_abandon(struct upload *upload) {
+        workspace_drop_file(&((struct file_upload *) upload)->file);
+}
+
+static int write_file(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        char relative[4096];
+        struct session *session = NULL;
+        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, &session, err);
+        if (workspace < 0)
+                return -1;
+        struct file_upload *upload = calloc(1, sizeof(*upload));
+        if (!upload)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        if (workspace_create_file(workspace, relative, &upload->file, err) < 0) {
+                free(upload);
+                return -1;
+        }
+        upload->upload = (struct upload) { .request = request, .max = session->row.limits.disk_bytes, .piece = on_piece,
+                                           .finish = on_finish, .abandon = on_abandon, .json = json_incref(json) };
+        if (upload_begin(client, &upload->upload, err) < 0) {
+                workspace_drop_file(&upload->file);
+                json_decref(json);
+                free(upload);
+                return -1;
+        }
+        return 0;
+}
+
+/* ---- the rest ---- */
+
+static int list_files(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        char relative[4096];
+        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, NULL, err);
+        json_t *entries = workspace < 0 ? NULL : workspace_list(workspace, relative, err);
+        if (!entries)
+                return -1;
+        client_answer(client, request, json_pack("{s:o}", "entries", entries));
+        return 0;
+}
+
+static int stat_file(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        char relative[4096];
+        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, NULL, err);
+        json_t *entry = workspace < 0 ? NULL : workspace_stat(workspace, relative, err);
+        if (!entry)
+                return -1;
+        client_answer(client, request, entry);
+        return 0;
+}
+
+static int remove_file(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        char relative[4096];
+        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, NULL, err);
+        if (workspace < 0 ||
+            workspace_remove(workspace, relative, json_is_true(json_object_get(json, "recursive")), err) < 0)
+                return -1;
+        client_answer(client, request, json_object());
+        return 0;
+}
+
+static int make_directory(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        char relative[4096];
+        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, NULL, err);
+        if (workspace < 0 || workspace_make_directory(workspace, relative, err) < 0)
+                return -1;
+        client_answer(client, request, json_object());
+        return 0;
+}
+
+static int move_file(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        char from[4096], to[4096];
+        _cleanup_fd_ int workspace = open_named(client, json, "path", from, NULL, err);
+        const char *target = workspace < 0 ? NULL : operation_text(json, "to", err);
+        if (!target || workspace_check_path(target, to, err) < 0 || workspace_move(workspace, from, to, err) < 0)
+                return -1;
+        client_answer(client, request, json_object());
+        return 0;
+}
+
+static int list_artifacts(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        struct session *session = operation_session(client, json, err);
+        _cleanup_fd_ int workspace = session ? session_open_workspace(session) : -1;
+        struct artifact_list list = { 0 };
+        if (!session)
+                return -1;
+        if (workspace < 0)
+                return err_sys(err, -workspace, "opening the workspace of %s", session->row.name);
+        if (artifact_scan(workspace, &list, err) < 0 || artifact_locate(&list, session->workspace, err) < 0) {
+                artifact_list_release(&list);
+                return -1;
+        }
+        json_t *array = artifact_list_to_json(&list);
+        client_answer(client, request, json_pack("{s:o, s:b}", "artifacts", array, "cut", (int) list.cut));
+        artifact_list_release(&list);
+        return 0;
+}
+
+const struct operation operations_file[] = {
+        { "file.read", read_file },    { "file.write", write_file },     { "file.list", list_files },
+        { "file.stat", stat_file },    { "file.remove", remove_file },   { "file.mkdir", make_directory },
+        { "file.move", move_file },    { "artifact.list", list_artifacts }, { NULL, NULL },
+};

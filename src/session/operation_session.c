@@ -1,0 +1,144 @@
+/* Operations on sessions. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "session/client.h"
+#include "session/operation.h"
+#include "session/row.h"
+#include "session/session.h"
+
+static int create(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        bool created = false;
+        struct session *session = row_find_or_create(client->daemon, json, &created, err);
+        if (!session)
+                return -1;
+        json_t *answer = session_to_json(session);
+        json_object_set_new(answer, "created", json_boolean(created));
+        client_answer(client, request, answer);
+        return 0;
+}
+
+static int list(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        (void) json;
+        (void) err;
+        json_t *sessions = json_array();
+        for (struct session *session = client->daemon->sessions; session; session = session->next)
+                if (!session->ephemeral && !session->removing)
+                        json_array_append_new(sessions, session_to_json(session));
+        client_answer(client, request, json_pack("{s:o}", "sessions", sessions));
+        return 0;
+}
+
+/* A session that sleeps or never ran has no kernel, but its journal is there. */
+static struct journal *open_journal(struct session *session, struct journal **ret_owned, struct err *err) {
+        *ret_owned = NULL;
+        if (session->kernel && session->kernel->journal)
+                return session->kernel->journal;
+        return session_open_journal(session, ret_owned, err) < 0 ? NULL : *ret_owned;
+}
+
+static json_t *runs_of(struct session *session, size_t limit) {
+        json_t *array = json_array();
+        struct journal *owned;
+        struct journal *journal = open_journal(session, &owned, NULL);
+        if (!journal)
+                return array;
+        struct journal_run runs[JOURNAL_RUNS_KEPT];
+        size_t n = journal_list(journal, runs, limit < JOURNAL_RUNS_KEPT ? limit : JOURNAL_RUNS_KEPT);
+        for (size_t i = 0; i < n; i++) {
+                json_t *item = json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "run_id", runs[i].run_id, "ended",
+                                         (int) runs[i].ended, "events", (json_int_t) runs[i].events, "stdout_bytes",
+                                         (json_int_t) runs[i].bytes[JOURNAL_OUT], "stderr_bytes",
+                                         (json_int_t) runs[i].bytes[JOURNAL_ERR], "began", (json_int_t) runs[i].began_ms,
+                                         "end", (json_int_t) runs[i].ended_ms);
+                struct journal_event event;
+                char *text = NULL;
+                size_t size = 0;
+                if (item && runs[i].ended && journal_event(journal, runs[i].run_id, runs[i].events, &event, NULL) == 0 &&
+                    event.kind == JOURNAL_EVENT_RESULT && event.size < (1 << 20) && (text = malloc(event.size + 1)) &&
+                    journal_read(journal, &event, 0, text, event.size, &size, NULL) == 0) {
+                        json_t *result = json_loadb(text, size, 0, NULL);
+                        json_object_set(item, "status", json_object_get(result, "status"));
+                        json_object_set(item, "duration_ms", json_object_get(result, "duration_ms"));
+                        json_decref(result);
+                }
+                free(text);
+                json_array_append_new(array, item);
+        }
+        journal_close(owned);
+        return array;
+}
+
+static int show(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        struct session *session = operation_session(client, json, err);
+        if (!session)
+                return -1;
+        json_t *answer = session_to_json(session);
+        json_object_set_new(answer, "runs", runs_of(session, 10));
+        json_object_set_new(answer, "isolation", session_isolation(session));
+        client_answer(client, request, answer);
+        return 0;
+}
+
+static int show_log(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        struct session *session = operation_session(client, json, err);
+        if (!session)
+                return -1;
+        json_int_t limit = json_integer_value(json_object_get(json, "limit"));
+        client_answer(client, request, json_pack("{s:o}", "runs", runs_of(session, limit > 0 ? (size_t) limit : 20)));
+        return 0;
+}
+
+static int remove_one(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        struct session *session = operation_session(client, json, err);
+        if (!session)
+                return -1;
+        session_remove(session, json_is_true(json_object_get(json, "keep_files")));
+        client_answer(client, request, json_object());
+        return 0;
+}
+
+static int interrupt(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        struct session *session = operation_session(client, json, err);
+        if (!session)
+                return -1;
+        client_answer(client, request, json_pack("{s:b}", "interrupted", (int) session_interrupt(session)));
+        return 0;
+}
+
+static int restart(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        struct session *session = operation_session(client, json, err);
+        if (!session)
+                return -1;
+        session_restart(session);
+        client_answer(client, request, json_object());
+        return 0;
+}
+
+static int hibernate(struct client *client, uint16_t request, json_t *json, struct err *err) {
+        struct session *session = operation_session(client, json, err);
+        if (!session)
+                return -1;
+        if (session->state == SESSION_ASLEEP) {
+                client_answer(client, request, json_pack("{s:s}", "state", "asleep"));
+                return 0;
+        }
+        const char *depth = json_string_value(json_object_get(json, "depth"));
+        struct subscription *asker = calloc(1, sizeof(*asker));
+        if (!asker)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        asker->client = client;
+        asker->request = request;
+        if (session_hibernate(session, depth && strcmp(depth, "trim") == 0, asker, err) < 0) {
+                free(asker);
+                return -1;
+        }
+        return 0;
+}
+
+const struct operation operations_session[] = {
+        { "session.create", create },       { "session.list", list },       { "session.show", show },
+        { "session.remove", remove_one },   { "session.interrupt", interrupt }, { "session.restart", restart },
+        { "session.hibernate", hibernate }, { "session.log", show_log },    { NULL, NULL },
+};

@@ -1,0 +1,126 @@
+/* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run that wants nothing special.
+ * Each is used once. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "session/daemon.h"
+#include "session/kernel.h"
+#include "session/remove_tree.h"
+#include "session/serve_options.h"
+
+static const struct kernel_listener listener;
+
+static void forget(struct kernel *kernel) {
+        struct daemon *daemon = kernel->owner;
+        for (size_t i = 0; i < daemon->n_pool; i++) {
+                if (daemon->pool[i] == kernel) {
+                        daemon->pool[i] = daemon->pool[--daemon->n_pool];
+                        return;
+                }
+        }
+}
+
+static void on_ready(struct kernel *kernel) {
+        (void) kernel;
+        pool_refill(kernel->owner);
+}
+
+static void discard(struct kernel *kernel) {
+        char path[1024];
+        (void) snprintf(path, sizeof(path), "%s", kernel->state_dir);
+        forget(kernel);
+        kernel_free(kernel);
+        remove_tree(path);
+}
+
+static void on_failed(struct kernel *kernel, const struct err *err) {
+        daemon_log("pool: a kernel could not be made: %s", err->message);
+        discard(kernel); /* not refilled at once: what failed now would fail again; the sweep tries later */
+}
+
+static void on_output(struct kernel *kernel) {
+        (void) kernel;
+}
+
+static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
+        (void) type;
+        (void) payload;
+        (void) size;
+        kernel_kill(kernel);
+}
+
+static void on_ended(struct kernel *kernel) {
+        daemon_log("pool: a waiting kernel died");
+        discard(kernel);
+}
+
+static const struct kernel_listener listener = { on_ready, on_failed, on_output, on_frame, on_ended };
+
+/* One at a time is on its way: the maker and the host have other things to do. */
+static bool is_one_on_its_way(const struct daemon *daemon) {
+        for (size_t i = 0; i < daemon->n_pool; i++)
+                if (daemon->pool[i]->state != KERNEL_IDLE)
+                        return true;
+        return false;
+}
+
+void pool_refill(struct daemon *daemon) {
+        struct err err;
+        struct registry_session row = { .limits = daemon->options->limits, .allow_weaker = daemon->options->allow_weaker };
+        if (daemon->draining || daemon->n_pool >= daemon->options->pool || daemon->n_pool >= DAEMON_POOL_MAX ||
+            is_one_on_its_way(daemon))
+                return;
+        struct maker_request request;
+        (void) snprintf(row.image, sizeof(row.image), "%s", daemon->options->image);
+        daemon_fill_request(daemon, &row, &request);
+        request.ephemeral = true;
+        if (daemon_name_kernel(daemon, &request, &err) < 0)
+                return;
+        char state_dir[1024];
+        (void) snprintf(state_dir, sizeof(state_dir), "%.900s/state/%s", daemon->data_dir, request.kernel_id);
+        (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", state_dir);
+        if ((mkdir(state_dir, 0700) < 0 && errno != EEXIST) || mkdir(request.state_dir, 0700) < 0)
+                return;
+        struct kernel *kernel = kernel_make(daemon->loop, &daemon->host, &listener, daemon, &request);
+        if (!kernel)
+                return;
+        (void) snprintf(kernel->state_dir, sizeof(kernel->state_dir), "%s", state_dir);
+        daemon->pool[daemon->n_pool++] = kernel;
+        if (daemon_order_kernel(daemon, &request, &err) < 0)
+                on_failed(kernel, &err);
+}
+
+static bool is_plain(const struct daemon *daemon, const struct registry_session *row) {
+        return strcmp(row->image, daemon->options->image) == 0 && !*row->options && !*row->workspace &&
+               row->allow_weaker == daemon->options->allow_weaker && strcmp(row->mode, "fresh") != 0 &&
+               memcmp(&row->limits, &daemon->options->limits, offsetof(struct limits, timeout_ms)) == 0 &&
+               row->limits.tmp_bytes == daemon->options->limits.tmp_bytes &&
+               row->limits.disk_bytes == daemon->options->limits.disk_bytes;
+}
+
+struct kernel *pool_take(struct daemon *daemon, const struct registry_session *row) {
+        if (!is_plain(daemon, row))
+                return NULL;
+        for (size_t i = 0; i < daemon->n_pool; i++) {
+                struct kernel *kernel = daemon->pool[i];
+                if (kernel->state == KERNEL_IDLE) {
+                        forget(kernel);
+                        return kernel;
+                }
+        }
+        return NULL;
+}
+
+size_t pool_ready(const struct daemon *daemon) {
+        size_t n = 0;
+        for (size_t i = 0; i < daemon->n_pool; i++)
+                n += daemon->pool[i]->state == KERNEL_IDLE;
+        return n;
+}
+
+void pool_empty(struct daemon *daemon) {
+        while (daemon->n_pool)
+                discard(daemon->pool[0]);
+}

@@ -1,0 +1,108 @@
+#include "session/row.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "image/image.h"
+#include "session/serve_options.h"
+#include "session/session.h"
+
+static const struct {
+        const char *name;
+        size_t offset;
+        uint64_t min, max;
+        double factor; /* from the JSON number to the field */
+} limit_fields[] = {
+        { "memory_bytes", offsetof(struct limits, memory_bytes), 8 * MIB, 1ull << 40, 1 },
+        { "cpus", offsetof(struct limits, cpu_thousandths), 10, 1024000, 1000 },
+        { "pids", offsetof(struct limits, pids), 1, 32768, 1 },
+        { "timeout_ms", offsetof(struct limits, timeout_ms), 1, 7ull * 86400 * 1000, 1 },
+        { "tmp_bytes", offsetof(struct limits, tmp_bytes), 1 * MIB, 64 * GIB, 1 },
+        { "disk_bytes", offsetof(struct limits, disk_bytes), 1 * MIB, 1ull << 40, 1 },
+};
+
+static int read_limits(json_t *json, struct limits *limits, struct err *err) {
+        const char *key;
+        json_t *value;
+        if (json && !json_is_object(json))
+                return err_set(err, ERR_USAGE, "\"limits\" must be an object");
+        json_object_foreach(json, key, value) {
+                size_t i = 0;
+                while (i < ELEMENTS(limit_fields) && strcmp(limit_fields[i].name, key) != 0)
+                        i++;
+                if (i == ELEMENTS(limit_fields))
+                        return err_set(err, ERR_USAGE, "there is no limit \"%.40s\"", key);
+                double number = json_number_value(value) * limit_fields[i].factor;
+                if (!json_is_number(value) || number < (double) limit_fields[i].min || number > (double) limit_fields[i].max)
+                        return err_set(err, ERR_USAGE, "limit %s is not a number, or out of range", key);
+                *(uint64_t *) ((char *) limits + limit_fields[i].offset) = (uint64_t) number;
+        }
+        return 0;
+}
+
+static int read_text(json_t *json, const char *key, char *ret_text, size_t room, struct err *err) {
+        json_t *value = json_object_get(json, key);
+        if (!value || json_is_null(value))
+                return 0;
+        const char *text = json_string_value(value);
+        if (!text || strlen(text) >= room)
+                return err_set(err, ERR_USAGE, "\"%s\" must be a text of less than %zu bytes", key, room);
+        (void) snprintf(ret_text, room, "%s", text);
+        return 0;
+}
+
+/* What only the maker needs is kept as JSON. */
+static int read_options(json_t *json, struct registry_session *row, struct err *err) {
+        static const char *const keys[] = { "env", "mounts", "data" };
+        json_t *kept = json_object();
+        for (size_t i = 0; i < ELEMENTS(keys); i++)
+                if (json_object_get(json, keys[i]))
+                        json_object_set(kept, keys[i], json_object_get(json, keys[i]));
+        _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : strdup("");
+        json_decref(kept);
+        if (!text || strlen(text) >= sizeof(row->options))
+                return err_set(err, ERR_USAGE, "env and mounts are larger than %zu bytes together", sizeof(row->options));
+        (void) strcpy(row->options, text);
+        return 0;
+}
+
+int row_from_json(const struct daemon *daemon, json_t *json, struct registry_session *ret_row, struct err *err) {
+        const struct serve_options *options = daemon->options;
+        struct registry_session row = { .limits = options->limits, .allow_weaker = options->allow_weaker, .mode = "fast" };
+        (void) snprintf(row.image, sizeof(row.image), "%s", options->image);
+        if (read_text(json, "image", row.image, sizeof(row.image), err) < 0 || image_check_name(row.image, err) < 0 ||
+            read_text(json, "mode", row.mode, sizeof(row.mode), err) < 0 ||
+            read_text(json, "workspace", row.workspace, 1000, err) < 0 ||
+            read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 || read_options(json, &row, err) < 0)
+                return -1;
+        if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
+                return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
+        if (json_is_true(json_object_get(json, "allow_weaker")))
+                row.allow_weaker = true;
+        if (*row.workspace && *row.workspace != '/')
+                return err_set(err, ERR_USAGE, "workspace: %.200s is not an absolute path", row.workspace);
+        *ret_row = row;
+        return 0;
+}
+
+struct session *row_find_or_create(struct daemon *daemon, json_t *json, bool *ret_created, struct err *err) {
+        struct registry_session row;
+        const char *name = json_string_value(json_object_get(json, "session"));
+        if (!name) {
+                (void) err_set(err, ERR_USAGE, "\"session\" must be given, as text");
+                return NULL;
+        }
+        struct session *session = session_find(daemon, "", name);
+        *ret_created = false;
+        if (session)
+                return session;
+        if (registry_check_name(name, err) < 0 || row_from_json(daemon, json, &row, err) < 0)
+                return NULL;
+        (void) snprintf(row.name, sizeof(row.name), "%s", name);
+        session = session_create(daemon, &row, err);
+        *ret_created = session != NULL;
+        return session;
+}

@@ -1,0 +1,16 @@
+/* A session's row from a request: defaults of the daemon, then what the caller asked for, checked. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "session/registry.h"
+
+struct daemon;
+struct session;
+
+/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "allow_weaker". */
+int row_from_json(const struct daemon *daemon, json_t *json, struct registry_session *ret_row, struct err *err);
+
+/* The session named by "session", made when it does not exist. */
+struct session *row_find_or_create(struct daemon *daemon, json_t *json, bool *ret_created, struct err *err);

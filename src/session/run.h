@@ -1,0 +1,63 @@
+/* A run: one piece of code on its way through a kernel, and who listens to it. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/loop.h"
+
+struct client;
+struct session;
+
+/* One request of one client that waits for this run. */
+struct subscription {
+        struct subscription *next;
+        struct client *client; /* NULL: it went away */
+        uint16_t request;
+        bool stream;
+        bool cancel_on_disconnect;
+        uint64_t cursor; /* number of the next journal event to send */
+};
+
+enum run_reason { RUN_REASON_NONE, RUN_REASON_TIMEOUT, RUN_REASON_INTERRUPT, RUN_REASON_REMOVED };
+
+struct run {
+        struct run *next;
+        struct session *session;
+        char id[33];
+        json_t *request; /* the payload of EXECUTE */
+        uint64_t timeout_ms;
+        bool started;
+        uint64_t started_ms;
+        struct loop_timer *timer;
+        enum run_reason reason; /* why it was told to end */
+        bool killed;            /* the grace period is over */
+        json_t *displays;
+        struct subscription *subscriptions;
+};
+
+/* A run with a fresh id. `code` or `argv` is in request. NULL: out of memory. */
+struct run *run_make(struct session *session, json_t *request, uint64_t timeout_ms);
+void run_free(struct run *run);
+
+/* Takes the subscription. */
+void run_subscribe(struct run *run, struct subscription *subscription);
+
+/* The kernel said RESULT (payload parsed, or NULL when it was nonsense). */
+void run_finish(struct run *run, json_t *outcome);
+
+/* The kernel died under it. */
+void run_finish_dead(struct run *run);
+
+/* It never started. */
+struct err;
+void run_fail(struct run *run, const struct err *err);
+
+/* Puts what a run printed, bounded, into its result. */
+struct journal;
+void run_add_output(struct journal *journal, const char *run_id, json_t *answer);
+
+/* Sends what the journal has and a streaming client has not. */
+void run_feed(struct run *run);

@@ -1,0 +1,37 @@
+/* What the daemon was asked to be: `glovebox serve` fills it, serve_run carries it out. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/place.h"
+#include "box/limits.h"
+
+enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 256 };
+
+struct serve_options {
+        char socket_path[SERVE_SOCKET_PATH_MAX]; /* absolute */
+        char project[PLACE_PATH_MAX];            /* the project's directory, absolute and resolved, or "" */
+        char data_dir[PLACE_PATH_MAX];           /* as place_data_dir gave it */
+
+        /* what sessions and ephemeral runs get unless they ask for something else */
+        const char *image;
+        struct limits limits;
+        bool allow_weaker;
+
+        uint64_t pool;       /* kernels kept ready; 0: none */
+        const char *preload; /* modules separated by commas or blanks; NULL: the image's own list; "": none */
+        uint64_t idle_ms;    /* until a session is hibernated; 0: never */
+        uint64_t df_bytes;   /* DataFrames, Series and Tables above this are trimmed */
+        uint64_t np_bytes;   /* arrays above this are trimmed */
+        bool verbose;
+
+        /* Called once, when clients can connect. NULL is fine. */
+        void (*ready)(void *context);
+        void *ready_context;
+};
+
+/* Serves until it is told to stop (shutdown request, SIGTERM, SIGINT): 0. -1 with err when it could not start (ERR_BUSY:
+ * another daemon serves this socket or this data directory) or could not go on. */
+int serve_run(const struct serve_options *options, struct err *err);

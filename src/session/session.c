@@ -1,0 +1,561 @@
+#include "session/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/report.h"
+#include "session/client.h"
+#include "session/harvest.h"
+#include "session/remove_tree.h"
+#include "session/serve_options.h"
+
+#define SLEEP_FILE "sleep"
+#define SLEEP_PATH "/run/session/" SLEEP_FILE /* as the kernel sees it */
+
+static const struct kernel_listener listener;
+
+/* ---- the record ---- */
+
+static int make_directories(struct session *session, struct err *err) {
+        const char *data = session->daemon->data_dir, *id = session->row.id;
+        (void) snprintf(session->state_dir, sizeof(session->state_dir), "%.900s/state/%s", data, id);
+        if (*session->row.workspace)
+                (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", session->row.workspace);
+        else if (session->ephemeral)
+                session->workspace[0] = '\0';
+        else
+                (void) snprintf(session->workspace, sizeof(session->workspace), "%.900s/sessions/%s", data, id);
+        if (session->ephemeral)
+                return 0; /* a kernel of the pool brings its own; otherwise it is made with the kernel */
+        if (mkdir(session->state_dir, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, errno, "making %s", session->state_dir);
+        if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST)
+                return err_sys(err, errno, "making %s", session->workspace);
+        return 0;
+}
+
+struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral, struct err *err) {
+        if (daemon->n_sessions >= DAEMON_SESSIONS_MAX) {
+                (void) err_set(err, ERR_LIMIT, "there are %d sessions already; remove some with `glovebox session rm`",
+                               DAEMON_SESSIONS_MAX);
+                return NULL;
+        }
+        struct session *session = calloc(1, sizeof(*session));
+        if (!session) {
+                (void) err_set(err, ERR_SYSTEM, "out of memory");
+                return NULL;
+        }
+        session->daemon = daemon;
+        session->row = *row;
+        session->ephemeral = ephemeral;
+        session->used_ms = loop_now_ms();
+        session->workspace_fd = -1;
+        if (make_directories(session, err) < 0) {
+                free(session);
+                return NULL;
+        }
+        session->next = daemon->sessions;
+        daemon->sessions = session;
+        daemon->n_sessions++;
+        return session;
+}
+
+void session_free(struct session *session) {
+        struct daemon *daemon = session->daemon;
+        for (struct session **at = &daemon->sessions; *at; at = &(*at)->next) {
+                if (*at == session) {
+                        *at = session->next;
+                        daemon->n_sessions--;
+                        break;
+                }
+        }
+        while (session->runs) {
+                struct run *run = session->runs;
+                session->runs = run->next;
+                run_free(run);
+        }
+        kernel_free(session->kernel);
+        artifact_list_release(&session->seen);
+        fd_close(&session->workspace_fd);
+        json_decref(session->held_back);
+        free(session->asker);
+        free(session);
+}
+
+struct session *session_find(struct daemon *daemon, const char *owner, const char *name) {
+        for (struct session *session = daemon->sessions; session; session = session->next)
+                if (!session->ephemeral && !session->removing && strcmp(session->row.owner, owner) == 0 &&
+                    (strcmp(session->row.name, name) == 0 || strcmp(session->row.id, name) == 0))
+                        return session;
+        return NULL;
+}
+
+static int64_t wall_ms(void) {
+        struct timespec now;
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+struct session *session_create(struct daemon *daemon, const struct registry_session *row, struct err *err) {
+        struct registry_session fresh = *row;
+        fresh.created_ms = fresh.used_ms = wall_ms();
+        if (registry_check_name(fresh.name, err) < 0 || registry_make_id(fresh.id, err) < 0)
+                return NULL;
+        struct session *session = session_make(daemon, &fresh, false, err);
+        if (!session)
+                return NULL;
+        if (registry_add(daemon->registry, &session->row, err) < 0) {
+                remove_tree(session->state_dir);
+                if (!*session->row.workspace)
+                        remove_tree(session->workspace);
+                session_free(session);
+                return NULL;
+        }
+        return session;
+}
+
+int session_open_workspace(const struct session *session) {
+        if (session->ephemeral && !*session->row.workspace) {
+                int fd = session->kernel ? session->kernel->fds[MAKER_WORKSPACE] : -1;
+                fd = fd < 0 ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                return fd < 0 ? -ENOENT : fd;
+        }
+        int fd = open(session->workspace, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return fd < 0 ? -errno : fd;
+}
+
+/* ---- the kernel ---- */
+
+static bool sleeps_on_disk(const struct session *session) {
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/kernel/" SLEEP_FILE, session->state_dir);
+        return !session->ephemeral && access(path, F_OK) == 0;
+}
+
+static void fail_all_runs(struct session *session, const struct err *err) {
+        while (session->runs) {
+                struct run *run = session->runs;
+                session->runs = run->next;
+                run_fail(run, err);
+                run_free(run);
+        }
+}
+
+static void order_kernel(struct session *session) {
+        struct err err;
+        struct maker_request request;
+        if (session->ephemeral && (session->kernel = pool_take(session->daemon, &session->row))) {
+                session->kernel->listener = &listener;
+                session->kernel->owner = session;
+                (void) snprintf(session->state_dir, sizeof(session->state_dir), "%s", session->kernel->state_dir);
+                pool_refill(session->daemon);
+                return;
+        }
+        daemon_fill_request(session->daemon, &session->row, &request);
+        (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", session->state_dir);
+        (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
+        request.workspace_is_ours = !*session->row.workspace;
+        request.ephemeral = session->ephemeral && !*session->row.workspace;
+        if ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
+            (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
+                (void) err_sys(&err, errno, "making %s", request.state_dir);
+        else if (daemon_name_kernel(session->daemon, &request, &err) == 0) {
+                session->kernel = kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
+                /* The journal is the session's, not the kernel's: it goes on over restarts. */
+                if (session->kernel)
+                        (void) snprintf(session->kernel->state_dir, sizeof(session->kernel->state_dir), "%s",
+                                        session->state_dir);
+                if (session->kernel && daemon_order_kernel(session->daemon, &request, &err) == 0)
+                        return;
+                if (!session->kernel)
+                        (void) err_set(&err, ERR_SYSTEM, "out of memory");
+        }
+        kernel_free(session->kernel);
+        session->kernel = NULL;
+        fail_all_runs(session, &err);
+}
+
+static void tell_vault(struct session *session) {
+        struct kernel *kernel = session->kernel;
+        if (session->ephemeral)
+                return;
+        _cleanup_free_ char *note = NULL;
+        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d}", session->row.id, kernel->group,
+                            (int) kernel->pid);
+        size_t n_fds = kernel->fds[MAKER_LEASE] >= 0 ? MAKER_FDS : MAKER_FDS - 1;
+        struct err err;
+        if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, kernel->fds, n_fds, &err) < 0)
+                daemon_log("session %s: will not survive this daemon: %s", session->row.name, err.message);
+}
+
+static void on_ready(struct kernel *kernel) {
+        struct session *session = kernel->owner;
+        session->state = SESSION_IDLE;
+        tell_vault(session);
+        session_advance(session);
+}
+
+static void on_failed(struct kernel *kernel, const struct err *err) {
+        struct session *session = kernel->owner;
+        session->kernel = NULL;
+        kernel_free(kernel);
+        fail_all_runs(session, err);
+        if (session->removing || session->ephemeral)
+                session_remove(session, session->keep_files);
+}
+
+static void on_output(struct kernel *kernel) {
+        struct session *session = kernel->owner;
+        if (session->runs && session->runs->started)
+                run_feed(session->runs);
+}
+
+static void answer_asker(struct session *session, json_t *answer, const struct err *err) {
+        struct subscription *asker = session->asker;
+        session->asker = NULL;
+        if (asker && asker->client && err)
+                client_refuse(asker->client, asker->request, err);
+        else if (asker && asker->client)
+                client_answer(asker->client, asker->request, json_incref(answer));
+        free(asker);
+}
+
+/* The kernel's word about a trim, a sleep or a wake. */
+static void on_answer(struct session *session, json_t *answer) {
+        int asked = (int) session->asked;
+        bool good = json_is_true(json_object_get(answer, "ok"));
+        session->asked = SESSION_ASKED_NOTHING;
+        json_t *told = json_object();
+        if (asked == SESSION_ASKED_WAKE) {
+                session->state = SESSION_IDLE;
+                char path[1100];
+                (void) snprintf(path, sizeof(path), "%s/kernel/" SLEEP_FILE, session->state_dir);
+                if (!good) { /* keep what cannot be read, for a person to look at; the session goes on without */
+                        char aside[1200];
+                        (void) snprintf(aside, sizeof(aside), "%s.unreadable", path);
+                        (void) rename(path, aside);
+                        session->variables_lost = true;
+                        daemon_log("session %s: cannot be woken: %s", session->row.name,
+                                   json_string_value(json_object_get(answer, "error")));
+                } else
+                        (void) unlink(path);
+        } else if (asked == SESSION_ASKED_TRIM && good) {
+                session->state = SESSION_TRIMMED;
+                json_object_set(told, "bytes", json_object_get(answer, "bytes"));
+        } else if (asked == SESSION_ASKED_SLEEP && good) {
+                session->state = SESSION_ASLEEP;
+                json_object_set(told, "bytes", json_object_get(answer, "bytes"));
+                kernel_kill(session->kernel); /* it is ending anyway */
+        } else if (asked == SESSION_ASKED_SLEEP) {
+                json_decref(session->held_back);
+                session->held_back = json_incref(json_object_get(answer, "held"));
+                if (session_hibernate(session, true, session->asker, NULL) == 0) {
+                        session->asker = NULL;
+                        json_decref(told);
+                        return;
+                }
+        }
+        json_object_set_new(told, "state", json_string(session_state_name(session)));
+        if (session->held_back)
+                json_object_set(told, "held_back", session->held_back);
+        answer_asker(session, told, NULL);
+        json_decref(told);
+        session_advance(session);
+}
+
+static void end_run(struct session *session) {
+        struct run *run = session->runs;
+        session->runs = run->next;
+        run_free(run);
+        session->used_ms = loop_now_ms();
+        session->state = SESSION_IDLE;
+}
+
+static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
+        struct session *session = kernel->owner;
+        struct run *run = session->runs;
+        json_t *json = json_loadb(payload, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+        if (session->asked != SESSION_ASKED_NOTHING && type == KERNEL_ANSWER)
+                on_answer(session, json);
+        else if (!run || !run->started)
+                kernel_kill(kernel); /* nobody asked */
+        else if (type == KERNEL_DISPLAY) {
+                json_t *data = json_object_get(json, "data");
+                if (data && json_array_size(run->displays) < 100)
+                        json_array_append(run->displays, data);
+        } else {
+                /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
+                const char *id = json_string_value(json_object_get(json, "id"));
+                bool ours = id && strcmp(id, run->id) == 0;
+                run_finish(run, ours ? json : NULL);
+                end_run(session);
+                if (session->ephemeral)
+                        session_remove(session, false);
+                else
+                        session_advance(session);
+        }
+        json_decref(json);
+}
+
+static void on_ended(struct kernel *kernel) {
+        struct session *session = kernel->owner;
+        struct run *run = session->runs;
+        if (!session->ephemeral)
+                (void) vault_drop(&session->daemon->vault, kernel->id, NULL);
+        session->asked = SESSION_ASKED_NOTHING;
+        if (run && run->started) {
+                run_finish_dead(run);
+                end_run(session);
+        } else if (session->state != SESSION_ASLEEP)
+                session->variables_lost = true;
+        if (session->state != SESSION_ASLEEP)
+                session->state = SESSION_LOST;
+        struct err gone;
+        (void) err_set(&gone, ERR_GONE, "the kernel died while it was asked");
+        answer_asker(session, NULL, &gone);
+        session->kernel = NULL;
+        kernel_free(kernel);
+        fd_close(&session->workspace_fd);
+        if (session->removing || session->ephemeral)
+                session_remove(session, session->keep_files);
+        else
+                session_advance(session);
+}
+
+static const struct kernel_listener listener = { on_ready, on_failed, on_output, on_frame, on_ended };
+
+/* ---- runs ---- */
+
+static void on_grace_over(void *context) {
+        struct run *run = context;
+        run->timer = NULL;
+        run->killed = true;
+        kernel_kill(run->session->kernel);
+}
+
+static void tell_to_end(struct run *run, enum run_reason reason) {
+        if (run->reason != RUN_REASON_NONE)
+                return;
+        run->reason = reason;
+        loop_timer_drop(&run->timer);
+        kernel_signal(run->session->kernel, SIGINT);
+        run->timer = loop_timer(run->session->daemon->loop, loop_now_ms() + DAEMON_INTERRUPT_GRACE_MS, on_grace_over, run);
+}
+
+static void on_deadline(void *context) {
+        struct run *run = context;
+        run->timer = NULL;
+        tell_to_end(run, RUN_REASON_TIMEOUT);
+}
+
+static void watch_deadline(struct run *run) {
+        run->timer = loop_timer(run->session->daemon->loop, loop_now_ms() + run->timeout_ms, on_deadline, run);
+}
+
+static void start_run(struct session *session) {
+        struct run *run = session->runs;
+        struct kernel *kernel = session->kernel;
+        struct err err;
+        json_object_set_new(run->request, "id", json_string(run->id));
+        _cleanup_free_ char *payload = json_dumps(run->request, JSON_COMPACT);
+        harvest_prepare(session);
+        kernel_mark_usage(kernel);
+        if (!payload || journal_begin(kernel->journal, run->id, &err) < 0 ||
+            kernel_send(kernel, KERNEL_EXECUTE, payload, strlen(payload), &err) < 0) {
+                if (!payload)
+                        (void) err_set(&err, ERR_SYSTEM, "out of memory");
+                session->runs = run->next;
+                run_fail(run, &err);
+                run_free(run);
+                return;
+        }
+        run->started = true;
+        run->started_ms = loop_now_ms();
+        session->state = SESSION_RUNNING;
+        watch_deadline(run);
+}
+
+static void wake(struct session *session) {
+        static const char payload[] = "{\"id\": 0, \"path\": \"" SLEEP_PATH "\"}";
+        if (kernel_send(session->kernel, KERNEL_WAKE, payload, sizeof(payload) - 1, NULL) == 0)
+                session->asked = SESSION_ASKED_WAKE;
+}
+
+void session_advance(struct session *session) {
+        if (session->removing || !session->runs || session->runs->started || session->asked != SESSION_ASKED_NOTHING)
+                return;
+        if (!session->kernel)
+                order_kernel(session);
+        struct kernel *kernel = session->kernel;
+        if (!kernel || kernel->state != KERNEL_IDLE || !session->runs)
+                return;
+        if (sleeps_on_disk(session))
+                wake(session);
+        else
+                start_run(session);
+}
+
+void session_submit(struct session *session, struct run *run) {
+        struct run **last = &session->runs;
+        while (*last)
+                last = &(*last)->next;
+        *last = run;
+        session->used_ms = loop_now_ms();
+        session->row.used_ms = wall_ms(); /* the registry learns it at the next sweep */
+        session->touched = true;
+        session_advance(session);
+}
+
+bool session_interrupt(struct session *session) {
+        if (!session->runs || !session->runs->started || !session->kernel)
+                return false;
+        tell_to_end(session->runs, RUN_REASON_INTERRUPT);
+        return true;
+}
+
+void session_restart(struct session *session) {
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/kernel/" SLEEP_FILE, session->state_dir);
+        (void) unlink(path);
+        session->variables_lost = false;
+        if (session->runs && session->runs->started)
+                session->runs->reason = RUN_REASON_REMOVED;
+        if (session->kernel)
+                kernel_kill(session->kernel);
+        else
+                session->state = SESSION_NEW;
+}
+
+void session_remove(struct session *session, bool keep_files) {
+        struct err err;
+        session->removing = true;
+        session->keep_files = keep_files;
+        if (session->kernel) { /* on_ended comes back here */
+                if (session->runs && session->runs->started && session->runs->reason == RUN_REASON_NONE)
+                        session->runs->reason = RUN_REASON_REMOVED;
+                if (session->kernel->state != KERNEL_MAKING)
+                        kernel_kill(session->kernel);
+                return;
+        }
+        (void) err_set(&err, ERR_GONE, "the session was removed");
+        fail_all_runs(session, &err);
+        if (!session->ephemeral && registry_remove(session->daemon->registry, session->row.id, &err) < 0)
+                daemon_log("session %s: %s", session->row.name, err.message);
+        remove_tree(session->state_dir);
+        if (!keep_files && *session->workspace && !*session->row.workspace)
+                remove_tree(session->workspace);
+        session_free(session);
+}
+
+int session_hibernate(struct session *session, bool trim_only, struct subscription *asker, struct err *err) {
+        static const char sleep_payload[] = "{\"id\": 0, \"path\": \"" SLEEP_PATH "\", \"exit\": true}";
+        static const char trim_payload[] = "{\"id\": 0, \"directory\": \"/run/session\"}";
+        if (!session->kernel || session->asked != SESSION_ASKED_NOTHING || session->runs)
+                return err_set(err, ERR_BUSY, "session %s %s", session->row.name,
+                               session->kernel ? "is running; interrupt it first" : "has no kernel to put to sleep");
+        int code = trim_only ? kernel_send(session->kernel, KERNEL_TRIM, trim_payload, sizeof(trim_payload) - 1, err)
+                             : kernel_send(session->kernel, KERNEL_SLEEP, sleep_payload, sizeof(sleep_payload) - 1, err);
+        if (code < 0)
+                return -1;
+        session->asked = trim_only ? SESSION_ASKED_TRIM : SESSION_ASKED_SLEEP;
+        session->asker = asker;
+        return 0;
+}
+
+void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,
+                   const char *group) {
+        struct maker_request request = { 0 };
+        struct err err;
+        (void) snprintf(request.kernel_id, sizeof(request.kernel_id), "%s", kernel_id);
+        (void) snprintf(request.group, sizeof(request.group), "%s", group);
+        (void) snprintf(request.state_dir, sizeof(request.state_dir), "%s", session->state_dir);
+        (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
+        session->kernel = kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
+        if (!session->kernel || kernel_adopt(session->kernel, pid, fds, &err) < 0) {
+                daemon_log("session %s: its kernel cannot be taken over", session->row.name);
+                kernel_free(session->kernel);
+                session->kernel = NULL;
+                session->state = SESSION_LOST;
+                session->variables_lost = true;
+                return;
+        }
+        const char *open_run = journal_open_run(session->kernel->journal);
+        session->state = open_run ? SESSION_RUNNING : SESSION_IDLE;
+        if (!open_run)
+                return;
+        json_t *nothing = json_object();
+        struct run *run = run_make(session, nothing, session->row.limits.timeout_ms);
+        json_decref(nothing);
+        if (!run)
+                return;
+        (void) snprintf(run->id, sizeof(run->id), "%s", open_run);
+        run->started = true;
+        run->started_ms = loop_now_ms();
+        session->runs = run;
+        harvest_prepare(session);
+        watch_deadline(run);
+}
+
+/* ---- telling about it ---- */
+
+int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err) {
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/journal", session->state_dir);
+        _cleanup_fd_ int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir < 0)
+                return err_set(err, ERR_NOT_FOUND, "session %s has not run anything yet", session->row.name);
+        bool torn;
+        return journal_open(dir, ret_journal, &torn, err);
+}
+
+bool session_had_kernel(const struct session *session) {
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/journal", session->state_dir);
+        return access(path, F_OK) == 0;
+}
+
+json_t *session_isolation(const struct session *session) {
+        struct image image = { 0 };
+        (void) snprintf(image.name, sizeof(image.name), "%s", session->row.image);
+        const struct box_spec spec = { .image = &image, .limits = session->row.limits,
+                                       .host_uid = session->kernel ? session->kernel->host_uid : 0 };
+        return report_make(&spec, &session->daemon->host, session->daemon->rootless);
+}
+
+const char *session_state_name(const struct session *session) {
+        static const char *const names[] = { "new", "idle", "running", "trimmed", "asleep", "lost" };
+        return names[session->state];
+}
+
+json_t *session_to_json(const struct session *session) {
+        const struct limits *limits = &session->row.limits;
+        struct cgroup_usage usage = { 0 };
+        if (session->kernel && session->kernel->cgroup.host)
+                cgroup_read_usage(&session->kernel->cgroup, &usage);
+        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "id", session->row.id, "name",
+                                 session->row.name, "state", session_state_name(session), "image", session->row.image, "mode",
+                                 session->row.mode, "workspace", session->workspace, "created",
+                                 (json_int_t) session->row.created_ms, "used", (json_int_t) session->row.used_ms,
+                                 "memory_bytes", (json_int_t) usage.memory_now_bytes, "pid",
+                                 (json_int_t) (session->kernel ? session->kernel->pid : 0), "allow_weaker",
+                                 (int) session->row.allow_weaker);
+        if (!json)
+                return json_object();
+        json_object_set_new(json, "limits",
+                            json_pack("{s:I, s:f, s:I, s:I, s:I, s:I}", "memory_bytes", (json_int_t) limits->memory_bytes, "cpus",
+                                      (double) limits->cpu_thousandths / 1000, "pids", (json_int_t) limits->pids,
+                                      "timeout_ms", (json_int_t) limits->timeout_ms, "tmp_bytes",
+                                      (json_int_t) limits->tmp_bytes, "disk_bytes", (json_int_t) limits->disk_bytes));
+        if (session->held_back)
+                json_object_set(json, "held_back", session->held_back);
+        return json;
+}

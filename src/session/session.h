@@ -1,0 +1,83 @@
+/* A session: a name, a directory, a kernel when one is needed, and the runs that wait for it. An ephemeral run is a
+ * session without a name that ends with its only run. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "session/artifact.h"
+#include "session/daemon.h"
+#include "session/kernel.h"
+#include "session/run.h"
+
+enum session_state {
+        SESSION_NEW,     /* no kernel yet */
+        SESSION_IDLE,
+        SESSION_RUNNING,
+        SESSION_TRIMMED, /* the kernel lives; its large data are on disk */
+        SESSION_ASLEEP,  /* no kernel; everything is on disk */
+        SESSION_LOST,    /* the kernel died; files are there, variables are not */
+};
+
+struct session {
+        struct daemon *daemon;
+        struct session *next;
+        struct registry_session row;
+        bool ephemeral;
+        enum session_state state;
+        char state_dir[1024], workspace[1024];
+        struct kernel *kernel;
+        struct run *runs; /* the first one is on, or next */
+        struct artifact_list seen; /* artifacts as they were after the last run */
+        int workspace_fd;          /* open while there is a kernel, or -1 */
+        int64_t empty_since_ns;    /* change time of an artifacts directory that was seen empty, or 0 */
+        uint64_t used_ms; /* monotonic */
+        bool touched;     /* used since the registry was told */
+        bool variables_lost; /* to be said with the next result */
+        json_t *held_back;   /* names that kept it from sleeping, or NULL */
+        enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE } asked;
+        struct subscription *asker; /* who waits for the answer to a trim or sleep */
+        bool removing, keep_files;
+};
+
+/* Makes a session from its row: directories, record. Named ones are added to the registry by session_create. */
+struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral, struct err *err);
+void session_free(struct session *session); /* the record and its kernel; files stay */
+
+struct session *session_find(struct daemon *daemon, const char *owner, const char *name);
+struct session *session_create(struct daemon *daemon, const struct registry_session *row, struct err *err);
+
+/* Ends it: runs are answered, the kernel is killed, files go unless kept. */
+void session_remove(struct session *session, bool keep_files);
+
+/* Queues a run and starts it as soon as the kernel is there. Takes the run. */
+void session_submit(struct session *session, struct run *run);
+
+/* Does whatever is next: order a kernel, wake it, start a run. */
+void session_advance(struct session *session);
+
+/* True when a run was on. */
+bool session_interrupt(struct session *session);
+void session_restart(struct session *session);
+
+/* Asks the kernel to go to sleep or to trim; the answer goes to the asker (may be NULL; taken). */
+int session_hibernate(struct session *session, bool trim_only, struct subscription *asker, struct err *err);
+
+/* Gives a kernel that outlived the last daemon back to its session. */
+void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,
+                   const char *group);
+
+/* The journal of a session without a kernel; the caller closes it. */
+int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err);
+
+/* Did it ever run something? */
+bool session_had_kernel(const struct session *session);
+
+/* The isolation report of its boxes: a new reference. */
+json_t *session_isolation(const struct session *session);
+
+const char *session_state_name(const struct session *session);
+json_t *session_to_json(const struct session *session);
+
+/* Where the workspace is for reading: a descriptor that the caller closes, or -errno. */
+int session_open_workspace(const struct session *session);

@@ -1,0 +1,324 @@
+#include "wire/message.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum {
+        NUMBER_SIZE = 4,
+        READ_STEP = 64 << 10,  /* what one read asks for beside the rest of the message that has begun */
+        BLOCK_SIZE = 16 << 10, /* small messages share a block, so that many of them leave with one system call */
+        PARTS_MAX = 64,
+};
+
+static const struct {
+        size_t payload_max;
+        bool of_client, of_daemon;
+} types[MESSAGE_TYPES] = {
+        [MESSAGE_REQUEST] = { MESSAGE_REQUEST_MAX, true, false },
+        [MESSAGE_DATA] = { MESSAGE_DATA_MAX, true, true },
+        [MESSAGE_END] = { 0, true, true },
+        [MESSAGE_OUT] = { NUMBER_SIZE + MESSAGE_OUTPUT_MAX, false, true },
+        [MESSAGE_ERR] = { NUMBER_SIZE + MESSAGE_OUTPUT_MAX, false, true },
+        [MESSAGE_EVENT] = { MESSAGE_ANSWER_MAX, false, true },
+        [MESSAGE_ANSWER] = { MESSAGE_ANSWER_MAX, false, true },
+};
+
+size_t message_payload_max(enum message_type type) {
+        return type < MESSAGE_TYPES ? types[type].payload_max : 0;
+}
+
+bool message_get_output(const struct message *message, uint32_t *ret_number, const char **ret_bytes, size_t *ret_size) {
+        uint32_t number;
+        if (message->size < sizeof(number))
+                return false;
+        memcpy(&number, message->bytes, sizeof(number));
+        *ret_number = le32toh(number);
+        *ret_bytes = message->bytes + sizeof(number);
+        *ret_size = message->size - sizeof(number);
+        return true;
+}
+
+/* ---- headers ---- */
+
+static void header_write(unsigned char header[static MESSAGE_HEADER_SIZE], enum message_type type, uint16_t request,
+                         size_t size) {
+        uint32_t size_le = htole32((uint32_t) size);
+        uint16_t request_le = htole16(request);
+        memcpy(header, &size_le, 4);
+        header[4] = (unsigned char) type;
+        header[5] = 0;
+        memcpy(header + 6, &request_le, 2);
+}
+
+/* False for what this side may not send. */
+static bool header_read(enum message_side side, const char *header, struct message *ret_message) {
+        uint32_t size;
+        uint16_t request;
+        memcpy(&size, header, 4);
+        memcpy(&request, header + 6, 2);
+        size = le32toh(size);
+        unsigned type = (unsigned char) header[4];
+        if (header[5] != 0 || type >= MESSAGE_TYPES || size > types[type].payload_max)
+                return false;
+        if (!(side == MESSAGE_FROM_CLIENT ? types[type].of_client : types[type].of_daemon))
+                return false;
+        *ret_message = (struct message) { .type = (enum message_type) type, .request = le16toh(request), .size = size };
+        return true;
+}
+
+/* ---- receiving ---- */
+
+void message_parser_release(struct message_parser *parser) {
+        free(parser->bytes);
+        *parser = message_parser_make(parser->side);
+}
+
+bool message_parser_is_between(const struct message_parser *parser) {
+        return parser->size == 0 && !parser->failed;
+}
+
+/* How many bytes may come in now: the rest of the message that has begun, and one step. 0 when one is complete and
+ * waits to be taken and a step is there already. */
+static size_t appetite(struct message_parser *parser) {
+        size_t wanted = READ_STEP;
+        struct message message;
+        if (parser->size >= MESSAGE_HEADER_SIZE && header_read(parser->side, parser->bytes + parser->start, &message))
+                wanted += MESSAGE_HEADER_SIZE + message.size;
+        return parser->size < wanted ? wanted - parser->size : 0;
+}
+
+/* Room for at least one more byte and at most `wanted`; doubles, so that memory follows what has really arrived. */
+static int make_room(struct message_parser *parser, size_t wanted) {
+        if (parser->size == 0 && parser->room > READ_STEP) { /* one large message does not stay for ever */
+                free(parser->bytes);
+                parser->bytes = NULL;
+                parser->room = 0;
+        }
+        if (parser->start > 0 && parser->size > 0)
+                memmove(parser->bytes, parser->bytes + parser->start, parser->size);
+        parser->start = 0;
+        size_t needed = parser->size + wanted;
+        if (needed > READ_STEP && needed > 2 * parser->size)
+                needed = 2 * parser->size > READ_STEP ? 2 * parser->size : READ_STEP;
+        if (needed <= parser->room)
+                return 0;
+        char *grown = realloc(parser->bytes, needed);
+        if (!grown)
+                return -ENOMEM;
+        parser->bytes = grown;
+        parser->room = needed;
+        return 0;
+}
+
+/* Ready to take bytes at bytes + size; returns how many, or -errno. */
+static long prepare(struct message_parser *parser) {
+        if (parser->failed)
+                return -EPROTO;
+        size_t wanted = appetite(parser);
+        if (wanted == 0)
+                return 0;
+        int code = make_room(parser, wanted);
+        if (code < 0)
+                return code;
+        size_t free_bytes = parser->room - parser->size;
+        return (long) (free_bytes < wanted ? free_bytes : wanted);
+}
+
+long message_parser_feed(struct message_parser *parser, const void *bytes, size_t size) {
+        size_t taken = 0;
+        while (taken < size) {
+                long room = prepare(parser);
+                if (room < 0)
+                        return room;
+                if (room == 0)
+                        break;
+                size_t step = size - taken < (size_t) room ? size - taken : (size_t) room;
+                memcpy(parser->bytes + parser->size, (const char *) bytes + taken, step);
+                parser->size += step;
+                taken += step;
+        }
+        return (long) taken;
+}
+
+long message_parser_read(struct message_parser *parser, int fd) {
+        long room = prepare(parser);
+        if (room <= 0)
+                return room < 0 ? room : -ENOBUFS;
+        ssize_t n = read(fd, parser->bytes + parser->size, (size_t) room);
+        if (n < 0)
+                return -errno;
+        parser->size += (size_t) n;
+        return (long) n;
+}
+
+int message_parser_next(struct message_parser *parser, struct message *ret_message) {
+        if (parser->failed)
+                return -EPROTO;
+        if (parser->size < MESSAGE_HEADER_SIZE)
+                return 0;
+        struct message message;
+        if (!header_read(parser->side, parser->bytes + parser->start, &message)) {
+                parser->failed = true;
+                return -EPROTO;
+        }
+        if (parser->size - MESSAGE_HEADER_SIZE < message.size)
+                return 0;
+        message.bytes = parser->bytes + parser->start + MESSAGE_HEADER_SIZE;
+        parser->start += MESSAGE_HEADER_SIZE + message.size;
+        parser->size -= MESSAGE_HEADER_SIZE + message.size;
+        *ret_message = message;
+        return 1;
+}
+
+/* ---- the queue ---- */
+
+struct message_block {
+        struct message_block *next;
+        size_t start, end, room; /* bytes[start..end) waits */
+        char bytes[];
+};
+
+static void drop_first(struct message_queue *queue) {
+        struct message_block *block = queue->first;
+        queue->first = block->next;
+        if (!queue->first)
+                queue->last = NULL;
+        free(block);
+}
+
+void message_queue_release(struct message_queue *queue) {
+        while (queue->first)
+                drop_first(queue);
+        queue->size = 0;
+}
+
+/* The block that takes this many bytes in a row. */
+static struct message_block *block_for(struct message_queue *queue, size_t size) {
+        if (queue->last && queue->last->room - queue->last->end >= size)
+                return queue->last;
+        size_t room = size > BLOCK_SIZE ? size : BLOCK_SIZE;
+        struct message_block *block = malloc(sizeof(*block) + room);
+        if (!block)
+                return NULL;
+        *block = (struct message_block) { .room = room };
+        if (queue->last)
+                queue->last->next = block;
+        else
+                queue->first = block;
+        queue->last = block;
+        return block;
+}
+
+static void append(struct message_block *block, const void *bytes, size_t size) {
+        if (size > 0)
+                memcpy(block->bytes + block->end, bytes, size);
+        block->end += size;
+}
+
+static int put(struct message_queue *queue, enum message_type type, uint16_t request, const void *lead, size_t n_lead,
+               const void *bytes, size_t size) {
+        size_t payload_max = message_payload_max(type);
+        if (type < MESSAGE_REQUEST || type >= MESSAGE_TYPES || size > payload_max || n_lead > payload_max - size)
+                return -E2BIG;
+        size_t whole = MESSAGE_HEADER_SIZE + n_lead + size;
+        if (queue->size > queue->max || whole > queue->max - queue->size)
+                return -ENOBUFS;
+        struct message_block *block = block_for(queue, whole);
+        if (!block)
+                return -ENOMEM;
+        unsigned char header[MESSAGE_HEADER_SIZE];
+        header_write(header, type, request, n_lead + size);
+        append(block, header, sizeof(header));
+        append(block, lead, n_lead);
+        append(block, bytes, size);
+        queue->size += whole;
+        return 0;
+}
+
+int message_queue_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *bytes,
+                      size_t size) {
+        return put(queue, type, request, NULL, 0, bytes, size);
+}
+
+int message_queue_put_output(struct message_queue *queue, enum message_type type, uint16_t request, uint32_t number,
+                             const void *bytes, size_t size) {
+        if (type != MESSAGE_OUT && type != MESSAGE_ERR)
+                return -EINVAL;
+        uint32_t number_le = htole32(number);
+        return put(queue, type, request, &number_le, sizeof(number_le), bytes, size);
+}
+
+static void consume(struct message_queue *queue, size_t sent) {
+        queue->size -= sent;
+        while (queue->first) {
+                struct message_block *block = queue->first;
+                size_t step = sent < block->end - block->start ? sent : block->end - block->start;
+                block->start += step;
+                sent -= step;
+                if (block->start < block->end)
+                        break;
+                drop_first(queue);
+        }
+}
+
+int message_queue_flush(struct message_queue *queue, int socket_fd) {
+        while (queue->first) {
+                struct iovec parts[PARTS_MAX];
+                struct msghdr envelope = { .msg_iov = parts };
+                for (struct message_block *at = queue->first; at && envelope.msg_iovlen < PARTS_MAX; at = at->next)
+                        parts[envelope.msg_iovlen++] = (struct iovec) { at->bytes + at->start, at->end - at->start };
+                /* writev() with the two things it lacks: no SIGPIPE, and no blocking whatever the socket's mode is */
+                ssize_t n = sendmsg(socket_fd, &envelope, MSG_NOSIGNAL | MSG_DONTWAIT);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return errno == EAGAIN ? 1 : -errno;
+                consume(queue, (size_t) n);
+        }
+        return 0;
+}
+
+/* ---- for clients ---- */
+
+int message_send(int socket_fd, enum message_type type, uint16_t request, const void *bytes, size_t size) {
+        if (type < MESSAGE_REQUEST || size > message_payload_max(type))
+                return -E2BIG;
+        unsigned char header[MESSAGE_HEADER_SIZE];
+        header_write(header, type, request, size);
+        struct iovec parts[2] = { { header, sizeof(header) }, { (void *) (uintptr_t) bytes, size } };
+        struct msghdr envelope = { .msg_iov = parts, .msg_iovlen = 2 };
+        size_t left = sizeof(header) + size;
+        while (left > 0) {
+                ssize_t n = sendmsg(socket_fd, &envelope, MSG_NOSIGNAL);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return -errno;
+                left -= (size_t) n;
+                for (size_t i = 0; i < 2 && n > 0; i++) {
+                        size_t step = (size_t) n < parts[i].iov_len ? (size_t) n : parts[i].iov_len;
+                        parts[i].iov_base = (char *) parts[i].iov_base + step;
+                        parts[i].iov_len -= step;
+                        n -= (ssize_t) step;
+                }
+        }
+        return 0;
+}
+
+int message_receive(int socket_fd, struct message_parser *parser, struct message *ret_message) {
+        for (;;) {
+                int code = message_parser_next(parser, ret_message);
+                if (code != 0)
+                        return code;
+                long n = message_parser_read(parser, socket_fd);
+                if (n < 0)
+                        return (int) n;
+                if (n == 0)
+                        return message_parser_is_between(parser) ? 0 : -EPROTO;
+        }
+}

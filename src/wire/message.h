@@ -1,0 +1,113 @@
+/* Messages between a client and the daemon, as docs/PROTOCOL.md describes them.
+ *
+ *   u32 size of the payload | u8 type | u8 zero | u16 request | payload
+ *
+ * Each side treats the other as hostile: a header is judged as soon as its eight bytes are there, memory grows with what
+ * has arrived and not with what was announced, and what waits to be sent is bounded. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum message_type {
+        MESSAGE_REQUEST = 1,
+        MESSAGE_DATA = 2,
+        MESSAGE_END = 3,
+        MESSAGE_OUT = 4,
+        MESSAGE_ERR = 5,
+        MESSAGE_EVENT = 6,
+        MESSAGE_ANSWER = 7,
+        MESSAGE_TYPES
+};
+
+enum {
+        MESSAGE_HEADER_SIZE = 8,
+        MESSAGE_REQUEST_MAX = 1 << 20,
+        MESSAGE_DATA_MAX = 1 << 20,
+        MESSAGE_OUTPUT_MAX = 1 << 20, /* bytes of output in one OUT or ERR, beside the event number */
+        MESSAGE_ANSWER_MAX = 16 << 20, /* EVENT too: results carry figures and, unless streamed, the output */
+};
+
+struct message {
+        enum message_type type;
+        uint16_t request;
+        const char *bytes; /* borrowed from the parser until its next call; no NUL follows */
+        size_t size;
+};
+
+/* The largest payload that a type may have. */
+size_t message_payload_max(enum message_type type);
+
+/* Takes OUT and ERR apart. False when the number is missing. */
+bool message_get_output(const struct message *message, uint32_t *ret_number, const char **ret_bytes, size_t *ret_size);
+
+/* ---- receiving, a piece at a time ---- */
+
+enum message_side { MESSAGE_FROM_CLIENT, MESSAGE_FROM_DAEMON }; /* whose messages these are: decides the legal types */
+
+struct message_parser {
+        enum message_side side;
+        char *bytes;
+        size_t start, size, room; /* bytes[start..start+size) is not parsed yet */
+        bool failed;
+};
+
+static inline struct message_parser message_parser_make(enum message_side side) {
+        return (struct message_parser) { .side = side };
+}
+void message_parser_release(struct message_parser *parser);
+
+/* Takes bytes in; what it holds is bounded, so it may take fewer than offered: call message_parser_next until it answers
+ * 0, then offer the rest. Returns how many, or -ENOMEM, or -EPROTO after a malformed message. */
+long message_parser_feed(struct message_parser *parser, const void *bytes, size_t size);
+
+/* The same from a descriptor, with one read(). 0 at the end of the stream, -EAGAIN, -errno. */
+long message_parser_read(struct message_parser *parser, int fd);
+
+/* 1 and the next complete message; 0: more bytes are needed; -EPROTO: malformed, and so is all that follows. */
+int message_parser_next(struct message_parser *parser, struct message *ret_message);
+
+/* True when the stream may end here: no message has begun. */
+bool message_parser_is_between(const struct message_parser *parser);
+
+/* ---- sending without ever blocking ---- */
+
+struct message_block;
+
+struct message_queue {
+        size_t max; /* bytes that may wait, headers included */
+        size_t size;
+        struct message_block *first, *last;
+};
+
+static inline struct message_queue message_queue_make(size_t max) {
+        return (struct message_queue) { .max = max };
+}
+void message_queue_release(struct message_queue *queue);
+
+/* Copies a message in. -ENOBUFS when it would pass the bound, -E2BIG for a payload that its type cannot have, -ENOMEM;
+ * then nothing was put. */
+int message_queue_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *bytes,
+                      size_t size);
+
+/* OUT or ERR. */
+int message_queue_put_output(struct message_queue *queue, enum message_type type, uint16_t request, uint32_t number,
+                             const void *bytes, size_t size);
+
+/* Sends what the socket takes. 0: all is sent; 1: the rest waits for the socket to become writable; -errno. */
+int message_queue_flush(struct message_queue *queue, int socket_fd);
+
+/* Bytes that wait. */
+static inline size_t message_queue_size(const struct message_queue *queue) {
+        return queue->size;
+}
+
+/* ---- for clients: blocking ---- */
+
+/* Sends one message. 0 or -errno (-EPIPE when the daemon is gone, -E2BIG); a signal does not cut it short. */
+int message_send(int socket_fd, enum message_type type, uint16_t request, const void *bytes, size_t size);
+
+/* 1 and a message; 0 at a clean end; -EPROTO malformed or cut off; -EINTR when a signal came before the next byte;
+ * -errno. */
+int message_receive(int socket_fd, struct message_parser *parser, struct message *ret_message);

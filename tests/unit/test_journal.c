@@ -1,0 +1,450 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "scratch.h"
+#include "session/journal.h"
+#include "tap.h"
+
+/* A journal in a directory of its own, and a pipe to feed it. */
+struct fixture {
+        char dir[256];
+        int dir_fd;
+        int pipe[2];
+        struct journal *journal;
+        bool torn;
+        struct err err;
+};
+
+static void set_up(struct fixture *f) {
+        *f = (struct fixture){ 0 };
+        scratch_make(f->dir);
+        f->dir_fd = open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        must(f->dir_fd >= 0 && pipe2(f->pipe, O_CLOEXEC) == 0, "pipe");
+}
+
+static int open_it(struct fixture *f) {
+        journal_close(f->journal);
+        f->journal = NULL;
+        f->torn = false;
+        return journal_open(f->dir_fd, &f->journal, &f->torn, &f->err);
+}
+
+static void tear_down(struct fixture *f) {
+        journal_close(f->journal);
+        close(f->dir_fd);
+        close(f->pipe[0]);
+        close(f->pipe[1]);
+        scratch_remove(f->dir);
+}
+
+static size_t feed(struct fixture *f, enum journal_stream stream, const char *bytes, size_t size) {
+        must(write(f->pipe[1], bytes, size) == (ssize_t) size, "write");
+        size_t took = 0;
+        bool closed;
+        return journal_take(f->journal, stream, f->pipe[0], 1 << 20, &took, &closed, &f->err) == 0 ? took : 0;
+}
+
+/* All that a run's events say, as "O<stdout>E<stderr>R<result>" in order. */
+static const char *tell(struct fixture *f, const char *run_id) {
+        static char text[1 << 16];
+        size_t length = 0;
+        struct journal_event event;
+        for (uint64_t i = 1; journal_event(f->journal, run_id, i, &event, &f->err) == 0; i++) {
+                text[length++] = "OER"[event.kind];
+                size_t n = 0;
+                if (journal_read(f->journal, &event, 0, text + length, sizeof(text) - length - 2, &n, &f->err) < 0)
+                        return "unreadable";
+                length += n;
+        }
+        text[length] = '\0';
+        return text;
+}
+
+static const char *stream_of(struct fixture *f, const char *run_id, enum journal_stream stream) {
+        static char *bytes;
+        free(bytes);
+        bytes = NULL;
+        size_t size;
+        return journal_read_stream(f->journal, run_id, stream, 1 << 20, &bytes, &size, &f->err) < 0 ? "?" : bytes;
+}
+
+static void test_a_run_can_be_read_again(void) {
+        struct fixture f;
+        set_up(&f);
+        ok(open_it(&f) == 0 && !f.torn && !journal_open_run(f.journal), "an empty directory becomes an empty journal");
+        ok(journal_end(f.journal, "{}", 2, &f.err) < 0 && f.err.code == ERR_USAGE, "nothing ends when nothing began");
+        ok(journal_begin(f.journal, "no/slash", &f.err) < 0 && f.err.code == ERR_USAGE, "a run id is checked");
+        ok(journal_begin(f.journal, "first", &f.err) == 0, "a run begins");
+        ok(journal_begin(f.journal, "other", &f.err) < 0 && f.err.code == ERR_BUSY, "one run at a time");
+        size_t size = 1;
+        bool closed = true;
+        ok(journal_take(f.journal, JOURNAL_OUT, f.pipe[0], 100, &size, &closed, &f.err) == 0 && size == 0 && !closed,
+           "an empty pipe, even a blocking one, gives nothing and does not wait");
+        ok(feed(&f, JOURNAL_OUT, "hello", 5) == 5, "output is taken");
+        ok(journal_note_channel(f.journal, "half", 4, &f.err) == 0, "channel bytes are noted");
+        ok(feed(&f, JOURNAL_ERR, "warn", 4) == 4 && feed(&f, JOURNAL_OUT, " you", 4) == 4, "and more output");
+        ok(journal_note_channel(f.journal, "-frame", 6, &f.err) == 0, "and more of the channel");
+        char *channel = NULL;
+        ok(journal_read_channel(f.journal, &channel, &size, &f.err) == 0 && size == 10, "the channel can be read");
+        is_text(channel ? channel : "", "half-frame", "in order");
+        free(channel);
+        for (int again = 0; again < 2; again++) {
+                is_text(tell(&f, "first"), "OhelloEwarnO you", "events are in order%s", again ? ", opened again" : "");
+                is_text(journal_open_run(f.journal) ? journal_open_run(f.journal) : "", "first", "the run is open");
+                ok(again || (open_it(&f) == 0 && !f.torn), "the journal opens again");
+        }
+        ok(journal_end(f.journal, "{\"a\":1}", 7, &f.err) == 0 && !journal_open_run(f.journal), "it ends");
+        ok(journal_begin(f.journal, "second", &f.err) == 0 && journal_end(f.journal, "{}", 2, &f.err) == 0, "one more");
+        ok(open_it(&f) == 0 && !f.torn, "the journal opens a third time");
+        is_text(tell(&f, "first"), "OhelloEwarnO youR{\"a\":1}", "the result is the last event");
+        is_text(tell(&f, "second"), "R{}", "a silent run has only a result");
+        is_text(stream_of(&f, "first", JOURNAL_OUT), "hello you", "stdout in one piece");
+        is_text(stream_of(&f, "first", JOURNAL_ERR), "warn", "stderr in one piece");
+        struct journal_run runs[5];
+        ok(journal_list(f.journal, runs, 5) == 2 && strcmp(runs[0].run_id, "second") == 0,
+           "the newest is listed first");
+        ok(runs[1].ended && runs[1].events == 4 && runs[1].bytes[JOURNAL_OUT] == 9 && runs[1].began_ms > 0,
+           "with numbers");
+        ok(journal_find(f.journal, "third", runs, &f.err) < 0 && f.err.code == ERR_NOT_FOUND,
+           "an unknown run is said so");
+        struct stat status;
+        ok(fstatat(f.dir_fd, "events", &status, 0) == 0 && (status.st_mode & 0777) == 0600, "files are private");
+        tear_down(&f);
+}
+
+/* The promise after any truncation or damage: it opens, what it tells is a beginning of what was, and it goes on. */
+static bool is_sound(struct fixture *f, const char *first, const char *second) {
+        if (open_it(f) < 0)
+                return false;
+        if (strncmp(tell(f, "first"), first, strlen(tell(f, "first"))) != 0)
+                return false;
+        if (strncmp(tell(f, "second"), second, strlen(tell(f, "second"))) != 0)
+                return false;
+        if (journal_open_run(f->journal) && journal_end(f->journal, "x", 1, &f->err) < 0)
+                return false;
+        if (journal_begin(f->journal, "next", &f->err) < 0 || feed(f, JOURNAL_OUT, "new", 3) != 3 ||
+            journal_end(f->journal, "{}", 2, &f->err) < 0)
+                return false;
+        return open_it(f) == 0 && !f->torn && strcmp(tell(f, "next"), "OnewR{}") == 0;
+}
+
+static void test_any_torn_or_damaged_file_opens(void) {
+        struct fixture f;
+        set_up(&f);
+        must(open_it(&f) == 0, f.err.message);
+        (void) journal_begin(f.journal, "first", &f.err);
+        (void) feed(&f, JOURNAL_OUT, "one", 3);
+        (void) journal_note_channel(f.journal, "frame", 5, &f.err);
+        (void) journal_end(f.journal, "{\"result\":1}", 12, &f.err);
+        size_t n_first = (size_t) scratch_size(f.dir, "events");
+        (void) journal_begin(f.journal, "second", &f.err);
+        (void) feed(&f, JOURNAL_OUT, "two", 3);
+        (void) feed(&f, JOURNAL_ERR, "oops", 4);
+        static const char first[] = "OoneR{\"result\":1}", second[] = "OtwoEoops";
+        char events[1024], out[64], errors[64];
+        size_t n_events = scratch_read(f.dir, "events", events, sizeof(events));
+        size_t n_out = scratch_read(f.dir, "out.0", out, sizeof(out));
+        size_t n_errors = scratch_read(f.dir, "err.0", errors, sizeof(errors));
+
+        /* Bytes of the second run can be there only if the first one's records are. */
+        size_t bad = 0, torn = 0;
+        for (size_t cut = 0; cut < n_events; cut++) {
+                scratch_write(f.dir, "events", events, cut);
+                scratch_write(f.dir, "out.0", out, cut < n_first ? 3 : n_out);
+                scratch_write(f.dir, "err.0", errors, cut < n_first ? 0 : n_errors);
+                bad += !is_sound(&f, first, second);
+        }
+        ok(bad == 0, "`events` cut to each of %zu lengths", n_events);
+        for (size_t i = 0; i < n_events; i++) {
+                char damaged[1024];
+                memcpy(damaged, events, n_events);
+                damaged[i] = (char) (damaged[i] ^ 0x41);
+                scratch_write(f.dir, "events", damaged, n_events);
+                scratch_write(f.dir, "out.0", out, i < n_first ? 3 : n_out);
+                scratch_write(f.dir, "err.0", errors, i < n_first ? 0 : n_errors);
+                bool opens = open_it(&f) == 0;
+                torn += opens && f.torn;
+                bad += !opens && f.err.code != ERR_UNSUPPORTED;
+                bad += opens && strncmp(tell(&f, "first"), first, strlen(tell(&f, "first"))) != 0;
+        }
+        ok(bad == 0 && torn > n_events / 2, "each byte of `events` damaged in turn (%zu seen as torn)", torn);
+        for (size_t cut = 0; cut < n_out; cut++) {
+                scratch_write(f.dir, "events", events, n_events);
+                scratch_write(f.dir, "out.0", out, cut);
+                scratch_write(f.dir, "err.0", errors, 0);
+                bad += !is_sound(&f, first, second);
+        }
+        ok(bad == 0, "`out` cut to each of %zu lengths", n_out);
+
+        scratch_write(f.dir, "events", events, n_events);
+        scratch_write(f.dir, "out.0", out, n_out);
+        scratch_write(f.dir, "err.0", "oops, and more", 14);
+        ok(open_it(&f) == 0 && !f.torn, "bytes that were moved but not recorded");
+        is_text(tell(&f, "second"), "OtwoEoopsE, and more", "belong to the open run");
+        tear_down(&f);
+}
+
+static void test_what_is_no_journal_is_not_destroyed(void) {
+        struct fixture f;
+        set_up(&f);
+        char garbage[200], back[300];
+        memset(garbage, 'x', sizeof(garbage));
+        scratch_write(f.dir, "events", garbage, sizeof(garbage));
+        ok(open_it(&f) == 0 && f.torn, "garbage makes way for a new journal");
+        ok(scratch_read(f.dir, "events.damaged", back, sizeof(back)) == 200, "and is kept aside");
+        size_t n = scratch_read(f.dir, "events", back, sizeof(back));
+        back[8] = 9;
+        scratch_write(f.dir, "events", back, n);
+        ok(open_it(&f) < 0 && f.err.code == ERR_UNSUPPORTED, "a newer format is refused");
+        ok(scratch_read(f.dir, "events", garbage, sizeof(garbage)) == n && memcmp(garbage, back, n) == 0,
+           "and untouched");
+        scratch_write(f.dir, "target", "precious", 8);
+        ok(unlinkat(f.dir_fd, "events", 0) == 0 && symlinkat("target", f.dir_fd, "events") == 0 && open_it(&f) < 0,
+           "a link is not followed");
+        ok(scratch_read(f.dir, "target", back, sizeof(back)) == 8, "nor written through");
+        tear_down(&f);
+}
+
+/* Whatever moment the daemon dies in: what is in the journal and what is still in the pipe make up all that was
+ * written. */
+static void test_kill_loses_no_byte(void) {
+        enum { ROUNDS = 25, SIZE = 60000 };
+        char *pattern = malloc(SIZE), *rest = malloc(SIZE), *got = NULL;
+        must(pattern && rest, "malloc");
+        for (size_t i = 0; i < SIZE; i++)
+                pattern[i] = (char) ('a' + (i * 7 + i / 26) % 26);
+        int lost = 0, unopened = 0;
+        for (int round = 0; round < ROUNDS; round++) {
+                struct fixture f;
+                set_up(&f);
+                must(fcntl(f.pipe[1], F_SETPIPE_SZ, 1 << 17) > 0 && write(f.pipe[1], pattern, SIZE) == SIZE, "write");
+                pid_t child = fork();
+                must(child >= 0, "fork");
+                if (child == 0) {
+                        size_t size = 1;
+                        bool closed;
+                        if (open_it(&f) < 0 || journal_begin(f.journal, "run", &f.err) < 0)
+                                _exit(1);
+                        while (size > 0)
+                                if (journal_take(f.journal, JOURNAL_OUT, f.pipe[0], 11, &size, &closed, &f.err) < 0)
+                                        _exit(1);
+                        _exit(0);
+                }
+                struct timespec pause = { .tv_nsec = round * 300000 };
+                nanosleep(&pause, NULL);
+                (void) kill(child, SIGKILL);
+                (void) waitpid(child, NULL, 0);
+                (void) fcntl(f.pipe[0], F_SETFL, O_NONBLOCK);
+                ssize_t n_rest = read(f.pipe[0], rest, SIZE);
+                if (n_rest < 0)
+                        n_rest = 0;
+                size_t n_got = 0;
+                if (open_it(&f) < 0)
+                        unopened++;
+                else if (journal_open_run(f.journal) &&
+                         journal_read_stream(f.journal, "run", JOURNAL_OUT, SIZE, &got, &n_got, &f.err) < 0)
+                        unopened++;
+                lost += n_got + (size_t) n_rest != SIZE || memcmp(pattern + n_got, rest, (size_t) n_rest) != 0 ||
+                        (n_got > 0 && memcmp(pattern, got, n_got) != 0);
+                free(got);
+                got = NULL;
+                tear_down(&f);
+        }
+        ok(unopened == 0, "%d times killed: the journal opened each time", ROUNDS);
+        ok(lost == 0, "and no byte was lost or doubled");
+        free(pattern);
+        free(rest);
+}
+
+/* Feeds a megabyte at a time. Returns what was taken. */
+static size_t flood(struct fixture *f, enum journal_stream stream, size_t megabytes) {
+        static char block[1 << 20];
+        memset(block, 'f', sizeof(block));
+        must(fcntl(f->pipe[1], F_SETPIPE_SZ, 1 << 16) > 0, "F_SETPIPE_SZ");
+        size_t took = 0;
+        for (size_t i = 0; i < megabytes * 16; i++)
+                took += feed(f, stream, block, 1 << 16);
+        return took;
+}
+
+static void test_a_flood_is_cut_and_counted(void) {
+        struct fixture f;
+        set_up(&f);
+        must(open_it(&f) == 0 && journal_begin(f.journal, "flood", &f.err) == 0, f.err.message);
+        ok(flood(&f, JOURNAL_OUT, 18) == 18 << 20, "18 MiB are taken from the pipe");
+        struct journal_run run;
+        for (int i = 0; i < 3; i++) {
+                ok(journal_find(f.journal, "flood", &run, &f.err) == 0 &&
+                           run.bytes[JOURNAL_OUT] == JOURNAL_STREAM_MAX && run.cut[JOURNAL_OUT] == 2 << 20 &&
+                           run.cut[JOURNAL_ERR] == 0,
+                   "16 are kept and 2 counted as cut: %s",
+                   i == 0   ? "at once"
+                   : i == 1 ? "after a death in the run"
+                            : "after its end");
+                ok(i != 1 || journal_end(f.journal, "{}", 2, &f.err) == 0, "ended");
+                ok(open_it(&f) == 0 && !f.torn, "opened again");
+        }
+        ok(journal_begin(f.journal, "calm", &f.err) == 0 && feed(&f, JOURNAL_OUT, "a", 1) == 1 && open_it(&f) == 0 &&
+                   journal_find(f.journal, "calm", &run, &f.err) == 0 && run.cut[JOURNAL_OUT] == 0,
+           "the next run does not inherit the number");
+        static char large[JOURNAL_RESULT_MAX + 1];
+        ok(journal_end(f.journal, large, sizeof(large), &f.err) < 0 && f.err.code == ERR_LIMIT, "a result is bounded");
+        ok(journal_end(f.journal, large, 100, &f.err) == 0, "and a smaller one still ends the run");
+        tear_down(&f);
+}
+
+static void test_byte_by_byte_output_makes_a_bounded_number_of_events(void) {
+        enum { BYTES = 40000 };
+        struct fixture f;
+        set_up(&f);
+        must(open_it(&f) == 0 && journal_begin(f.journal, "drip", &f.err) == 0, f.err.message);
+        for (int i = 0; i < BYTES; i++)
+                (void) feed(&f, JOURNAL_OUT, &"0123456789"[i % 10], 1);
+        struct journal_run run;
+        ok(journal_find(f.journal, "drip", &run, &f.err) == 0 && run.bytes[JOURNAL_OUT] == BYTES, "all bytes are kept");
+        ok(run.events > 10000 && run.events < 30000, "in %llu events", (unsigned long long) run.events);
+        ok(journal_end(f.journal, "{}", 2, &f.err) == 0 && open_it(&f) == 0, "ended and opened again");
+        size_t at = 0, wrong = 0;
+        struct journal_event event;
+        for (uint64_t i = 1; journal_event(f.journal, "drip", i, &event, &f.err) == 0; i++) {
+                if (event.kind == JOURNAL_EVENT_RESULT)
+                        break;
+                wrong += event.offset != at || event.size == 0;
+                at += event.size;
+        }
+        ok(wrong == 0 && at == BYTES && event.kind == JOURNAL_EVENT_RESULT,
+           "the events tell of each byte once, in order");
+        tear_down(&f);
+}
+
+static void test_old_runs_are_dropped(void) {
+        struct fixture f;
+        set_up(&f);
+        must(open_it(&f) == 0, f.err.message);
+        struct journal_run runs[JOURNAL_RUNS_KEPT + 10];
+        struct journal_event stale = { 0 };
+        char id[33], text[16] = "";
+        int failed = 0;
+        for (int i = 0; i < 300; i++) {
+                (void) snprintf(id, sizeof(id), "run-%d", i);
+                failed += journal_begin(f.journal, id, &f.err) < 0 || feed(&f, JOURNAL_OUT, id, strlen(id)) == 0 ||
+                          journal_end(f.journal, id, strlen(id), &f.err) < 0;
+                if (i == 0)
+                        (void) journal_event(f.journal, id, 1, &stale, &f.err);
+        }
+        ok(failed == 0, "300 runs");
+        ok(journal_list(f.journal, runs, JOURNAL_RUNS_KEPT + 10) == JOURNAL_RUNS_KEPT, "the last hundred are kept");
+        ok(scratch_size(f.dir, "events") < 200 * 120, "the file did not grow with all of them");
+        ok(open_it(&f) == 0 && !f.torn && journal_list(f.journal, runs, JOURNAL_RUNS_KEPT + 10) == JOURNAL_RUNS_KEPT,
+           "so it is when opened again");
+        is_text(runs[JOURNAL_RUNS_KEPT - 1].run_id, "run-200", "the oldest of them");
+        is_text(tell(&f, "run-200"), "Orun-200Rrun-200", "reads as it was");
+        is_text(tell(&f, "run-299"), "Orun-299Rrun-299", "and so does the newest");
+        size_t n;
+        ok(stale.size > 0 && journal_read(f.journal, &stale, 0, text, sizeof(text), &n, &f.err) < 0 &&
+                   f.err.code == ERR_GONE,
+           "an event of a dropped run is gone, not another run's bytes");
+        tear_down(&f);
+
+        set_up(&f);
+        must(open_it(&f) == 0, f.err.message);
+        for (int i = 0; i < 6; i++) {
+                (void) snprintf(id, sizeof(id), "big-%d", i);
+                failed += journal_begin(f.journal, id, &f.err) < 0 || flood(&f, JOURNAL_OUT, 15) == 0 ||
+                          journal_end(f.journal, id, strlen(id), &f.err) < 0;
+        }
+        ok(failed == 0 && journal_begin(f.journal, "small", &f.err) == 0, "six runs of 15 MiB, and a small one");
+        ok(journal_list(f.journal, runs, 10) < 7 && journal_find(f.journal, "big-5", runs, &f.err) == 0 &&
+                   journal_find(f.journal, "big-4", runs, &f.err) == 0,
+           "large old runs are dropped, but not the newest two");
+        long out = scratch_size(f.dir, "out.0") + scratch_size(f.dir, "out.1");
+        ok(out > 30 << 20 && out <= JOURNAL_BYTES_MAX, "and the disk is given back");
+        ok(feed(&f, JOURNAL_OUT, "tiny", 4) == 4 && open_it(&f) == 0 && !f.torn, "opened after the rewrite");
+        is_text(tell(&f, "small"), "Otiny", "with the open run");
+
+        scratch_write(f.dir, "events.new", "half", 4);
+        const char *other = scratch_size(f.dir, "out.0") >= 0 ? "out.1" : "out.0";
+        scratch_write(f.dir, other, "half", 4);
+        ok(open_it(&f) == 0 && !f.torn && scratch_size(f.dir, "events.new") < 0 && scratch_size(f.dir, other) < 0,
+           "what a rewrite that was killed left is removed");
+        is_text(tell(&f, "small"), "Otiny", "and disturbs nothing");
+        tear_down(&f);
+}
+
+static void test_a_socket_is_read_where_splice_cannot(void) {
+        struct fixture f;
+        set_up(&f);
+        int pair[2];
+        must(open_it(&f) == 0 && journal_begin(f.journal, "run", &f.err) == 0, f.err.message);
+        must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0 && write(pair[1], "socket", 6) == 6,
+             "socketpair");
+        size_t size = 0;
+        bool closed = true;
+        ok(journal_take(f.journal, JOURNAL_OUT, pair[0], 100, &size, &closed, &f.err) == 0 && size == 6 && !closed,
+           "taken");
+        ok(journal_take(f.journal, JOURNAL_OUT, pair[0], 100, &size, &closed, &f.err) == 0 && size == 0 && !closed,
+           "nothing more: no waiting");
+        close(pair[1]);
+        ok(journal_take(f.journal, JOURNAL_OUT, pair[0], 100, &size, &closed, &f.err) == 0 && closed,
+           "the end is seen");
+        is_text(tell(&f, "run"), "Osocket", "and kept");
+        close(pair[0]);
+        close(f.pipe[1]);
+        f.pipe[1] = -1;
+        ok(journal_take(f.journal, JOURNAL_OUT, f.pipe[0], 100, &size, &closed, &f.err) == 0 && closed,
+           "the end of a pipe is seen too");
+        tear_down(&f);
+}
+
+/* A file size limit answers like a full disk, and needs no disk of its own. */
+static void test_a_full_disk_stops_no_run(void) {
+        struct fixture f;
+        set_up(&f);
+        must(open_it(&f) == 0 && journal_begin(f.journal, "run", &f.err) == 0, f.err.message);
+        pid_t child = fork();
+        must(child >= 0, "fork");
+        if (child == 0) {
+                (void) signal(SIGXFSZ, SIG_IGN);
+                struct rlimit limit = { 4096, 4096 };
+                must(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
+                static char block[1 << 16];
+                size_t took = feed(&f, JOURNAL_OUT, block, 8192), more = 0;
+                bool closed;
+                while (took < 8192 &&
+                       journal_take(f.journal, JOURNAL_OUT, f.pipe[0], 1 << 20, &more, &closed, &f.err) == 0 &&
+                       more > 0)
+                        took += more;
+                if (took != 8192)
+                        _exit(1);
+                if (journal_end(f.journal, block, sizeof(block), &f.err) == 0)
+                        _exit(2);
+                _exit(journal_end(f.journal, "{}", 2, &f.err) == 0 ? 0 : 3);
+        }
+        int status = 0;
+        must(waitpid(child, &status, 0) == child, "waitpid");
+        ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a full disk takes the output away and lets the run end (%d)",
+           WEXITSTATUS(status));
+        struct journal_run run;
+        ok(open_it(&f) == 0 && !f.torn && journal_find(f.journal, "run", &run, &f.err) == 0, "opened again");
+        ok(run.ended && run.bytes[JOURNAL_OUT] == 4096 && run.cut[JOURNAL_OUT] == 4096,
+           "half of it kept, half counted as cut");
+        tear_down(&f);
+}
+
+int main(void) {
+        test_a_run_can_be_read_again();
+        test_any_torn_or_damaged_file_opens();
+        test_what_is_no_journal_is_not_destroyed();
+        test_kill_loses_no_byte();
+        test_a_flood_is_cut_and_counted();
+        test_byte_by_byte_output_makes_a_bounded_number_of_events();
+        test_old_runs_are_dropped();
+        test_a_socket_is_read_where_splice_cannot();
+        test_a_full_disk_stops_no_run();
+        return done_testing();
+}
