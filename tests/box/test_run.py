@@ -8,8 +8,8 @@ import subprocess
 import pytest
 from support.glovebox import Glovebox
 
-RESULT_KEYS = """run_id status exit_code timed_out oom_killed duration_ms stdout stdout_cut_bytes stderr stderr_cut_bytes
-    result displays error artifacts usage isolation""".split()
+RESULT_KEYS = """run_id status exit_code timed_out oom_killed duration_ms stdout stdout_cut_bytes stderr
+    stderr_cut_bytes result displays error artifacts artifacts_cut usage isolation""".split()
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "ARROW_NUM_THREADS")
 
@@ -122,9 +122,13 @@ def test_limits_come_from_flags_before_variables(glovebox: Glovebox) -> None:
 
 
 def test_thread_pools_follow_the_cpu_limit(glovebox: Glovebox) -> None:
-    code = f"import os; print({{os.environ[n] for n in {THREAD_VARIABLES}}}, open('/sys/devices/system/cpu/online').read())"
-    assert glovebox("run", "--cpus", "3", "-c", code).stdout == "{'3'} 0-2\n\n"
-    assert glovebox("run", "--cpus", "0.5", "-c", code).stdout == "{'1'} 0\n\n"
+    code = f"""if True:
+        import os
+        online = open("/sys/devices/system/cpu/online").read().strip()
+        print({{os.environ[name] for name in {THREAD_VARIABLES}}}, online)
+    """
+    assert glovebox("run", "--cpus", "3", "-c", code).stdout == "{'3'} 0-2\n"
+    assert glovebox("run", "--cpus", "0.5", "-c", code).stdout == "{'1'} 0\n"
 
 
 def test_only_the_named_variables_reach_the_program(glovebox: Glovebox) -> None:

@@ -19,7 +19,9 @@ def artifacts(result: dict) -> list[str]:
 @pytest.mark.vm
 def test_files_belong_to_the_owner_of_the_workspace(glovebox: Glovebox) -> None:
     workspace = glovebox.place.make("workspace")
-    done = glovebox("run", "--workspace", workspace, "-l", "bash", "-c", "mkdir d; echo x >d/f; ln -s f d/l; mkfifo d/p")
+    done = glovebox(
+        "run", "--workspace", workspace, "-l", "bash", "-c", "mkdir d; echo x >d/f; ln -s f d/l; mkfifo d/p"
+    )
     assert done.returncode == 0, done.stderr
     for path in (workspace / "d", *(workspace / "d").iterdir()):
         status = path.lstat()
