@@ -18,6 +18,8 @@
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 
+enum { DISPLAYS_MAX = 100 }; /* of one run */
+
 #define SLEEP_FILE "sleep"
 #define SLEEP_PATH "/run/session/" SLEEP_FILE /* as the kernel sees it */
 
@@ -289,8 +291,10 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
                 kernel_kill(kernel); /* nobody asked */
         else if (type == KERNEL_DISPLAY) {
                 json_t *data = json_object_get(json, "data");
-                if (data && json_array_size(run->displays) < 100)
+                if (data && json_array_size(run->displays) < DISPLAYS_MAX) {
                         json_array_append(run->displays, data);
+                        run_tell_display(run, data);
+                }
         } else {
                 /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
                 const char *id = json_string_value(json_object_get(json, "id"));
