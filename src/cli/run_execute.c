@@ -359,8 +359,7 @@ static void judge(const struct run *run, struct verdict *ret) {
 static int print_json(const struct run *run, const struct verdict *verdict, struct err *err) {
         const struct artifact_list *list = &run->artifacts;
         _cleanup_free_ struct run_artifact *artifacts = calloc(list->count + 1, sizeof(*artifacts));
-        char(*paths)[4200] = calloc(list->count + 1, sizeof(*paths));
-        _cleanup_free_ void *owned_paths = paths;
+        _cleanup_free_ char(*paths)[4200] = calloc(list->count + 1, sizeof(*paths));
         if (!artifacts || !paths)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         for (size_t i = 0; i < list->count; i++) {

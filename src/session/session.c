@@ -160,7 +160,7 @@ static void order_kernel(struct session *session) {
                 pool_refill(session->daemon);
                 return;
         }
-        daemon_fill_request(session->daemon, &session->row, &request);
+        daemon_fill_request(&session->row, &request);
         (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", session->state_dir);
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         request.workspace_is_ours = !*session->row.workspace;
@@ -259,9 +259,8 @@ static void on_answer(struct session *session, json_t *answer) {
                 json_decref(session->held_back);
                 session->held_back = json_incref(json_object_get(answer, "held"));
                 if (session_hibernate(session, true, session->asker, NULL) == 0) {
-                        session->asker = NULL;
                         json_decref(told);
-                        return;
+                        return; /* the asker waits for that answer now */
                 }
         }
         json_object_set_new(told, "state", json_string(session_state_name(session)));
@@ -312,7 +311,12 @@ static void on_ended(struct kernel *kernel) {
         if (!session->ephemeral)
                 (void) vault_drop(&session->daemon->vault, kernel->id, NULL);
         session->asked = SESSION_ASKED_NOTHING;
-        if (run && run->started) {
+        if (!kernel->was_ready) { /* it would die again: whoever waits is told why */
+                struct err died;
+                (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s", *kernel->last_words ? ": " : "",
+                               kernel->last_words);
+                fail_all_runs(session, &died);
+        } else if (run && run->started) {
                 run_finish_dead(run);
                 end_run(session);
         } else if (session->state != SESSION_ASLEEP)
@@ -320,7 +324,7 @@ static void on_ended(struct kernel *kernel) {
         if (session->state != SESSION_ASLEEP)
                 session->state = SESSION_LOST;
         struct err gone;
-        (void) err_set(&gone, ERR_GONE, "the kernel died while it was asked");
+        (void) err_set(&gone, ERR_GONE, "the kernel died before it answered");
         answer_asker(session, NULL, &gone);
         session->kernel = NULL;
         kernel_free(kernel);
