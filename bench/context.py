@@ -29,13 +29,20 @@ class Daemon:
     """A daemon of our own with its own socket; stopped by the pid we started."""
 
     def __init__(self, bench: Bench, pool: int) -> None:
+        # A daemon has its data directory for itself.
+        data_dir = bench.data_dir.with_name(f"bench-data-{pool}")
+        place_layer(bench, data_dir)
         self.directory = bench.scratch / f"daemon-{pool}"
         self.directory.mkdir()
         self.socket = str(self.directory / "g.sock")
         self.log = open(self.directory / "log", "wb")  # noqa: SIM115 - lives as long as the daemon
         command = [str(bench.glovebox), "serve", "--socket", self.socket, "--pool", str(pool), "--idle", "0"]
         self.process = subprocess.Popen(
-            command, env=bench.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
+            command,
+            env=dict(bench.environment, GLOVEBOX_DATA_DIR=str(data_dir)),
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
         )
         self.pool = pool
         self._wait(60)
@@ -96,7 +103,6 @@ class Bench:
         self._kept: dict[str, Any] = {}
         self._why_not: dict[str, Exception] = {}
         self._stops: list[Callable[[], None]] = []
-        self._layer_is_placed = False
 
     # Whatever is shared is made at first need, once; if that failed it fails for everybody with the same words.
 
@@ -125,40 +131,40 @@ class Bench:
     def rounds(self, full: int, quick: int) -> int:
         return quick if self.quick else full
 
-    def daemon(self, pool: int = 4) -> Daemon:
+    def daemon(self, pool: int = 2) -> Daemon:
         def make() -> Daemon:
             known = subprocess.run([str(self.glovebox), "serve", "--help"], capture_output=True, check=False)
             if known.returncode != 0:
                 raise Skipped("this glovebox has no daemon yet")
-            self.place_layer()
             return Daemon(self, pool)
 
         return self.share(f"daemon-{pool}", make)
 
-    def place_layer(self) -> None:
-        """The scientific layer in our data directory: links to one that is there already, or built with pip."""
-        if self._layer_is_placed:
-            return
-        place = self.data_dir / "images/host"
-        if not (place / "python").is_dir():
-            self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = next((path for path in _layers() if (path / "python").is_dir()), None)
-            if found:
-                say(f"taking the scientific layer from {found}")
-                place.parent.mkdir(mode=0o700, exist_ok=True)
-                shutil.copytree(found, place, symlinks=True, copy_function=_link_or_copy, dirs_exist_ok=True)
-            else:
-                say("building the scientific layer; this takes minutes, once")
-                subprocess.run([str(self.glovebox), "image", "build", "host"], env=self.environment, check=True)
-        self._layer_is_placed = True
-
     def layer(self) -> Path:
-        self.place_layer()
+        place_layer(self, self.data_dir)
         return self.data_dir / "images/host/python"
 
 
+def place_layer(bench: Bench, data_dir: Path) -> None:
+    """The scientific layer in a data directory: links to one that is there already, or built with pip."""
+    place = data_dir / "images/host"
+    if (place / "python").is_dir():
+        return
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = next((path for path in _layers() if (path / "python").is_dir()), None)
+    if found:
+        say(f"taking the scientific layer from {found}")
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        shutil.copytree(found, place, symlinks=True, copy_function=_link_or_copy, dirs_exist_ok=True)
+    else:
+        say("building the scientific layer; this takes minutes, once")
+        environment = dict(bench.environment, GLOVEBOX_DATA_DIR=str(data_dir))
+        subprocess.run([str(bench.glovebox), "image", "build", "host"], env=environment, check=True)
+
+
 def _layers() -> list[Path]:
-    return [REPOSITORY / "build/test-data/images/host", Path("/var/lib/glovebox/images/host")]
+    near = [REPOSITORY / "build" / name / "images/host" for name in ("bench-data", "test-data")]
+    return [*near, Path("/var/lib/glovebox/images/host")]
 
 
 def _link_or_copy(source: str, destination: str) -> str:

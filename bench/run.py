@@ -7,6 +7,7 @@ status is 1 where a promise is broken; what could not be measured here is said, 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -75,6 +76,8 @@ def main() -> int:
     directory = options.out or REPOSITORY / ("build/bench" if options.quick or options.only else "bench/results")
     before = report.machine()
     bench = Bench(options.quick)
+    # Whoever ends us must not leave daemons behind: an exception runs what stands in `finally`.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         tables = measure_all(bench, options.only)
     finally:

@@ -21,13 +21,13 @@ def exactly(n):
     return data
 while True:
     code = exactly(struct.unpack("<I", exactly(4))[0]).decode()
-    try:
-        answer = repr(eval(compile(code, "<cell>", "eval"), space)).encode()
-    except SyntaxError:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
+    printed, value = io.StringIO(), None
+    with contextlib.redirect_stdout(printed):
+        try:
+            value = eval(compile(code, "<cell>", "eval"), space)
+        except SyntaxError:
             exec(compile(code, "<cell>", "exec"), space)
-        answer = printed.getvalue().encode()
+    answer = (printed.getvalue() + ("" if value is None else repr(value))).encode()
     peer.sendall(struct.pack("<I", len(answer)) + answer)
 """
 

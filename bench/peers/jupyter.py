@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 from context import Bench
@@ -15,7 +16,7 @@ class Jupyter:
         except ImportError as missing:
             raise Skipped("jupyter_client and ipykernel are not installed: tools/setup.sh bench") from missing
         self.manager = KernelManager(kernel_name="python3")
-        self.manager.start_kernel()
+        self.manager.start_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)

@@ -54,7 +54,7 @@ def measure(bench: Bench) -> Table:
         Bar("glovebox, pool empty", "faster", 40, "docker run, hardened"),
     ]
     contenders = [
-        ours(bench, "glovebox, pool ready", 4, CODE, "42\n"),
+        ours(bench, "glovebox, pool ready", 2, CODE, "42\n"),
         ours(bench, "glovebox, pool empty", 0, CODE, "42\n"),
         Contender("bubblewrap", lazily(lambda: runner(bubblewrap.command(CODE), "42"))),
         Contender("docker run, hardened", lazily(lambda: runner(docker.run_command(bench, CODE), "42")), every=5),

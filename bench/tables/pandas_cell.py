@@ -20,7 +20,7 @@ def measure(bench: Bench) -> Table:
         Bar("glovebox, pool empty", "faster", 40, "python3, no box"),
     ]
     contenders = [
-        ephemeral.ours(bench, "glovebox, pool ready", 4, CODE, "(3, 1)\n"),
+        ephemeral.ours(bench, "glovebox, pool ready", 2, CODE, "(3, 1)\n"),
         ephemeral.ours(bench, "glovebox, pool empty", 0, CODE, "(3, 1)\n"),
         Contender(
             "python3, no box",
