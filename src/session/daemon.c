@@ -152,12 +152,39 @@ static void on_maker(void *context, uint32_t events) {
                         kernel_kill(kernel);
 }
 
+enum { PATHS_MAX = 64 };
+
+/* "DIR:DIR:…" as a NULL-terminated list that lives as long as the process; `also` is one more, or "" or NULL. */
+static int split_paths(const char *text, const char *also, const char *ret_paths[static PATHS_MAX], struct err *err) {
+        size_t n = 0;
+        char *copy = strdup(text ? text : ""), *rest = copy, *path;
+        while (copy && (path = strsep(&rest, ":"))) {
+                if (!*path)
+                        continue;
+                if (*path != '/' || n == PATHS_MAX - 2) {
+                        free(copy);
+                        return err_set(err, ERR_USAGE, "allowed directories are absolute paths, at most %d", PATHS_MAX - 2);
+                }
+                ret_paths[n++] = path;
+        }
+        if (also && *also)
+                ret_paths[n++] = also;
+        ret_paths[n] = NULL;
+        return copy ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+}
+
 static int start_maker(struct daemon *daemon, struct err *err) {
         static struct maker_settings settings;
         static char kernel_dir[4200];
         if (kernel_place_find(kernel_dir, sizeof(kernel_dir), err) < 0)
                 return -1;
-        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir };
+        static const char *read_paths[PATHS_MAX], *write_paths[PATHS_MAX];
+        if (split_paths(daemon->options->allow_read, NULL, read_paths, err) < 0 ||
+            split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
+                return -1;
+        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir, .read_paths = read_paths,
+                                             .write_paths = write_paths, .df_bytes = daemon->options->df_bytes,
+                                             .np_bytes = daemon->options->np_bytes };
         if (maker_start(&settings, &daemon->maker, err) < 0)
                 return -1;
         daemon->maker_watch = loop_watch(daemon->loop, daemon->maker.fd, EPOLLIN, on_maker, daemon);
