@@ -44,18 +44,20 @@ static int make_directory(int root_fd, const char *path) {
         return take_fd(&at);
 }
 
+static int make_file_in(int parent_fd, const char *name, const void *bytes, size_t size) {
+        _cleanup_fd_ int fd = sys_openat2(parent_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644,
+                                          RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+        if (fd < 0)
+                return -errno;
+        return fd_write_all(fd, bytes, size);
+}
+
 static int make_file(int root_fd, const char *path, const void *bytes, size_t size) {
         char directory[4096];
         const char *name = strrchr(path, '/');
         (void) snprintf(directory, sizeof(directory), "%.*s", name ? (int) (name - path) : 0, path);
         _cleanup_fd_ int parent = make_directory(root_fd, directory);
-        if (parent < 0)
-                return parent;
-        _cleanup_fd_ int fd = sys_openat2(parent, name ? name + 1 : path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644,
-                                          RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
-        if (fd < 0)
-                return -errno;
-        return fd_write_all(fd, bytes, size);
+        return parent < 0 ? parent : make_file_in(parent, name ? name + 1 : path, bytes, size);
 }
 
 static int attach(int tree_fd, int target_fd) {
@@ -127,41 +129,47 @@ int furnish_image(struct stage *stage, struct err *err) {
 
 /* What code may ask of /etc, with nothing of the host in it. */
 static const struct {
-        const char *path, *text;
+        const char *name, *text;
 } etc_files[] = {
-        { "etc/passwd", "root:x:0:0:root:/:/bin/sh\nsandbox:x:1000:1000:sandbox:" BOX_HOME ":/bin/bash\n"
-                        "nobody:x:65534:65534:nobody:/:/bin/sh\n" },
-        { "etc/group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n" },
-        { "etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n" },
-        { "etc/hostname", "sandbox\n" },
-        { "etc/resolv.conf", "" },
-        { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n" },
-        { "etc/machine-id", "00000000000000000000000000000000\n" },
-        { "etc/shells", "/bin/sh\n/bin/bash\n" },
-        { "etc/os-release", "ID=glovebox\nNAME=Glovebox\nPRETTY_NAME=\"Glovebox sandbox\"\n" },
-        { "etc/protocols", "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\n" },
-        { "etc/services", "http 80/tcp\nhttps 443/tcp\ndomain 53/tcp\ndomain 53/udp\nssh 22/tcp\n" },
+        { "passwd", "root:x:0:0:root:/:/bin/sh\nsandbox:x:1000:1000:sandbox:" BOX_HOME ":/bin/bash\n"
+                    "nobody:x:65534:65534:nobody:/:/bin/sh\n" },
+        { "group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n" },
+        { "hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n" },
+        { "hostname", "sandbox\n" },
+        { "resolv.conf", "" },
+        { "nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n" },
+        { "machine-id", "00000000000000000000000000000000\n" },
+        { "shells", "/bin/sh\n/bin/bash\n" },
+        { "os-release", "ID=glovebox\nNAME=Glovebox\nPRETTY_NAME=\"Glovebox sandbox\"\n" },
+        { "protocols", "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\n" },
+        { "services", "http 80/tcp\nhttps 443/tcp\ndomain 53/tcp\ndomain 53/udp\nssh 22/tcp\n" },
 };
+
+/* An imported image keeps its own /etc; who is who in the box is still ours to say. */
+static int cover_etc_file(int root_fd, int ours_fd, const char *name) {
+        char path[64];
+        (void) snprintf(path, sizeof(path), "etc/%s", name);
+        _cleanup_fd_ int target =
+                sys_openat2(root_fd, path, O_PATH | O_NOFOLLOW, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+        struct stat status;
+        if (target < 0 || fstat(target, &status) < 0 || !S_ISREG(status.st_mode))
+                return 0;
+        _cleanup_fd_ int tree = sys_open_tree(ours_fd, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        return tree < 0 ? -errno : attach(tree, target);
+}
 
 int furnish_etc(struct stage *stage, struct err *err) {
         bool own = stage->spec->image->own_etc;
+        _cleanup_fd_ int etc_fd = make_directory(stage->root_fd, own ? "etc" : "run/etc");
+        if (etc_fd < 0)
+                return err_sys(err, -etc_fd, "making /etc");
         for (size_t i = 0; i < ELEMENTS(etc_files); i++) {
-                char path[64];
-                (void) snprintf(path, sizeof(path), "%s%s", own ? "" : "run/", etc_files[i].path);
-                int code = make_file(stage->root_fd, path, etc_files[i].text, strlen(etc_files[i].text));
+                const char *name = etc_files[i].name;
+                int code = make_file_in(etc_fd, name, etc_files[i].text, strlen(etc_files[i].text));
+                if (code == 0 && !own)
+                        code = cover_etc_file(stage->root_fd, etc_fd, name);
                 if (code < 0)
-                        return err_sys(err, -code, "writing /%s", path);
-                if (own)
-                        continue;
-                /* An imported image keeps its own /etc; who is who in the box is still ours to say. */
-                _cleanup_fd_ int target = sys_openat2(stage->root_fd, etc_files[i].path, O_PATH | O_NOFOLLOW, 0,
-                                                      RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
-                struct stat status;
-                if (target < 0 || fstat(target, &status) < 0 || !S_ISREG(status.st_mode))
-                        continue;
-                _cleanup_fd_ int tree = sys_open_tree(stage->root_fd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-                if (tree < 0 || (code = attach(tree, target)) < 0)
-                        return err_sys(err, tree < 0 ? errno : -code, "covering /%s", etc_files[i].path);
+                        return err_sys(err, -code, "writing /etc/%s", name);
         }
         return 0;
 }
@@ -219,48 +227,66 @@ int furnish_proc(struct stage *stage, struct err *err) {
         return 0;
 }
 
-static int cover_file(int root_fd, const char *path, int target) {
-        (void) path;
-        _cleanup_fd_ int null_tree = sys_open_tree(root_fd, "dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-        return null_tree < 0 ? -errno : attach(null_tree, target);
+/* One more view of what a descriptor names, over a place below the root. What this kernel does not have is fine. */
+static int cover(int root_fd, const char *path, int with_fd) {
+        _cleanup_fd_ int target = openat(root_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (target < 0)
+                return errno == ENOENT ? 0 : -errno;
+        _cleanup_fd_ int tree = sys_open_tree(with_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+        return tree < 0 ? -errno : attach(tree, target);
 }
 
-static int cover_directory(int root_fd, const char *path, int target) {
-        _cleanup_fd_ int empty = tree_make_tmpfs(4096, 2, BOX_UID, BOX_GID, 0555);
-        int code = empty < 0 ? empty : attach(empty, target);
-        return code < 0 ? code : make_read_only(root_fd, path);
-}
-
-static int show_read_only(int root_fd, const char *path, int target) {
-        (void) root_fd;
-        (void) path;
-        unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE;
-        _cleanup_fd_ int tree = sys_open_tree(target, "", flags);
+/* The same directory over itself, read-only with everything below it. */
+static int cover_with_itself(int root_fd, const char *path) {
+        _cleanup_fd_ int target = openat(root_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (target < 0)
+                return errno == ENOENT ? 0 : -errno;
+        _cleanup_fd_ int tree =
+                sys_open_tree(target, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
         struct mount_attr attributes = { .attr_set = MOUNT_ATTR_RDONLY };
         if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes) < 0)
                 return -errno;
         return attach(tree, target);
 }
 
-/* Only a file that this kernel does not have is left out: one that cannot be opened must not stay uncovered. */
-static int mask_each(const struct stage *stage, const char *const *paths, size_t n_paths,
-                     int (*mask)(int root_fd, const char *path, int target), struct err *err) {
-        for (size_t i = 0; i < n_paths; i++) {
-                _cleanup_fd_ int target = openat(stage->root_fd, paths[i], O_PATH | O_NOFOLLOW | O_CLOEXEC);
-                if (target < 0 && errno == ENOENT)
-                        continue;
-                int code = target < 0 ? -errno : mask(stage->root_fd, paths[i], target);
-                if (code < 0)
-                        return err_sys(err, -code, "covering /%s", paths[i]);
-        }
-        return 0;
+/* An empty, read-only directory over a place. It is made for the first place and cloned from there for the others: a
+ * tmpfs for each would cost as much as all the rest of the step. Attached before it is cloned, because a detached tree
+ * counts as a mount namespace and the step before this one bounded those. */
+static int cover_with_nothing(int root_fd, const char *path, int *empty_fd) {
+        if (*empty_fd >= 0)
+                return cover(root_fd, path, *empty_fd);
+        if (faccessat(root_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+                return errno == ENOENT ? 0 : -errno;
+        int code = attach_tmpfs(root_fd, path, 4096, 2, 0555);
+        if (code == 0)
+                code = make_read_only(root_fd, path);
+        if (code < 0)
+                return code;
+        *empty_fd = openat(root_fd, path, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
+        return *empty_fd < 0 ? -errno : 0;
 }
 
 int furnish_masks(struct stage *stage, struct err *err) {
-        if (mask_each(stage, proc_covered, ELEMENTS(proc_covered), cover_file, err) < 0 ||
-            mask_each(stage, proc_covered_directories, ELEMENTS(proc_covered_directories), cover_directory, err) < 0)
-                return -1;
-        return mask_each(stage, proc_read_only, ELEMENTS(proc_read_only), show_read_only, err);
+        _cleanup_fd_ int null_fd = openat(stage->root_fd, "dev/null", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_fd_ int empty_fd = -1;
+        if (null_fd < 0)
+                return err_sys(err, errno, "opening the box's /dev/null");
+        for (size_t i = 0; i < ELEMENTS(proc_covered); i++) {
+                int code = cover(stage->root_fd, proc_covered[i], null_fd);
+                if (code < 0)
+                        return err_sys(err, -code, "covering /%s", proc_covered[i]);
+        }
+        for (size_t i = 0; i < ELEMENTS(proc_covered_directories); i++) {
+                int code = cover_with_nothing(stage->root_fd, proc_covered_directories[i], &empty_fd);
+                if (code < 0)
+                        return err_sys(err, -code, "covering /%s", proc_covered_directories[i]);
+        }
+        for (size_t i = 0; i < ELEMENTS(proc_read_only); i++) {
+                int code = cover_with_itself(stage->root_fd, proc_read_only[i]);
+                if (code < 0)
+                        return err_sys(err, -code, "making /%s read-only", proc_read_only[i]);
+        }
+        return 0;
 }
 
 int furnish_writable(struct stage *stage, struct err *err) {

@@ -20,3 +20,6 @@ enum { IDENTITY_FIRST_UID = 0x70000000, IDENTITY_COUNT = 0x10000 };
 
 /* Can boxes have host ids of their own here? In a rootless user namespace and in many containers they cannot. */
 bool identity_has_range(void);
+
+/* What whoever started us calls this user: the same, unless identity_enter() made a user namespace. */
+uid_t identity_outside(uid_t uid);

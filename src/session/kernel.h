@@ -29,7 +29,7 @@ enum kernel_frame {
         KERNEL_ANSWER = 132,
 };
 
-enum { KERNEL_FRAME_MAX = 32 << 20 };
+enum { KERNEL_FRAME_MAX = 32 << 20, KERNEL_START_TIMEOUT_MS = 120000 };
 
 enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
@@ -74,7 +74,11 @@ struct kernel {
         char *outbound; /* a frame that did not fit into the socket yet */
         size_t outbound_at, outbound_size;
 
+        struct loop_timer *start_timer; /* until it is ready */
+        bool was_ready;
+
         /* how it ended */
+        char last_words[400]; /* the end of what it printed when it died before it was ready */
         bool exited; /* wait_status is known */
         int wait_status;
         bool broke_protocol;

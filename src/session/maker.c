@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
@@ -33,7 +34,7 @@
 
 enum {
         MOUNTS_MAX = 32,
-        ENV_MAX = 256,
+        ENV_MAX = 256, /* beside our own few */
         NURSERIES_MAX = 4,
         WAITING_MAX = 64,
         NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
@@ -51,7 +52,7 @@ struct making {
         gid_t gid;
         struct box_mount mounts[MOUNTS_MAX];
         size_t n_mounts;
-        char *env[ENV_MAX + 2];
+        char *env[ENV_MAX + 8];
         struct box box;
 };
 
@@ -151,8 +152,11 @@ static int read_env(struct making *making, struct err *err) {
         const char *name;
         json_t *value;
         size_t n = 0;
+        if (asprintf(&making->env[n++], "DF_BYTES=%" PRIu64, making->settings->df_bytes) < 0 ||
+            asprintf(&making->env[n++], "NP_BYTES=%" PRIu64, making->settings->np_bytes) < 0)
+                return err_set(err, ERR_SYSTEM, "out of memory");
         json_object_foreach(json_object_get(making->options, "env"), name, value) {
-                if (n == ENV_MAX || !json_is_string(value) || !*name || strchr(name, '='))
+                if (n == ENV_MAX + 2 || !json_is_string(value) || !*name || strchr(name, '='))
                         return err_set(err, ERR_USAGE, "env: names without \"=\" and texts only, at most %d", ENV_MAX);
                 if (asprintf(&making->env[n], "%s=%s", name, json_string_value(value)) < 0)
                         return err_set(err, ERR_SYSTEM, "out of memory");
@@ -248,10 +252,12 @@ static int make(const struct maker_settings *settings, const struct cgroup_host 
                 const struct maker_request *request, struct maker_reply *reply, struct err *err) {
         _cleanup_(making_release) struct making making = { .request = request, .settings = settings, .lease_fd = -1,
                                                            .workspace_fd = -1, .box = { .pidfd = -1, .control_fd = -1 } };
-        const struct policy policy = { .operator = true, .state_dir = settings->data_dir };
         making.options = json_loads(*request->options ? request->options : "{}", JSON_REJECT_DUPLICATES, NULL);
         if (!making.options)
                 return err_set(err, ERR_USAGE, "the session's options are not JSON");
+        const struct policy policy = { .operator = json_is_true(json_object_get(making.options, "operator")),
+                                       .read_paths = settings->read_paths, .write_paths = settings->write_paths,
+                                       .state_dir = settings->data_dir };
         if (identity_lease(&making.uid, &making.gid, &making.lease_fd, err) < 0 ||
             open_image(settings, request->image, &making.image, err) < 0 || open_workspace(&making, &policy, err) < 0 ||
             open_mounts(&making, &policy, err) < 0 || read_env(&making, err) < 0)
@@ -289,14 +295,13 @@ static struct nursery *find_nursery(const struct maker_request *request) {
         if (request->fresh)
                 return NULL;
         for (size_t i = 0; i < n_nurseries; i++)
-                if (strcmp(nurseries[i].image, request->image) == 0 && strcmp(nurseries[i].preload, request->preload) == 0)
+                if (strcmp(nurseries[i].image, request->image) == 0)
                         return &nurseries[i];
         if (n_nurseries == NURSERIES_MAX)
                 return NULL;
         struct nursery *nursery = &nurseries[n_nurseries++];
         *nursery = (struct nursery) { .ward = { .fd = -1 }, .socket_fd = -1, .pidfd = -1 };
         (void) snprintf(nursery->image, sizeof(nursery->image), "%s", request->image);
-        (void) snprintf(nursery->preload, sizeof(nursery->preload), "%s", request->preload);
         return nursery;
 }
 
@@ -307,7 +312,7 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
         if (open_image(settings, nursery->image, &image, &err) < 0)
                 nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
         else
-                (void) nursery_start(nursery, &spec, &err); /* a failure is told by its state */
+                (void) nursery_start(nursery, &spec, settings->preload, &err); /* a failure is told by its state */
         image_close(&image);
 }
 
@@ -351,12 +356,13 @@ static void tell_about(int fd, const struct nursery *nursery) {
         send_reply(fd, &reply);
 }
 
-/* Requests that wait until a nursery is ready: it will be before a cold Python could be. */
+/* Requests that wait until a nursery is ready. One that wants modules imported has them from there before a cold Python
+ * would; any other is served cold at once. */
 static struct maker_request *waiting[WAITING_MAX];
 static size_t n_waiting;
 
 static bool should_wait(const struct maker_request *request) {
-        const struct nursery *nursery = find_nursery(request);
+        const struct nursery *nursery = *request->preload ? find_nursery(request) : NULL;
         return nursery && nursery->state == NURSERY_STARTING && loop_now_ms() - nursery->started_ms < NURSERY_WAIT_MS;
 }
 

@@ -30,7 +30,7 @@ struct maker_request {
         char workspace[1024]; /* shown as /workspace, unless ephemeral */
         bool workspace_is_ours; /* made by the daemon; a directory that a caller named goes through the mount policy */
         char image[65];
-        char preload[512];
+        char preload[512]; /* to be imported if it has to start cold; "": nothing, so that it starts soon */
         struct limits limits;
         bool allow_weaker;
         bool ephemeral; /* the workspace is a bounded tmpfs */
@@ -77,6 +77,9 @@ struct maker_reply {
 struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
         const char *kernel_dir; /* holds the package glovebox_kernel */
+        const char *preload;    /* what nurseries import */
+        const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
+        uint64_t df_bytes, np_bytes; /* what is large enough to be trimmed */
 };
 
 struct maker {

@@ -51,14 +51,14 @@ static void set_patience(int fd) {
         (void) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 }
 
-int nursery_start(struct nursery *nursery, const struct box_spec *spec, struct err *err) {
+int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err) {
         _cleanup_fd_ int library_fd = fd_sealed_copy("spawn", spawn_image, spawn_image_size());
         int code = library_fd < 0 ? err_sys(err, -library_fd, "preparing the nursery's library") : 0;
         if (code == 0 && nursery->ward.fd < 0)
                 code = ward_start(&nursery->ward, err);
         if (code == 0)
-                code = ward_start_nursery(&nursery->ward, spec, nursery->preload, library_fd, &nursery->socket_fd,
-                                          &nursery->pidfd, err);
+                code = ward_start_nursery(&nursery->ward, spec, preload, library_fd, &nursery->socket_fd, &nursery->pidfd,
+                                          err);
         if (code < 0) {
                 fail(nursery, err);
                 return -1;

@@ -11,7 +11,6 @@
 
 struct nursery {
         char image[65];
-        char preload[WARD_PRELOAD_MAX];
         uint64_t fingerprint; /* of the image as it was when the nursery was started */
         enum nursery_state state;
         struct ward ward;
@@ -27,7 +26,7 @@ struct nursery {
 
 /* Starts it, and its ward if there is none; it is ready when nursery_hear says so. `spec` has the image and limits. On
  * failure it is down, and the next try is put off. */
-int nursery_start(struct nursery *nursery, const struct box_spec *spec, struct err *err);
+int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err);
 
 /* Something came through its socket: it is ready, or it is gone. True when the state has changed. */
 bool nursery_hear(struct nursery *nursery);

@@ -77,6 +77,18 @@ static void feed_one(struct journal *journal, const char *run_id, struct subscri
         }
 }
 
+void run_tell_display(struct run *run, json_t *data) {
+        for (struct subscription *s = run->subscriptions; s; s = s->next) {
+                if (!s->client || !s->stream || !client_wants_more(s->client))
+                        continue; /* the result has them all */
+                json_t *event = json_pack("{s:s, s:O}", "event", "display", "data", data);
+                _cleanup_free_ char *text = json_dumps(event, JSON_COMPACT);
+                json_decref(event);
+                if (text)
+                        client_send(s->client, MESSAGE_EVENT, s->request, text, strlen(text));
+        }
+}
+
 void run_feed(struct run *run) {
         struct kernel *kernel = run->session->kernel;
         if (!kernel || !kernel->journal)
@@ -108,6 +120,12 @@ static void judge(const struct run *run, json_t *result, json_t *outcome, uint64
         json_int_t exit_code = json_integer_value(json_object_get(outcome, "exit_code"));
         const char *status = !told ? "error" : strcmp(told, "exit") == 0 ? (exit_code ? "error" : "ok") : told;
         json_t *error = json_incref(json_object_get(outcome, "error"));
+        if (json_is_string(error)) { /* the kernel refused the request itself: no such context, … */
+                json_t *refusal = error_of("request_refused", json_string_value(error));
+                json_decref(error);
+                error = refusal;
+                exit_code = 1;
+        }
         if (run->reason == RUN_REASON_TIMEOUT) {
                 char message[200];
                 (void) snprintf(message, sizeof(message),
@@ -187,6 +205,22 @@ static void add_usage(json_t *result, const struct cgroup_usage *usage) {
                                       (json_int_t) usage->memory_peak_bytes));
 }
 
+/* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts. */
+static void write_down(struct journal *journal, json_t *result) {
+        static const char *const small[] = { "run_id", "status", "exit_code", "timed_out", "oom_killed", "duration_ms" };
+        _cleanup_free_ char *text = json_dumps(result, JSON_COMPACT);
+        if (text && journal_end(journal, text, strlen(text), NULL) == 0)
+                return;
+        json_t *rest = json_object();
+        for (size_t i = 0; i < ELEMENTS(small); i++)
+                json_object_set(rest, small[i], json_object_get(result, small[i]));
+        _cleanup_free_ char *less = json_dumps(rest, JSON_COMPACT);
+        json_decref(rest);
+        struct err err;
+        if (!less || journal_end(journal, less, strlen(less), &err) < 0)
+                daemon_log("a run's result cannot be written down: %s", less ? err.message : "out of memory");
+}
+
 /* Writes the result down, then tells everybody who waits, each as it asked. */
 static void conclude(struct run *run, json_t *result) {
         struct session *session = run->session;
@@ -203,9 +237,7 @@ static void conclude(struct run *run, json_t *result) {
                 (void) journal_find(journal, run->id, &told, NULL);
                 json_object_set_new(result, "stdout_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_OUT]));
                 json_object_set_new(result, "stderr_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_ERR]));
-                _cleanup_free_ char *text = json_dumps(result, JSON_COMPACT);
-                if (text)
-                        (void) journal_end(journal, text, strlen(text), NULL);
+                write_down(journal, result);
         }
         run_feed(run);
         for (struct subscription *s = run->subscriptions; s; s = s->next) {

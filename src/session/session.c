@@ -18,6 +18,8 @@
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 
+enum { DISPLAYS_MAX = 100 }; /* of one run */
+
 #define SLEEP_FILE "sleep"
 #define SLEEP_PATH "/run/session/" SLEEP_FILE /* as the kernel sees it */
 
@@ -34,6 +36,8 @@ static int make_directories(struct session *session, struct err *err) {
                 session->workspace[0] = '\0';
         else
                 (void) snprintf(session->workspace, sizeof(session->workspace), "%.900s/sessions/%s", data, id);
+        if (session->ephemeral)
+                return 0; /* a kernel of the pool brings its own; otherwise it is made with the kernel */
         if (mkdir(session->state_dir, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %s", session->state_dir);
         if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST)
@@ -154,14 +158,17 @@ static void order_kernel(struct session *session) {
         if (session->ephemeral && (session->kernel = pool_take(session->daemon, &session->row))) {
                 session->kernel->listener = &listener;
                 session->kernel->owner = session;
+                (void) snprintf(session->state_dir, sizeof(session->state_dir), "%s", session->kernel->state_dir);
+                pool_refill(session->daemon);
                 return;
         }
-        daemon_fill_request(session->daemon, &session->row, &request);
+        daemon_fill_request(&session->row, &request);
         (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", session->state_dir);
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         request.workspace_is_ours = !*session->row.workspace;
         request.ephemeral = session->ephemeral && !*session->row.workspace;
-        if (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST)
+        if ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
+            (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
         else if (daemon_name_kernel(session->daemon, &request, &err) == 0) {
                 session->kernel = kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
@@ -263,9 +270,8 @@ static void on_answer(struct session *session, json_t *answer) {
                 json_decref(session->held_back);
                 session->held_back = json_incref(json_object_get(answer, "held"));
                 if (session_hibernate(session, true, session->asker, NULL) == 0) {
-                        session->asker = NULL;
                         json_decref(told);
-                        return;
+                        return; /* the asker waits for that answer now */
                 }
         }
         json_object_set_new(told, "state", json_string(session_state_name(session)));
@@ -294,8 +300,10 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
                 kernel_kill(kernel); /* nobody asked */
         else if (type == KERNEL_DISPLAY) {
                 json_t *data = json_object_get(json, "data");
-                if (data && json_array_size(run->displays) < 100)
+                if (data && json_array_size(run->displays) < DISPLAYS_MAX) {
                         json_array_append(run->displays, data);
+                        run_tell_display(run, data);
+                }
         } else {
                 /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
                 const char *id = json_string_value(json_object_get(json, "id"));
@@ -316,7 +324,12 @@ static void on_ended(struct kernel *kernel) {
         if (!session->ephemeral)
                 (void) vault_drop(&session->daemon->vault, kernel->id, NULL);
         session->asked = SESSION_ASKED_NOTHING;
-        if (run && run->started) {
+        if (!kernel->was_ready) { /* it would die again: whoever waits is told why */
+                struct err died;
+                (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s", *kernel->last_words ? ": " : "",
+                               kernel->last_words);
+                fail_all_runs(session, &died);
+        } else if (run && run->started) {
                 run_finish_dead(run);
                 end_run(session);
         } else if (session->state != SESSION_ASLEEP)
@@ -324,7 +337,7 @@ static void on_ended(struct kernel *kernel) {
         if (session->state != SESSION_ASLEEP)
                 session->state = SESSION_LOST;
         struct err gone;
-        (void) err_set(&gone, ERR_GONE, "the kernel died while it was asked");
+        (void) err_set(&gone, ERR_GONE, "the kernel died before it answered");
         answer_asker(session, NULL, &gone);
         session->kernel = NULL;
         kernel_free(kernel);

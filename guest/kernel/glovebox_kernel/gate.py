@@ -15,7 +15,6 @@ import signal
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable
 
-
 _SIGINT_ONLY = frozenset((signal.SIGINT,))
 
 
