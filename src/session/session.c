@@ -240,6 +240,12 @@ static void answer_asker(struct session *session, json_t *answer, const struct e
         free(asker);
 }
 
+/* Nothing is sent to it any more; on_ended brings the next one. */
+static void end_kernel(struct session *session) {
+        session->ending = true;
+        kernel_kill(session->kernel);
+}
+
 /* The kernel's word about a trim, a sleep or a wake. */
 static void on_answer(struct session *session, json_t *answer) {
         int asked = (int) session->asked;
@@ -265,7 +271,7 @@ static void on_answer(struct session *session, json_t *answer) {
         } else if (asked == SESSION_ASKED_SLEEP && good) {
                 session->state = SESSION_ASLEEP;
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
-                kernel_kill(session->kernel); /* it is ending anyway */
+                end_kernel(session); /* it is ending anyway */
         } else if (asked == SESSION_ASKED_SLEEP) {
                 json_decref(session->held_back);
                 session->held_back = json_incref(json_object_get(answer, "held"));
@@ -332,10 +338,11 @@ static void on_ended(struct kernel *kernel) {
         } else if (run && run->started) {
                 run_finish_dead(run);
                 end_run(session);
-        } else if (session->state != SESSION_ASLEEP)
+        } else if (session->state != SESSION_ASLEEP && !session->ending)
                 session->variables_lost = true;
         if (session->state != SESSION_ASLEEP)
-                session->state = SESSION_LOST;
+                session->state = session->ending ? SESSION_NEW : SESSION_LOST;
+        session->ending = false;
         struct err gone;
         (void) err_set(&gone, ERR_GONE, "the kernel died before it answered");
         answer_asker(session, NULL, &gone);
@@ -408,7 +415,8 @@ static void wake(struct session *session) {
 }
 
 void session_advance(struct session *session) {
-        if (session->removing || !session->runs || session->runs->started || session->asked != SESSION_ASKED_NOTHING)
+        if (session->removing || session->ending || !session->runs || session->runs->started ||
+            session->asked != SESSION_ASKED_NOTHING)
                 return;
         if (!session->kernel)
                 order_kernel(session);
@@ -446,9 +454,9 @@ void session_restart(struct session *session) {
         session->variables_lost = false;
         if (session->runs && session->runs->started)
                 session->runs->reason = RUN_REASON_REMOVED;
-        if (session->kernel)
-                kernel_kill(session->kernel);
-        else
+        if (session->kernel && session->kernel->state != KERNEL_MAKING)
+                end_kernel(session);
+        else if (!session->kernel)
                 session->state = SESSION_NEW;
 }
 
