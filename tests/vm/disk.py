@@ -134,7 +134,8 @@ def _copy_repository(tree: Path, repository: Path) -> None:
             shutil.copy2(source, place / part)
     build = repository / "build"
     binaries = [path for path in build.glob("glovebox*") if path.is_file() and os.access(path, os.X_OK)]
-    binaries += [path for path in build.glob("tests/unit/test_cgroup*") if path.is_file() and os.access(path, os.X_OK)]
+    for pattern in ("tests/unit/test_cgroup*", "tests/support/inject"):
+        binaries += [path for path in build.glob(pattern) if path.is_file() and os.access(path, os.X_OK)]
     for binary in binaries:
         target = place / binary.relative_to(repository)
         target.parent.mkdir(parents=True, exist_ok=True)
