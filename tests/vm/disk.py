@@ -136,14 +136,8 @@ def _copy_repository(tree: Path, repository: Path) -> None:
             place.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place / part)
     build = repository / "build"
-<<<<<<< .merge_file_Hbziir
     found = [path for pattern in BUILT for path in build.glob(pattern)]
     binaries = [path for path in found if path.is_file() and os.access(path, os.X_OK)]
-=======
-    binaries = [path for path in build.glob("glovebox*") if path.is_file() and os.access(path, os.X_OK)]
-    for pattern in ("tests/unit/test_cgroup*", "tests/support/inject"):
-        binaries += [path for path in build.glob(pattern) if path.is_file() and os.access(path, os.X_OK)]
->>>>>>> .merge_file_nPUvSb
     for binary in binaries:
         target = place / binary.relative_to(repository)
         target.parent.mkdir(parents=True, exist_ok=True)
