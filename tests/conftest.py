@@ -28,7 +28,7 @@ from support.glovebox import REPOSITORY, USER_ID, Glovebox, Place, find_binary, 
 def binary() -> Path:
     path = find_binary()
     if not os.access(path, os.X_OK):
-        pytest.fail(f"{path} is missing: run make first, or name the program in $GLOVEBOX", pytrace=False)
+        pytest.exit(f"{path} is missing: run make first, or name the program in $GLOVEBOX", returncode=1)
     return path
 
 

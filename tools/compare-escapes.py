@@ -45,7 +45,7 @@ from escapes.world import World  # noqa: E402
 # Nobody else's: an attempt kills every process of its user.
 WEAK_USER = 62000 + os.getpid() % 3000
 IMAGE = "escape-python"
-SIGNS = {"BLOCKED": "blocked", "ESCAPED": "**reached**", "NO_TOOL": "no tool", "BROKEN": "broken"}
+SIGNS = {"BLOCKED": "blocked", "ESCAPED": "REACHED", "NO_TOOL": "no tool", "BROKEN": "broken"}
 
 
 # --- Docker -------------------------------------------------------------------------------------------------------
@@ -68,19 +68,14 @@ def make_image_tar(path: Path) -> None:
     stdlib = Path("/usr/lib", library if library.startswith("python3.") else version)
     for extension in (stdlib / "lib-dynload").glob("*.so"):
         files |= libraries_of(str(extension))
+    names = {real for name in files for real in real_names(name)}
     with tarfile.open(path, "w") as tar:
         for name in ("bin", "lib", "lib64", "sbin"):
             link = tarfile.TarInfo(name)
             link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
-            tar.add(f"/usr/{name}", f"usr/{name}", recursive=False) if os.path.isdir(f"/usr/{name}") else None
             tar.addfile(link)
-        for name in sorted(files):
-            real = name if name.startswith("/usr") else "/usr" + name
-            if os.path.lexists(real):
-                tar.add(real, real.lstrip("/"))
-            target = os.path.realpath(real)
-            if target != real and os.path.exists(target):
-                tar.add(target, target.lstrip("/"))
+        for name in sorted(names):
+            tar.add(name, name.lstrip("/"))
         tar.add(stdlib, str(stdlib).lstrip("/"))
         for name in ("tmp", "workspace", "etc", "proc", "dev", "sys"):
             directory = tarfile.TarInfo(name)
@@ -91,6 +86,12 @@ def make_image_tar(path: Path) -> None:
             passwd.flush()
             os.chmod(passwd.name, 0o644)
             tar.add(passwd.name, "etc/passwd")
+
+
+def real_names(name: str) -> set[str]:
+    """A file below /usr and what it is a link to."""
+    below = name if name.startswith("/usr") else "/usr" + name
+    return {path for path in (below, os.path.realpath(below)) if os.path.lexists(path)}
 
 
 def run_or_exit(command: list[str]) -> None:
@@ -112,6 +113,7 @@ def docker_daemon(directories: list[str]) -> Iterator[list[str]]:
         [
             "dockerd", "--data-root", str(top / "data"), "--exec-root", str(top / "exec"), "--host", address,
             "--pidfile", str(top / "pid"), "--iptables=false", "--ip6tables=false", "--bridge=none",
+            "--cgroup-parent", f"/{top.name}",
         ],
         stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "PATH": path}, start_new_session=True,
     )  # fmt: skip
@@ -135,6 +137,9 @@ def docker_daemon(directories: list[str]) -> Iterator[list[str]]:
             daemon.wait()
         log.close()
         shutil.rmtree(top, ignore_errors=True)
+        for group in [*Path("/sys/fs/cgroup").glob(f"*/{top.name}"), *Path("/sys/fs/cgroup").glob(top.name)]:
+            with contextlib.suppress(OSError):
+                group.rmdir()
 
 
 # --- runners ------------------------------------------------------------------------------------------------------

@@ -55,8 +55,8 @@ int identity_enter(bool *ret_rootless, struct err *err) {
         return 0;
 }
 
-/* Is every id of our range known in this user namespace? In a container it often is not. */
-static bool range_is_mapped(const char *path) {
+/* Looks for `count` ids from `first` on in one line of a map; tells which id the first is one level further out. */
+static bool find_in_map(const char *path, uint64_t first, uint64_t wanted, uint64_t *ret_outside) {
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
         _cleanup_free_ char *text = NULL;
         if (fd < 0 || fd_read_to_end(fd, 64 << 10, &text, NULL) < 0)
@@ -65,10 +65,23 @@ static bool range_is_mapped(const char *path) {
         while ((line = strsep(&rest, "\n"))) {
                 uint64_t inside, outside, count;
                 if (sscanf(line, "%" SCNu64 " %" SCNu64 " %" SCNu64, &inside, &outside, &count) == 3 &&
-                    inside <= LEASE_FIRST_UID && inside + count >= (uint64_t) LEASE_FIRST_UID + LEASE_COUNT)
+                    inside <= first && inside + count >= first + wanted) {
+                        *ret_outside = outside + (first - inside);
                         return true;
+                }
         }
         return false;
+}
+
+/* Is every id of our range known in this user namespace? In a container it often is not. */
+static bool range_is_mapped(const char *path) {
+        uint64_t outside;
+        return find_in_map(path, LEASE_FIRST_UID, LEASE_COUNT, &outside);
+}
+
+uid_t identity_outside(uid_t uid) {
+        uint64_t outside;
+        return find_in_map("/proc/self/uid_map", uid, 1, &outside) ? (uid_t) outside : uid;
 }
 
 static int open_lease_file(struct err *err) {

@@ -14,3 +14,6 @@ int identity_enter(bool *ret_rootless, struct err *err);
 /* A host uid (and gid) that no other box of this machine uses: a lease on one byte of a lock file, held as long as
  * *ret_lease_fd is open. Where only our own id is mapped (rootless), that id, and *ret_lease_fd is -1. */
 int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err *err);
+
+/* What whoever started us calls this user: the same, unless identity_enter() made a user namespace. */
+uid_t identity_outside(uid_t uid);

@@ -8,6 +8,7 @@
  * Rules look at what the kernel looks at: all arguments that matter here are taken as 32-bit (or, for a mode, 16-bit)
  * values by the calls themselves, so the low word decides, and garbage in the high word must not change the answer. */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -115,8 +116,57 @@ static void rule_ioctl(void) {
         answer(ALLOW);
 }
 
+/* A file that runs as whoever owns it would run so on the host, where a shared workspace shows it to others: the mounts
+ * of the box are nosuid, those of the host are not. */
+static void refuse_set_id(size_t mode_argument) {
+        load_argument(mode_argument);
+        answer_if(BPF_JSET, S_ISUID | S_ISGID, ERRNO(EPERM));
+}
+
+static void rule_mode(size_t mode_argument) {
+        refuse_set_id(mode_argument);
+        answer(ALLOW);
+}
+
+static void rule_chmod(void) {
+        rule_mode(1);
+}
+
+static void rule_fchmod(void) {
+        rule_mode(1);
+}
+
+static void rule_fchmodat(void) {
+        rule_mode(2);
+}
+
+static void rule_fchmodat2(void) {
+        rule_mode(2);
+}
+
+static void rule_creat(void) {
+        rule_mode(1);
+}
+
+/* The mode counts only when a file is made; otherwise it is whatever the register held. */
+static void rule_opening(size_t flags_argument) {
+        load_argument(flags_argument);
+        emit(BPF_JMP | BPF_JSET | BPF_K, O_CREAT | (O_TMPFILE & ~O_DIRECTORY), 1, 0);
+        answer(ALLOW);
+        rule_mode(flags_argument + 1);
+}
+
+static void rule_open(void) {
+        rule_opening(1);
+}
+
+static void rule_openat(void) {
+        rule_opening(2);
+}
+
 /* mkfifo, bind and plain files; never a device, not even the 0:0 that the kernel gives to everybody. */
 static void rule_node(size_t mode_argument) {
+        refuse_set_id(mode_argument);
         load_argument(mode_argument);
         mask(S_IFMT);
         answer_if(BPF_JEQ, 0, ALLOW);

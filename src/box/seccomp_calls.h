@@ -61,11 +61,11 @@
 
 #define SECCOMP_ALLOWED(X)                                                                                            \
         X(accept) X(accept4) X(access) X(alarm) X(arch_prctl) X(bind) X(brk) X(cachestat) X(capget) X(capset)         \
-        X(chdir) X(chmod) X(chown) X(clock_getres) X(clock_gettime) X(clock_nanosleep) X(close) X(close_range)        \
-        X(connect) X(copy_file_range) X(creat) X(dup) X(dup2) X(dup3) X(epoll_create) X(epoll_create1) X(epoll_ctl)   \
+        X(chdir) X(chown) X(clock_getres) X(clock_gettime) X(clock_nanosleep) X(close) X(close_range)                 \
+        X(connect) X(copy_file_range) X(dup) X(dup2) X(dup3) X(epoll_create) X(epoll_create1) X(epoll_ctl)            \
         X(epoll_pwait) X(epoll_pwait2) X(epoll_wait) X(eventfd) X(eventfd2) X(execve) X(execveat) X(exit)             \
-        X(exit_group) X(faccessat) X(faccessat2) X(fadvise64) X(fallocate) X(fchdir) X(fchmod) X(fchmodat)            \
-        X(fchmodat2) X(fchown) X(fchownat) X(fcntl) X(fdatasync) X(fgetxattr) X(flistxattr) X(flock) X(fork)          \
+        X(exit_group) X(faccessat) X(faccessat2) X(fadvise64) X(fallocate) X(fchdir)                                  \
+        X(fchown) X(fchownat) X(fcntl) X(fdatasync) X(fgetxattr) X(flistxattr) X(flock) X(fork)                       \
         X(fremovexattr) X(fsetxattr) X(fstat) X(fstatfs) X(fsync) X(ftruncate) X(futex_wait) X(futex_waitv)           \
         X(futex_wake) X(futimesat) X(get_robust_list) X(getcpu) X(getcwd) X(getdents) X(getdents64) X(getegid)        \
         X(geteuid) X(getgid) X(getgroups) X(getitimer) X(getpeername) X(getpgid) X(getpgrp) X(getpid) X(getppid)      \
@@ -77,7 +77,7 @@
         X(madvise) X(map_shadow_stack) X(membarrier) X(memfd_create) X(mincore) X(mkdir) X(mkdirat) X(mlock)          \
         X(mlock2) X(mlockall) X(mmap) X(mprotect) X(mq_getsetattr) X(mq_notify) X(mq_open) X(mq_timedreceive)         \
         X(mq_timedsend) X(mq_unlink) X(mremap) X(mseal) X(msgctl) X(msgget) X(msgrcv) X(msgsnd) X(msync) X(munlock)   \
-        X(munlockall) X(munmap) X(nanosleep) X(newfstatat) X(open) X(openat) X(openat2) X(pause) X(pidfd_open)        \
+        X(munlockall) X(munmap) X(nanosleep) X(newfstatat) X(pause) X(pidfd_open)                                     \
         X(pidfd_send_signal) X(pipe) X(pipe2) X(pkey_alloc) X(pkey_free) X(pkey_mprotect) X(poll) X(ppoll)            \
         X(pread64) X(preadv) X(preadv2) X(prlimit64) X(pselect6) X(pwrite64) X(pwritev) X(pwritev2) X(read)           \
         X(readahead) X(readlink) X(readlinkat) X(readv) X(recvfrom) X(recvmmsg) X(recvmsg) X(remap_file_pages)        \
@@ -122,11 +122,14 @@
 
 /* Each has a rule_NAME in seccomp_build.c. */
 #define SECCOMP_RULED(X)                                                                                              \
-        X(clone) X(futex) X(ioctl) X(mknod) X(mknodat) X(personality) X(prctl) X(socket) X(socketpair)
+        X(chmod) X(clone) X(creat) X(fchmod) X(fchmodat) X(fchmodat2) X(futex) X(ioctl) X(mknod) X(mknodat) X(open)   \
+        X(openat) X(personality) X(prctl) X(socket) X(socketpair)
 
 #define SECCOMP_ABSENT(X)                                                                                             \
         /* Its flags lie behind a pointer that a filter cannot read. glibc falls back to clone. */                    \
         X(clone3)                                                                                                     \
+        /* The same: its mode could be set-user-id. */                                                                \
+        X(openat2)                                                                                                    \
         /* A filter of the tenant's own would be harmless, but its listeners and flags are kernel surface that no     \
          * ordinary program needs: like a kernel built without it. */                                                 \
         X(seccomp)                                                                                                    \

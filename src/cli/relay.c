@@ -19,6 +19,7 @@ enum {
         CHUNK = 64 << 10,
         TIMEOUT_GRACE_MS = 500, /* between "please end" and the end */
         SIGNAL_GRACE_MS = 2000,
+        DRAIN_GRACE_MS = 1000, /* for the reader of our output, once a signal told us to stop */
         MAIN_PROCESS = 1,
 };
 
@@ -43,6 +44,7 @@ static void kill_box(struct turn *turn) {
         if (!turn->dead)
                 (void) box_kill(turn->relay->box, NULL);
         turn->dead = true;
+        turn->deadline_ms = now_ms() + DRAIN_GRACE_MS;
         fd_close(&turn->relay->input_to_fd);
 }
 
@@ -113,6 +115,16 @@ static void watch_stream(const struct relay_stream *stream, struct pollfd *ret_w
                 *ret_watched = (struct pollfd) { .fd = stream->from_fd, .events = POLLIN };
 }
 
+static void drop_output(struct relay_stream *stream) {
+        stream->pending_size = 0;
+        fd_close(&stream->from_fd);
+}
+
+static void drop_all_output(struct turn *turn) {
+        drop_output(&turn->relay->out);
+        drop_output(&turn->relay->error);
+}
+
 static void serve_stream(struct turn *turn, struct relay_stream *stream, short revents) {
         if (!revents)
                 return;
@@ -122,11 +134,13 @@ static void serve_stream(struct turn *turn, struct relay_stream *stream, short r
         }
         if (write_stream(stream))
                 return;
-        /* EPIPE: like any other program in a pipeline, we end when nobody reads. */
-        stream->pending_size = 0;
-        fd_close(&stream->from_fd);
+        /* EPIPE: like any other program in a pipeline, we end when nobody reads. Killed first: a program that lives to
+         * see its pipe closed would say so on the other stream. */
+        if (turn->relay->end != RELAY_NO_READER)
+                turn->relay->write_errno = errno;
         turn->relay->end = RELAY_NO_READER;
         kill_box(turn);
+        drop_output(stream);
 }
 
 /* ---- input ---- */
@@ -191,6 +205,11 @@ static void serve_signal(struct turn *turn) {
         if (read(turn->signal_fd, &info, sizeof(info)) != sizeof(info))
                 return;
         turn->relay->end_signal = (int) info.ssi_signo;
+        if (turn->dead) { /* only output is left, and whoever should read it does not */
+                turn->relay->end = RELAY_SIGNAL;
+                drop_all_output(turn);
+                return;
+        }
         ask_to_end(turn, RELAY_SIGNAL, (int) info.ssi_signo, SIGNAL_GRACE_MS);
 }
 
@@ -209,8 +228,8 @@ static int open_signals(sigset_t *ret_old, struct err *err) {
 enum { W_OUT, W_ERROR, W_AGENT, W_SIGNAL, W_INPUT_FROM, W_INPUT_TO, W_COUNT };
 
 static int wait_ms(const struct turn *turn) {
-        if (turn->dead)
-                return -1;
+        if (turn->dead && turn->relay->end != RELAY_SIGNAL)
+                return -1; /* a slow reader gets everything, however long it takes */
         uint64_t now = now_ms();
         if (now >= turn->deadline_ms)
                 return 0;
@@ -239,6 +258,8 @@ static void take_turn(struct turn *turn) {
                 return;
         if (!turn->dead && now_ms() >= turn->deadline_ms)
                 ask_to_end(turn, RELAY_TIMEOUT, SIGTERM, TIMEOUT_GRACE_MS);
+        else if (turn->dead && relay->end == RELAY_SIGNAL && now_ms() >= turn->deadline_ms)
+                drop_all_output(turn);
         serve_stream(turn, &relay->out, watched[W_OUT].revents);
         serve_stream(turn, &relay->error, watched[W_ERROR].revents);
         if (watched[W_INPUT_FROM].revents || watched[W_INPUT_TO].revents)

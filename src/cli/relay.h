@@ -39,6 +39,7 @@ struct relay {
 
         enum relay_end end;
         int wait_status, end_signal, failed_errno;
+        int write_errno; /* RELAY_NO_READER: EPIPE, or why our output could not be written */
         char failed_step[64];
         uint64_t cpu_us, memory_peak_kib; /* as the agent saw the process */
         uint64_t duration_ms;

@@ -85,6 +85,7 @@ json_t *run_result_to_json(const struct run_result *result) {
         put(object, "displays", result->displays ? json_incref(result->displays) : json_array(), &failed);
         put(object, "error", error_to_json(result->error, &failed), &failed);
         put(object, "artifacts", artifacts_to_json(result, &failed), &failed);
+        put(object, "artifacts_cut", json_boolean(result->artifacts_cut), &failed);
         put(object, "usage", usage_to_json(result, &failed), &failed);
         put(object, "isolation", result->isolation ? json_incref(result->isolation) : json_null(), &failed);
         if (!failed)

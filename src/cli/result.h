@@ -46,6 +46,7 @@ struct run_result {
         const struct run_error *error; /* or NULL */
         const struct run_artifact *artifacts;
         size_t n_artifacts;
+        bool artifacts_cut; /* there were more */
         json_t *value;     /* the last expression as a MIME bundle, or NULL */
         json_t *displays;  /* array of MIME bundles, or NULL for none */
         json_t *isolation; /* the isolation report, or NULL */

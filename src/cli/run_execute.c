@@ -27,10 +27,12 @@
 #include "cli/relay.h"
 #include "cli/result.h"
 #include "cli/run_request.h"
+#include "cli/terminal.h"
 #include "session/artifact.h"
 #include "wire/frame.h"
 
-enum { OUTPUT_KEPT_MAX = 1 << 20, EXIT_TIMEOUT = 124, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_MEMORY = 137 };
+enum { OUTPUT_KEPT_MAX = 1 << 20 };
+enum { EXIT_TIMEOUT = 124, EXIT_CANNOT_WRITE = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_MEMORY = 137 };
 
 /* What is open while a run goes on; released on every way out. */
 struct run {
@@ -55,9 +57,16 @@ struct run {
         struct cgroup_usage usage;
 };
 
+/* The directory for artifacts is made for the run, and goes again if it was not used. */
+static void tidy_workspace(const struct run *run) {
+        if (run->workspace_source_fd >= 0 && !run->had_artifacts_dir)
+                (void) unlinkat(run->workspace_source_fd, "artifacts", AT_REMOVEDIR);
+}
+
 static void run_release(struct run *run) {
         relay_release(&run->relay);
         (void) box_end(&run->box, NULL, NULL);
+        tidy_workspace(run);
         for (size_t i = 0; i < run->n_mounts; i++)
                 fd_close(&run->mounts[i].tree_fd);
         fd_close(&run->workspace_fd);
@@ -256,12 +265,8 @@ static int collect_artifacts(struct run *run, struct err *err) {
         if (artifact_scan(from_fd, &run->artifacts, err) < 0)
                 return -1;
         artifact_keep_changed(&run->artifacts, &run->before);
-        if (run->workspace_source_fd >= 0) {
-                if (!run->had_artifacts_dir) /* made for this run; goes again if it was not used */
-                        (void) unlinkat(run->workspace_source_fd, "artifacts", AT_REMOVEDIR);
-                if (!request->output_dir)
-                        return artifact_locate(&run->artifacts, run->workspace_path, err);
-        }
+        if (run->workspace_source_fd >= 0 && !request->output_dir)
+                return artifact_locate(&run->artifacts, run->workspace_path, err);
         if (run->artifacts.count == 0)
                 return 0;
         char out_dir[4200];
@@ -328,6 +333,12 @@ static void judge(const struct run *run, struct verdict *ret) {
         case RELAY_NO_READER:
                 ret->status = RUN_INTERRUPTED;
                 ret->exit_code = 128 + SIGPIPE;
+                if (relay->write_errno == EPIPE)
+                        break;
+                ret->exit_code = EXIT_CANNOT_WRITE;
+                ret->error.name = "output";
+                (void) snprintf(ret->message, sizeof(ret->message),
+                                "the output could not be written: %s; the run was stopped", strerror(relay->write_errno));
                 break;
         case RELAY_NOT_STARTED:
                 judge_not_started(run, ret);
@@ -348,8 +359,7 @@ static void judge(const struct run *run, struct verdict *ret) {
 static int print_json(const struct run *run, const struct verdict *verdict, struct err *err) {
         const struct artifact_list *list = &run->artifacts;
         _cleanup_free_ struct run_artifact *artifacts = calloc(list->count + 1, sizeof(*artifacts));
-        char(*paths)[4200] = calloc(list->count + 1, sizeof(*paths));
-        _cleanup_free_ void *owned_paths = paths;
+        _cleanup_free_ char(*paths)[4200] = calloc(list->count + 1, sizeof(*paths));
         if (!artifacts || !paths)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         for (size_t i = 0; i < list->count; i++) {
@@ -369,6 +379,7 @@ static int print_json(const struct run *run, const struct verdict *verdict, stru
                 .memory_peak_bytes = run->usage.memory_peak_bytes ? run->usage.memory_peak_bytes
                                                                   : relay->memory_peak_kib * 1024,
                 .error = verdict->error.name ? &verdict->error : NULL, .artifacts = artifacts, .n_artifacts = list->count,
+                .artifacts_cut = list->cut,
                 .isolation = report_make(&spec, &run->host, run->rootless),
         };
         json_t *json = run_result_to_json(&result);
@@ -385,10 +396,17 @@ static int print_json(const struct run *run, const struct verdict *verdict, stru
 static void print_messages(const struct run *run, const struct verdict *verdict) {
         if (verdict->error.name)
                 (void) fprintf(stderr, "glovebox: %s\n", verdict->message);
+        if (run->artifacts.cut)
+                (void) fprintf(stderr, "glovebox: not all artifacts were kept: there are too many, they are nested too deep "
+                                       "or together larger than --disk; raise --disk, or write them to a --workspace\n");
         if (run->request->quiet || run->workspace_source_fd >= 0)
                 return;
-        for (size_t i = 0; i < run->artifacts.count && i < 20; i++)
-                (void) fprintf(stderr, "glovebox: artifact %s\n", run->artifacts.items[i].host_path);
+        for (size_t i = 0; i < run->artifacts.count && i < 20; i++) {
+                char shown[4300]; /* the run chose this name, and may have meant it for the terminal */
+                (void) snprintf(shown, sizeof(shown), "%s", run->artifacts.items[i].host_path);
+                terminal_make_harmless(shown);
+                (void) fprintf(stderr, "glovebox: artifact %s\n", shown);
+        }
         if (run->artifacts.count > 20)
                 (void) fprintf(stderr, "glovebox: and %zu more artifacts\n", run->artifacts.count - 20);
 }

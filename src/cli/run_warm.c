@@ -1,18 +1,15 @@
-/* A run goes to the daemon only if nobody could tell the difference but by the clock. Where that is not certain, the box
- * is made here: that is always right, and only slower.
+/* A run goes to the daemon only if nobody could tell the difference but by the clock. Where that is not certain, the
+ * box is made here: that is always right, and only slower.
  *
- * An ephemeral run has no effect but its output and its artifacts. So as long as nothing was printed, any failure of the
- * daemon is answered by running the same code here. */
+ * An ephemeral run has no effect but its output and its artifacts. So as long as nothing was printed, any failure of
+ * the daemon is answered by running the same code here. */
 #include "cli/run_warm.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "base/memory.h"
+#include "box/spec.h"
 #include "cli/attend.h"
 #include "cli/limit_text.h"
 #include "cli/session_request.h"
@@ -23,12 +20,13 @@ enum { INLINE_MAX = 64 << 10 };
 /* A kernel has no standard input, no argument vector and no file of its own, and its process goes on after the code:
  * code that has one of these words may care. */
 static const char *const telling_words[] = {
-        "input",  "stdin",   "subprocess", "system",    "popen",      "spawn",    "exec",      "fork",
-        "getpass", "fdopen", "open(0",     "read(0",    "/dev/",      "pdb",      "breakpoint", "pty",
-        "select", "termios", "__file__",   "argv",      "__import__", "importlib", "runpy",     "inspect",
-        "hread",  "Timer",   "atexit",     "concurrent", "multiprocessing", "__del__", "weakref", "finalize",
-        "signal", "getppid", "ctypes",     "await",     "gc.",        "sys.path", "__builtins__", "globals",
-        "joblib", "resource",
+        "input",    "stdin",    "subprocess",   "system",     "popen",           "spawn",
+        "exec",     "fork",     "getpass",      "fdopen",     "open(0",          "read(0",
+        "/dev/",    "pdb",      "breakpoint",   "pty",        "select",          "termios",
+        "__file__", "argv",     "__import__",   "importlib",  "runpy",           "inspect",
+        "hread",    "Timer",    "atexit",       "concurrent", "multiprocessing", "__del__",
+        "weakref",  "finalize", "signal",       "getppid",    "ctypes",          "await",
+        "gc.",      "sys.path", "__builtins__", "globals",    "joblib",          "resource",
 };
 
 static bool code_may_tell(const char *code) {
@@ -76,6 +74,21 @@ static void say(const char *text) {
         (void) fprintf(stderr, "glovebox: %s\n", text);
 }
 
+/* The kernel calls the code "<cell 1>"; here it has a name. */
+static void print_traceback(const char *text, const char *code_name) {
+        static const char cell[] = "  File \"<cell 1>\"";
+        while (*text) {
+                size_t length = strcspn(text, "\n");
+                if (strncmp(text, cell, sizeof(cell) - 1) == 0) {
+                        (void) fprintf(stderr, "  File \"" BOX_CODE_DIR "/%s\"", code_name);
+                        text += sizeof(cell) - 1;
+                        length -= sizeof(cell) - 1;
+                }
+                (void) fprintf(stderr, "%.*s\n", (int) length, text);
+                text += length + (text[length] == '\n');
+        }
+}
+
 static void report_end(const struct run_request *request, const json_t *result) {
         const char *status = json_string_value(json_object_get(result, "status"));
         const json_t *error = json_object_get(result, "error");
@@ -85,12 +98,13 @@ static void report_end(const struct run_request *request, const json_t *result) 
                 limit_text_timeout(text, sizeof(text), request->limits.timeout_ms);
                 say(text);
         } else if (status && strcmp(status, "oom") == 0) {
-                json_int_t peak = json_integer_value(json_object_get(json_object_get(result, "usage"), "memory_peak_bytes"));
+                json_int_t peak =
+                        json_integer_value(json_object_get(json_object_get(result, "usage"), "memory_peak_bytes"));
                 limit_text_memory(text, sizeof(text), request->limits.memory_bytes,
                                   peak > 0 ? (uint64_t) peak : request->limits.memory_bytes);
                 say(text);
-        } else if (traceback && *traceback)
-                (void) fprintf(stderr, "%s%s", traceback, traceback[strlen(traceback) - 1] == '\n' ? "" : "\n");
+        } else if (traceback)
+                print_traceback(traceback, request->code_name);
 }
 
 static int report(const struct run_request *request, const struct attendance *attendance, json_t *result) {

@@ -131,21 +131,20 @@ void session_print_one(const json_t *session) {
 }
 
 void session_print_runs(const json_t *runs) {
-        static const char *const headings[] = { "RUN", "STATUS", "EXIT", "TIME", "AGE" };
+        static const char *const headings[] = { "RUN", "STATUS", "TIME", "OUTPUT", "AGE" };
         struct table table = table_make(headings, ELEMENTS(headings));
         for (size_t i = 0; i < json_array_size(runs); i++) {
-                const json_t *run = json_array_get(runs, i), *exit_code = json_object_get(run, "exit_code");
+                const json_t *run = json_array_get(runs, i);
                 const json_t *duration = json_object_get(run, "duration_ms");
                 table_add(&table, text_at(run, "run_id"));
-                table_add(&table, text_at(run, "status"));
-                if (json_is_integer(exit_code))
-                        table_add_format(&table, "%lld", (long long) json_integer_value(exit_code));
-                else
-                        table_add(&table, NULL);
+                table_add(&table, json_is_false(json_object_get(run, "ended")) ? "running" : text_at(run, "status"));
                 if (json_is_number(duration))
                         table_add_format(&table, "%.3f s", json_number_value(duration) / 1000);
                 else
                         table_add(&table, NULL);
+                uint64_t bytes = number_at(run, "stdout_bytes") + number_at(run, "stderr_bytes");
+                char text[32];
+                table_add(&table, bytes ? units_format_bytes(bytes, text) : NULL);
                 add_age(&table, run, "began");
         }
         table_print(&table, stdout);

@@ -85,6 +85,11 @@ static int note_file(struct artifact_list *list, const char *path, const struct 
         return 0;
 }
 
+/* One directory that lies too deep must not hide the files beside it. */
+static bool is_full(const struct artifact_list *list) {
+        return list->cut && list->count == ARTIFACT_COUNT_MAX;
+}
+
 static int scan_directory(struct artifact_list *list, int parent_fd, const char *name, const char *path, int depth) {
         int fd = sys_openat2(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, SAFELY);
         if (fd < 0) /* gone, unreadable, or not a directory any more: not an artifact */
@@ -96,7 +101,7 @@ static int scan_directory(struct artifact_list *list, int parent_fd, const char 
         }
         int code = 0;
         struct dirent *entry;
-        while (code == 0 && !list->cut && (entry = readdir(directory))) {
+        while (code == 0 && !is_full(list) && (entry = readdir(directory))) {
                 if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
                         continue;
                 char below[4096];
@@ -178,6 +183,48 @@ static int make_parents(int out_fd, const char *path) {
         return 0;
 }
 
+/* Opens the directory that `to` is to be made in; through no link, whoever put it there. */
+static int open_parent(int out_fd, const char *to, const char **ret_name) {
+        char directory[4096];
+        const char *slash = strrchr(to, '/');
+        *ret_name = slash ? slash + 1 : to;
+        (void) snprintf(directory, sizeof(directory), "%.*s", slash ? (int) (slash - to) : 1, slash ? to : ".");
+        int fd = sys_openat2(out_fd, directory, O_PATH | O_DIRECTORY, 0, SAFELY);
+        return fd < 0 ? -errno : fd;
+}
+
+/* A new file; one of that name from an earlier run is replaced. */
+static int create_file(int parent_fd, const char *name) {
+        for (int attempt = 0; attempt < 2; attempt++) {
+                int fd = sys_openat2(parent_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644, SAFELY);
+                if (fd >= 0 || errno != EEXIST)
+                        return fd < 0 ? -errno : fd;
+                if (unlinkat(parent_fd, name, 0) < 0)
+                        return -errno;
+        }
+        return -EEXIST;
+}
+
+/* Only the data: a hole costs its writer nothing, and must not cost the host its disk. */
+static int copy_data(int source, int target, off_t size) {
+        off_t at = 0;
+        while (at < size && (at = lseek(source, at, SEEK_DATA)) >= 0) {
+                off_t end = lseek(source, at, SEEK_HOLE);
+                if (end < 0 || end > size)
+                        end = size;
+                if (lseek(target, at, SEEK_SET) < 0)
+                        return -errno;
+                while (at < end) {
+                        ssize_t n = sendfile(target, source, &at, (size_t) (end - at));
+                        if (n < 0 && errno != EINTR)
+                                return -errno;
+                        if (n == 0)
+                                return -ENODATA; /* somebody else shortened it meanwhile */
+                }
+        }
+        return ftruncate(target, size) < 0 ? -errno : 0;
+}
+
 /* Copies what the file is now, not what it was when it was listed; a file that became something else is skipped. */
 static int copy_file(int workspace_fd, const char *from, int out_fd, const char *to, uint64_t max_bytes,
                      uint64_t *ret_size) {
@@ -192,36 +239,43 @@ static int copy_file(int workspace_fd, const char *from, int out_fd, const char 
         int code = make_parents(out_fd, to);
         if (code < 0)
                 return code;
-        _cleanup_fd_ int target = sys_openat2(out_fd, to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644, SAFELY);
+        const char *name;
+        _cleanup_fd_ int parent = open_parent(out_fd, to, &name);
+        _cleanup_fd_ int target = parent < 0 ? parent : create_file(parent, name);
         if (target < 0)
-                return -errno;
-        uint64_t left = (uint64_t) status.st_size;
-        while (left > 0) {
-                ssize_t n = sendfile(target, source, NULL, left < (1u << 30) ? left : (1u << 30));
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0) {
-                        code = -errno;
-                        (void) unlinkat(out_fd, to, 0);
-                        return code;
+                return target;
+        code = copy_data(source, target, status.st_size);
+        if (code < 0)
+                (void) unlinkat(parent, name, 0);
+        else
+                *ret_size = (uint64_t) status.st_size;
+        return code;
+}
+
+/* A copy that failed leaves nothing: neither the files that fitted nor the directories made for them. */
+static void undo_copies(int out_fd, const struct artifact_list *list, size_t n_copied) {
+        for (size_t i = 0; i < n_copied; i++) {
+                char path[4096];
+                (void) snprintf(path, sizeof(path), "%s", list->items[i].path + strlen("artifacts/"));
+                (void) unlinkat(out_fd, path, 0);
+                for (char *slash = strrchr(path, '/'); slash; slash = strrchr(path, '/')) {
+                        *slash = '\0';
+                        if (unlinkat(out_fd, path, AT_REMOVEDIR) < 0)
+                                break;
                 }
-                if (n == 0)
-                        break;
-                left -= (uint64_t) n;
         }
-        *ret_size = (uint64_t) status.st_size - left;
-        return 0;
 }
 
 int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *out_dir, uint64_t max_bytes,
                       struct err *err) {
         if (list->count == 0)
                 return 0;
-        if (mkdir(out_dir, 0755) < 0 && errno != EEXIST)
+        bool made = mkdir(out_dir, 0755) == 0;
+        if (!made && errno != EEXIST)
                 return err_sys(err, errno, "making %s for the artifacts", out_dir);
         _cleanup_fd_ int out_fd = open(out_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (out_fd < 0)
-                return err_sys(err, errno, "opening %s", out_dir);
+        if (out_fd < 0 || faccessat(out_fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+                return err_sys(err, errno, "copying the artifacts to %s", out_dir);
         size_t kept = 0;
         uint64_t room = max_bytes;
         for (size_t i = 0; i < list->count; i++) {
@@ -229,9 +283,19 @@ int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *
                 const char *to = artifact->path + strlen("artifacts/");
                 uint64_t size = 0;
                 int code = copy_file(workspace_fd, artifact->path, out_fd, to, room, &size);
-                if (code == -ENOSPC || code == -EDQUOT || code == -EIO)
-                        return err_sys(err, -code, "copying artifact %s to %s", artifact->path, out_dir);
+                if (code == -ENOSPC || code == -EDQUOT || code == -EIO) {
+                        (void) err_sys(err, -code, "copying artifact %s to %s", artifact->path, out_dir);
+                        undo_copies(out_fd, list, kept);
+                        if (made)
+                                (void) rmdir(out_dir);
+                        /* What is left in the list stays owned by it: the dropped ones lie behind the kept ones. */
+                        for (; i < list->count; i++)
+                                list->items[kept++] = list->items[i];
+                        list->count = kept;
+                        return -1;
+                }
                 if (code < 0 || asprintf(&artifact->host_path, "%s/%s", out_dir, to) < 0) {
+                        artifact->host_path = NULL;
                         artifact_release(artifact);
                         list->cut = true;
                         continue;

@@ -24,7 +24,7 @@ struct artifact {
 struct artifact_list {
         struct artifact *items;
         size_t count;
-        bool cut; /* there were more than ARTIFACT_COUNT_MAX, or deeper ones */
+        bool cut; /* there were more than ARTIFACT_COUNT_MAX, or deeper ones, or some could not be copied */
 };
 
 void artifact_list_release(struct artifact_list *list);
@@ -38,8 +38,9 @@ void artifact_keep_changed(struct artifact_list *after, const struct artifact_li
 /* Says where each is on the host: <workspace_path>/<path>. */
 int artifact_locate(struct artifact_list *list, const char *workspace_path, struct err *err);
 
-/* Copies each into <out_dir>/<path without "artifacts/">, which is made; host_path is set. At most max_bytes in all:
- * what does not fit is dropped from the list and `cut` is set. */
+/* Copies each into <out_dir>/<path without "artifacts/">, which is made; host_path is set. Files of the same name are
+ * replaced. At most max_bytes in all: what does not fit is dropped from the list and `cut` is set. When out_dir cannot
+ * be written, nothing is left in it. */
 int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *out_dir, uint64_t max_bytes,
                       struct err *err);
 

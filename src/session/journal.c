@@ -51,7 +51,8 @@ void journal_close(struct journal *journal) {
 static int append(struct journal *journal, enum journal_kind kind, const void *fixed, size_t fixed_size,
                   const void *rest, size_t rest_size, uint64_t *ret_next_at) {
         return journal_record_write(journal->fds[JOURNAL_EVENTS], journal->head.base[JOURNAL_EVENTS],
-                                    journal->end[JOURNAL_EVENTS], kind, fixed, fixed_size, rest, rest_size, ret_next_at);
+                                    journal->end[JOURNAL_EVENTS], kind, fixed, fixed_size, rest, rest_size,
+                                    ret_next_at);
 }
 
 static int no_run(struct err *err) {
@@ -231,7 +232,8 @@ int journal_note_channel(struct journal *journal, const void *bytes, size_t size
         struct journal_entry *run = journal_newest(journal);
         uint64_t used = run->channel_size + (run->n_notes + 1) * JOURNAL_RECORD_HEAD;
         if (used > JOURNAL_CHANNEL_MAX || size > JOURNAL_CHANNEL_MAX - used)
-                return err_set(err, ERR_LIMIT, "the kernel sent more than %d MiB of results and displays in one run: stop it",
+                return err_set(err, ERR_LIMIT,
+                               "the kernel sent more than %d MiB of results and displays in one run: stop it",
                                JOURNAL_CHANNEL_MAX >> 20);
         if (size == 0)
                 return 0;
@@ -249,8 +251,8 @@ int journal_end(struct journal *journal, const char *result, size_t size, struct
         if (!journal->is_open)
                 return no_run(err);
         if (size > JOURNAL_RESULT_MAX)
-                return err_set(err, ERR_LIMIT, "a result of %zu bytes is larger than the %d MiB that a run may answer", size,
-                               JOURNAL_RESULT_MAX >> 20);
+                return err_set(err, ERR_LIMIT, "a result of %zu bytes is larger than the %d MiB that a run may answer",
+                               size, JOURNAL_RESULT_MAX >> 20);
         struct journal_entry *run = journal_newest(journal);
         int64_t now = clock_ms(CLOCK_REALTIME);
         uint8_t payload[24];
@@ -262,7 +264,8 @@ int journal_end(struct journal *journal, const char *result, size_t size, struct
         if (code >= 0)
                 code = append(journal, JOURNAL_KIND_END, payload, sizeof(payload), result, size, &next);
         if (code < 0)
-                return err_sys(err, -code, "cannot write the result of run %s to the session's journal", run->shown.run_id);
+                return err_sys(err, -code, "cannot write the result of run %s to the session's journal",
+                               run->shown.run_id);
         journal_index_end(journal, now, run->shown.cut, journal->end[JOURNAL_EVENTS] + JOURNAL_RECORD_HEAD + 24, size);
         journal->end[JOURNAL_EVENTS] = next;
         return 0;

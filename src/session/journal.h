@@ -1,10 +1,10 @@
-/* The journal of one session: what its runs printed and answered, on disk as it happens, so that a daemon that is killed
- * loses nothing and a client that lost its connection can read a run again from any event on.
+/* The journal of one session: what its runs printed and answered, on disk as it happens, so that a daemon that is
+ * killed loses nothing and a client that lost its connection can read a run again from any event on.
  *
  * Files in the session's own state directory (never shown in the box):
- *   out.N, err.N the bytes of stdout and stderr of all kept runs, one after the other; N is 0 or 1, the other one exists
- *                only while old runs are being dropped
- *   events       records: run began, stream bytes [offset, size), kernel channel bytes, run ended with this result
+ *   out.N, err.N the bytes of stdout and stderr of all kept runs, one after the other; N is 0 or 1, the other one
+ * exists only while old runs are being dropped events       records: run began, stream bytes [offset, size), kernel
+ * channel bytes, run ended with this result
  *
  * Output goes from the kernel's pipe into `out` or `err` with splice: there is no moment at which bytes are only in the
  * daemon's memory. Channel bytes are peeked at, appended here, and only then consumed. Writes are not fsynced: what is
@@ -36,8 +36,8 @@ int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struc
 void journal_close(struct journal *journal); /* NULL is fine */
 
 /* One run at a time is open: ERR_BUSY while there is another. A run id is 1 to 32 characters of [A-Za-z0-9_-]. Old runs
- * are dropped here, and only here: the newest JOURNAL_RUNS_KEPT stay, fewer when they are large, never less than the two
- * before this one. */
+ * are dropped here, and only here: the newest JOURNAL_RUNS_KEPT stay, fewer when they are large, never less than the
+ * two before this one. */
 int journal_begin(struct journal *journal, const char *run_id, struct err *err);
 
 /* Moves what is in the pipe now (nonblocking, at most max bytes) to the stream's file. *ret_size 0: nothing there;
@@ -73,7 +73,7 @@ struct journal_run {
         uint64_t events;                 /* how many there are so far */
         uint64_t bytes[JOURNAL_STREAMS]; /* kept */
         uint64_t cut[JOURNAL_STREAMS];
-        int64_t began_ms, ended_ms;      /* wall clock, for display */
+        int64_t began_ms, ended_ms; /* wall clock, for display */
 };
 
 /* Newest first; at most n. Returns how many were filled. */
@@ -84,8 +84,8 @@ int journal_find(const struct journal *journal, const char *run_id, struct journ
 int journal_event(const struct journal *journal, const char *run_id, uint64_t number, struct journal_event *ret_event,
                   struct err *err);
 
-/* Reads an event's bytes, from `at` within it. *ret_size: how many; 0 at its end. ERR_GONE when its run was dropped since
- * the event was asked for. */
+/* Reads an event's bytes, from `at` within it. *ret_size: how many; 0 at its end. ERR_GONE when its run was dropped
+ * since the event was asked for. */
 int journal_read(const struct journal *journal, const struct journal_event *event, size_t at, void *bytes, size_t size,
                  size_t *ret_size, struct err *err);
 

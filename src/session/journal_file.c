@@ -163,9 +163,10 @@ int journal_reader_next(struct journal_reader *reader, struct journal_record *re
                 return (int) n;
         if (n < JOURNAL_RECORD_HEAD)
                 return -EBADMSG;
-        struct journal_record record = {
-                .kind = bytes[4], .size = get_u32(bytes), .at = reader->at, .payload_at = reader->at + JOURNAL_RECORD_HEAD
-        };
+        struct journal_record record = { .kind = bytes[4],
+                                         .size = get_u32(bytes),
+                                         .at = reader->at,
+                                         .payload_at = reader->at + JOURNAL_RECORD_HEAD };
         record.next_at = record.payload_at + record.size;
         size_t checked = record.size < JOURNAL_CHECKED ? record.size : JOURNAL_CHECKED;
         if (record.next_at > reader->end || (size_t) n < JOURNAL_RECORD_HEAD + checked)
@@ -194,10 +195,10 @@ int journal_record_write(int fd, uint64_t base, uint64_t at, enum journal_kind k
         put_u32(head + 4, checksum((uint32_t) size, (uint8_t) kind, checked) << 8 | kind);
 
         size_t in_head = JOURNAL_RECORD_HEAD + fixed_size + beside;
-        struct iovec parts[2] = {
-                { .iov_base = head, .iov_len = in_head },
-                { .iov_base = (char *) (uintptr_t) rest + beside, .iov_len = rest_size - beside },
-        };
+        struct iovec parts[2] = { { .iov_base = head, .iov_len = in_head } };
+        if (rest_size > beside)
+                parts[1] =
+                        (struct iovec){ .iov_base = (char *) (uintptr_t) rest + beside, .iov_len = rest_size - beside };
         off_t offset = (off_t) (at - base + JOURNAL_HEAD_SIZE);
         ssize_t n;
         do

@@ -41,10 +41,10 @@ enum {
 
 struct journal_head {
         uint32_t version;
-        uint32_t side;                   /* N of out.N and err.N */
-        uint64_t base[JOURNAL_FILES];    /* logical offset of each file's first byte (of `events`: behind the head) */
-        uint64_t cut_run;                /* logical offset of the BEGIN that `cut` is about, plus 1 */
-        uint64_t cut[JOURNAL_STREAMS];   /* dropped bytes of a run that is still open */
+        uint32_t side;                 /* N of out.N and err.N */
+        uint64_t base[JOURNAL_FILES];  /* logical offset of each file's first byte (of `events`: behind the head) */
+        uint64_t cut_run;              /* logical offset of the BEGIN that `cut` is about, plus 1 */
+        uint64_t cut[JOURNAL_STREAMS]; /* dropped bytes of a run that is still open */
 };
 
 /* -EBADMSG: not the head of a journal. */
@@ -75,8 +75,8 @@ void journal_reader_init(struct journal_reader *reader, int fd, uint64_t base, u
 /* 1: a record; 0: the end; -EBADMSG: what is there is no whole record; else -errno. */
 int journal_reader_next(struct journal_reader *reader, struct journal_record *ret_record);
 
-/* Writes a record with one system call: `fixed` (at most JOURNAL_CHECKED bytes), then `rest`. What a full disk left of it
- * is cut off again. */
+/* Writes a record with one system call: `fixed` (at most JOURNAL_CHECKED bytes), then `rest`. What a full disk left of
+ * it is cut off again. */
 int journal_record_write(int fd, uint64_t base, uint64_t at, enum journal_kind kind, const void *fixed,
                          size_t fixed_size, const void *rest, size_t rest_size, uint64_t *ret_next_at);
 

@@ -27,7 +27,7 @@ static int make_events(struct journal *journal) {
         if (fd < 0)
                 return fd;
         journal->fds[JOURNAL_EVENTS] = fd;
-        journal->head = (struct journal_head) { .version = JOURNAL_VERSION };
+        journal->head = (struct journal_head){ .version = JOURNAL_VERSION };
         return journal_head_write(fd, &journal->head);
 }
 
@@ -171,13 +171,15 @@ static int load(struct journal *journal, bool *ret_torn) {
         uint64_t limits[JOURNAL_FILES];
         for (size_t i = 0; i < JOURNAL_FILES; i++) {
                 if (i < JOURNAL_STREAMS)
-                        journal->fds[i] = journal_file_open(journal->dir_fd, journal_file_name(i, journal->head.side), 0);
+                        journal->fds[i] =
+                                journal_file_open(journal->dir_fd, journal_file_name(i, journal->head.side), 0);
                 if (journal->fds[i] < 0)
                         return journal->fds[i];
                 struct stat status;
                 if (fstat(journal->fds[i], &status) < 0)
                         return -errno;
-                limits[i] = journal->head.base[i] + (uint64_t) status.st_size - (i == JOURNAL_EVENTS ? JOURNAL_HEAD_SIZE : 0);
+                limits[i] = journal->head.base[i] + (uint64_t) status.st_size -
+                            (i == JOURNAL_EVENTS ? JOURNAL_HEAD_SIZE : 0);
                 journal->end[i] = journal->head.base[i];
         }
         code = scan(journal, limits, ret_torn);
@@ -194,10 +196,11 @@ static int load(struct journal *journal, bool *ret_torn) {
 int journal_load(struct journal *journal, bool *ret_torn, struct err *err) {
         int code = load(journal, ret_torn);
         if (code == -EPROTONOSUPPORT)
-                return err_set(err, ERR_UNSUPPORTED,
-                               "this session's journal has format %u, and this Glovebox knows only format %d: use the newer "
-                               "version that wrote it, or remove the session",
-                               journal->head.version, JOURNAL_VERSION);
+                return err_set(
+                        err, ERR_UNSUPPORTED,
+                        "this session's journal has format %u, and this Glovebox knows only format %d: use the newer "
+                        "version that wrote it, or remove the session",
+                        journal->head.version, JOURNAL_VERSION);
         if (code < 0)
                 return err_sys(err, -code, "cannot open the session's journal");
         return 0;

@@ -28,8 +28,9 @@ static const struct journal_entry *find(const struct journal *journal, const cha
         for (size_t i = journal->n_runs; i-- > 0;)
                 if (strcmp(journal->runs[i].shown.run_id, run_id) == 0)
                         return &journal->runs[i];
-        (void) err_set(err, ERR_NOT_FOUND, "this session has no run %.64s: it never was, or it is older than the last %d runs",
-                       run_id, JOURNAL_RUNS_KEPT);
+        (void) err_set(err, ERR_NOT_FOUND,
+                       "this session has no run %.64s: it never was, or it is older than the last %d runs", run_id,
+                       JOURNAL_RUNS_KEPT);
         return NULL;
 }
 
@@ -58,7 +59,7 @@ static int find_stream_event(const struct journal *journal, const struct journal
                         continue;
                 if (++at_number < number)
                         continue;
-                *ret_event = (struct journal_event) {
+                *ret_event = (struct journal_event){
                         .number = number,
                         .kind = record.kind == JOURNAL_KIND_OUT ? JOURNAL_EVENT_OUT : JOURNAL_EVENT_ERR,
                         .offset = journal_get_u64(record.checked),
@@ -78,10 +79,10 @@ int journal_event(const struct journal *journal, const char *run_id, uint64_t nu
                                (unsigned long long) run->shown.events, run->shown.ended ? "" : " so far",
                                (unsigned long long) number);
         if (run->shown.ended && number == run->shown.events) {
-                *ret_event = (struct journal_event) { .number = number,
-                                                      .kind = JOURNAL_EVENT_RESULT,
-                                                      .offset = run->result_at,
-                                                      .size = (size_t) run->result_size };
+                *ret_event = (struct journal_event){ .number = number,
+                                                     .kind = JOURNAL_EVENT_RESULT,
+                                                     .offset = run->result_at,
+                                                     .size = (size_t) run->result_size };
                 return 0;
         }
         int code = find_stream_event(journal, run, number, ret_event);
@@ -92,7 +93,7 @@ int journal_event(const struct journal *journal, const char *run_id, uint64_t nu
 
 int journal_read(const struct journal *journal, const struct journal_event *event, size_t at, void *bytes, size_t size,
                  size_t *ret_size, struct err *err) {
-        size_t file = event->kind == JOURNAL_EVENT_OUT ? JOURNAL_OUT
+        size_t file = event->kind == JOURNAL_EVENT_OUT   ? JOURNAL_OUT
                       : event->kind == JOURNAL_EVENT_ERR ? JOURNAL_ERR
                                                          : JOURNAL_EVENTS;
         uint64_t base = journal->head.base[file];
@@ -120,7 +121,8 @@ int journal_read_stream(const struct journal *journal, const char *run_id, enum 
         _cleanup_free_ char *bytes = malloc(size + 1);
         if (!bytes)
                 return err_sys(err, ENOMEM, "cannot read the output of run %s", run_id);
-        ssize_t n = journal_file_read(journal->fds[stream], bytes, size, run->start[stream] - journal->head.base[stream]);
+        ssize_t n =
+                journal_file_read(journal->fds[stream], bytes, size, run->start[stream] - journal->head.base[stream]);
         if (n < 0)
                 return err_sys(err, (int) -n, "cannot read the output of run %s", run_id);
         bytes[n] = '\0';
@@ -150,7 +152,8 @@ int journal_read_channel(struct journal *journal, char **ret_bytes, size_t *ret_
                         continue;
                 ssize_t n = code < 0 ? code : record.size > run->channel_size - size ? -EBADMSG : 0;
                 if (n == 0)
-                        n = journal_file_read(reader.fd, bytes + size, record.size, record.payload_at - base + JOURNAL_HEAD_SIZE);
+                        n = journal_file_read(reader.fd, bytes + size, record.size,
+                                              record.payload_at - base + JOURNAL_HEAD_SIZE);
                 if (n < 0)
                         return err_sys(err, (int) -n, "cannot read what the kernel answered");
                 size += (size_t) n;

@@ -24,6 +24,7 @@ enum {
 };
 
 static void on_channel(void *context, uint32_t events);
+static void on_start_timeout(void *context);
 static void on_control(void *context, uint32_t events);
 static void on_out(void *context, uint32_t events);
 static void on_err(void *context, uint32_t events);
@@ -45,17 +46,20 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
         for (size_t i = 0; i < MAKER_FDS; i++)
                 kernel->fds[i] = -1;
         kernel->cgroup.v2_fd = -1;
+        kernel->meter = CGROUP_METER_NONE;
         return kernel;
 }
 
 /* Everything but the record itself. */
 static void take_apart(struct kernel *kernel) {
+        loop_timer_drop(&kernel->start_timer);
         loop_unwatch(&kernel->channel_watch);
         loop_unwatch(&kernel->control_watch);
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 loop_unwatch(&kernel->output_watch[i]);
         if (kernel->fds[MAKER_PIDFD] >= 0)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
+        cgroup_meter_close(&kernel->meter);
         if (kernel->cgroup.host)
                 (void) cgroup_destroy(&kernel->cgroup, NULL);
         for (size_t i = 0; i < MAKER_FDS; i++)
@@ -102,7 +106,8 @@ static int watch_all(struct kernel *kernel, struct err *err) {
         kernel->control_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CONTROL], EPOLLIN, on_control, kernel);
         if (!kernel->channel_watch || !kernel->control_watch)
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for another kernel");
-        kernel_mark_memory(kernel);
+        cgroup_meter_open(&kernel->cgroup, &kernel->meter);
+        kernel_measure(kernel);
         return 0;
 }
 
@@ -120,6 +125,7 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
                 take_apart(kernel);
                 return -1;
         }
+        kernel->start_timer = loop_timer(kernel->loop, loop_now_ms() + KERNEL_START_TIMEOUT_MS, on_start_timeout, kernel);
         return 0;
 }
 
@@ -131,6 +137,9 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
                 return -1;
         }
         kernel->state = journal_open_run(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE;
+        /* The last daemon may have written the answer down and died before it took it from the socket. */
+        kernel->may_repeat = kernel->state == KERNEL_IDLE;
+        kernel->was_ready = true;
         if (kernel->state == KERNEL_IDLE)
                 return 0;
         /* A frame that the last daemon had received in part goes on where it stopped. */
@@ -149,15 +158,39 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
 
 /* ---- its end ---- */
 
+/* What a kernel that never became ready had to say: one line of its standard error, made printable. */
+static void keep_last_words(struct kernel *kernel) {
+        char text[4096];
+        ssize_t n = read(kernel->fds[MAKER_ERR], text, sizeof(text) - 1);
+        while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
+                n--;
+        if (n <= 0)
+                return;
+        text[n] = '\0';
+        const char *line = strrchr(text, '\n');
+        (void) snprintf(kernel->last_words, sizeof(kernel->last_words), "%.399s", line ? line + 1 : text);
+        for (char *at = kernel->last_words; *at; at++)
+                if ((unsigned char) *at < ' ' || (unsigned char) *at > '~')
+                        *at = '?';
+}
+
+static void on_start_timeout(void *context) {
+        struct kernel *kernel = context;
+        kernel->start_timer = NULL;
+        (void) snprintf(kernel->last_words, sizeof(kernel->last_words), "it was not ready after %d s",
+                        KERNEL_START_TIMEOUT_MS / 1000);
+        kernel_kill(kernel);
+}
+
 static void end(struct kernel *kernel) {
         if (kernel->state == KERNEL_DEAD)
                 return;
+        if (!kernel->was_ready && !*kernel->last_words)
+                keep_last_words(kernel);
         if (journal_open_run(kernel->journal))
                 kernel_drain(kernel);
-        /* Read before the groups go: was it the memory limit? */
-        uint64_t kills = kernel_oom_kills(kernel);
+        kernel_measure(kernel); /* before the groups go: was it the memory limit? */
         take_apart(kernel);
-        kernel->oom_kills_before = kills;
         kernel->listener->ended(kernel);
 }
 
@@ -205,18 +238,18 @@ void kernel_signal(struct kernel *kernel, int signal_number) {
         frame_writer_release(&payload);
 }
 
-void kernel_mark_memory(struct kernel *kernel) {
-        struct cgroup_usage usage = { 0 };
-        cgroup_read_usage(&kernel->cgroup, &usage);
-        kernel->oom_kills_before = usage.oom_kills;
+void kernel_mark_usage(struct kernel *kernel) {
+        kernel->oom_kills_before += kernel->usage.oom_kills;
+        kernel->cpu_us_before += kernel->usage.cpu_us;
+        kernel->usage.oom_kills = kernel->usage.cpu_us = 0;
 }
 
-uint64_t kernel_oom_kills(struct kernel *kernel) {
-        struct cgroup_usage usage = { 0 };
+void kernel_measure(struct kernel *kernel) {
         if (!kernel->cgroup.host)
-                return kernel->oom_kills_before; /* dead: what end() found */
-        cgroup_read_usage(&kernel->cgroup, &usage);
-        return usage.oom_kills > kernel->oom_kills_before ? usage.oom_kills - kernel->oom_kills_before : 0;
+                return;
+        cgroup_meter_read(&kernel->meter, &kernel->usage);
+        kernel->usage.oom_kills -= kernel->oom_kills_before;
+        kernel->usage.cpu_us -= kernel->cpu_us_before;
 }
 
 /* ---- output ---- */
@@ -329,13 +362,17 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                 if (kernel->state != KERNEL_STARTING)
                         return false;
                 kernel->state = KERNEL_IDLE;
+                kernel->was_ready = true;
+                loop_timer_drop(&kernel->start_timer);
+                kernel_measure(kernel); /* what starting took is nobody's run */
                 kernel->listener->ready(kernel);
                 return true;
         case KERNEL_RESULT:
         case KERNEL_ANSWER:
                 if (kernel->state != KERNEL_BUSY)
-                        return false;
+                        return kernel->may_repeat;
                 kernel->state = KERNEL_IDLE;
+                kernel->may_repeat = false;
                 if (journal_open_run(kernel->journal))
                         kernel_drain(kernel);
                 kernel->listener->frame(kernel, type, payload, size);
@@ -378,6 +415,26 @@ static bool handle_frames(struct kernel *kernel) {
         return true;
 }
 
+static bool is_one_frame(const char *bytes, size_t size) {
+        uint32_t payload;
+        if (size < HEADER_SIZE)
+                return false;
+        memcpy(&payload, bytes, 4);
+        return HEADER_SIZE + (size_t) le32toh(payload) == size;
+}
+
+/* Takes bytes that were looked at before. */
+static bool consume(int fd, size_t size) {
+        static char nowhere[64 << 10];
+        while (size > 0) {
+                ssize_t n = recv(fd, nowhere, size < sizeof(nowhere) ? size : sizeof(nowhere), MSG_DONTWAIT);
+                if (n <= 0)
+                        return false;
+                size -= (size_t) n;
+        }
+        return true;
+}
+
 static void on_channel(void *context, uint32_t events) {
         struct kernel *kernel = context;
         if (events & EPOLLOUT)
@@ -388,9 +445,9 @@ static void on_channel(void *context, uint32_t events) {
                 break_off(kernel);
                 return;
         }
-        /* While a run is on: look first, write it down, then take it. A daemon killed in between loses nothing. */
         size_t room = kernel->inbound_room - kernel->inbound_size;
         char *at = kernel->inbound + kernel->inbound_size;
+        /* While a run is on: look first, write it down, then take it. A daemon killed in between loses nothing. */
         bool journaled = journal_open_run(kernel->journal) != NULL;
         ssize_t n = recv(kernel->fds[MAKER_CHANNEL], at, room, MSG_DONTWAIT | (journaled ? MSG_PEEK : 0));
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -401,12 +458,23 @@ static void on_channel(void *context, uint32_t events) {
                         kernel_signal(kernel, SIGKILL);
                 return;
         }
-        if (journaled && (journal_note_channel(kernel->journal, at, (size_t) n, NULL) < 0 ||
-                          recv(kernel->fds[MAKER_CHANNEL], at, (size_t) n, MSG_DONTWAIT) != n)) {
+        /* One whole answer is the usual case: it goes into the journal as the run's result, and need not be there twice. */
+        bool whole = kernel->inbound_size == 0 && is_one_frame(at, (size_t) n);
+        if (journaled && !whole && journal_note_channel(kernel->journal, at, (size_t) n, NULL) < 0) {
+                break_off(kernel);
+                return;
+        }
+        int channel = kernel->fds[MAKER_CHANNEL];
+        if (journaled && !whole && !consume(channel, (size_t) n)) {
                 break_off(kernel);
                 return;
         }
         kernel->inbound_size += (size_t) n;
-        if (!handle_frames(kernel) && kernel->state != KERNEL_DEAD)
+        bool good = handle_frames(kernel);
+        if (kernel->state == KERNEL_DEAD)
+                return;
+        if (journaled && whole)
+                good &= consume(channel, (size_t) n);
+        if (!good)
                 break_off(kernel);
 }

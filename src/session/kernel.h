@@ -10,6 +10,7 @@
 
 #include "base/loop.h"
 #include "box/cgroup.h"
+#include "box/cgroup_meter.h"
 #include "session/journal.h"
 #include "session/maker.h"
 
@@ -28,7 +29,7 @@ enum kernel_frame {
         KERNEL_ANSWER = 132,
 };
 
-enum { KERNEL_FRAME_MAX = 32 << 20 };
+enum { KERNEL_FRAME_MAX = 32 << 20, KERNEL_START_TIMEOUT_MS = 120000 };
 
 enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
@@ -64,6 +65,7 @@ struct kernel {
         uid_t host_uid;
         int fds[MAKER_FDS];
         struct cgroup cgroup;
+        struct cgroup_meter meter;
         struct journal *journal;
 
         struct loop_watch *channel_watch, *control_watch, *output_watch[JOURNAL_STREAMS];
@@ -72,11 +74,17 @@ struct kernel {
         char *outbound; /* a frame that did not fit into the socket yet */
         size_t outbound_at, outbound_size;
 
+        struct loop_timer *start_timer; /* until it is ready */
+        bool was_ready;
+
         /* how it ended */
+        char last_words[400]; /* the end of what it printed when it died before it was ready */
         bool exited; /* wait_status is known */
         int wait_status;
         bool broke_protocol;
-        uint64_t oom_kills_before;
+        struct cgroup_usage usage;   /* as of the last kernel_measure */
+        uint64_t cpu_us_before, oom_kills_before; /* when the run began */
+        bool may_repeat; /* taken over from a dead daemon: its last answer may come once more */
 };
 
 /* A record for a kernel that the maker was asked for (request->kernel_id) or that the vault gave back. */
@@ -105,6 +113,9 @@ void kernel_let_go(struct kernel *kernel);
 /* Kills the whole box; `ended` is called from the loop. */
 void kernel_kill(struct kernel *kernel);
 
-/* Memory was killed for since the last call of kernel_mark_memory. */
-void kernel_mark_memory(struct kernel *kernel);
-uint64_t kernel_oom_kills(struct kernel *kernel);
+/* A run begins: what is used from now on is its own. Costs nothing: the last measure is still true. */
+void kernel_mark_usage(struct kernel *kernel);
+
+/* Reads what was used into kernel->usage: oom_kills and cpu_us since the mark, and the peak of memory. Once dead, what
+ * was read at the end. */
+void kernel_measure(struct kernel *kernel);

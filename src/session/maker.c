@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
@@ -28,7 +29,7 @@
 #define KERNEL_TREE "/opt/glovebox/kernel"
 #define SESSION_DIR "/run/session"
 
-enum { MOUNTS_MAX = 32, ENV_MAX = 256 };
+enum { MOUNTS_MAX = 32, ENV_MAX = 256 }; /* ENV_MAX: beside our own few */
 
 /* Everything that is open while one box is being made. */
 struct making {
@@ -41,7 +42,7 @@ struct making {
         gid_t gid;
         struct box_mount mounts[MOUNTS_MAX];
         size_t n_mounts;
-        char *env[ENV_MAX + 2];
+        char *env[ENV_MAX + 8];
         struct box box;
 };
 
@@ -140,8 +141,11 @@ static int read_env(struct making *making, struct err *err) {
         const char *name;
         json_t *value;
         size_t n = 0;
+        if (asprintf(&making->env[n++], "DF_BYTES=%" PRIu64, making->settings->df_bytes) < 0 ||
+            asprintf(&making->env[n++], "NP_BYTES=%" PRIu64, making->settings->np_bytes) < 0)
+                return err_set(err, ERR_SYSTEM, "out of memory");
         json_object_foreach(json_object_get(making->options, "env"), name, value) {
-                if (n == ENV_MAX || !json_is_string(value) || !*name || strchr(name, '='))
+                if (n == ENV_MAX + 2 || !json_is_string(value) || !*name || strchr(name, '='))
                         return err_set(err, ERR_USAGE, "env: names without \"=\" and texts only, at most %d", ENV_MAX);
                 if (asprintf(&making->env[n], "%s=%s", name, json_string_value(value)) < 0)
                         return err_set(err, ERR_SYSTEM, "out of memory");
@@ -215,10 +219,12 @@ static int make(const struct maker_settings *settings, const struct cgroup_host 
                 const struct maker_request *request, struct maker_reply *reply, struct err *err) {
         _cleanup_(making_release) struct making making = { .request = request, .settings = settings, .lease_fd = -1,
                                                            .workspace_fd = -1, .box = { .pidfd = -1, .control_fd = -1 } };
-        const struct policy policy = { .operator = true, .state_dir = settings->data_dir };
         making.options = json_loads(*request->options ? request->options : "{}", JSON_REJECT_DUPLICATES, NULL);
         if (!making.options)
                 return err_set(err, ERR_USAGE, "the session's options are not JSON");
+        const struct policy policy = { .operator = json_is_true(json_object_get(making.options, "operator")),
+                                       .read_paths = settings->read_paths, .write_paths = settings->write_paths,
+                                       .state_dir = settings->data_dir };
         if (identity_lease(&making.uid, &making.gid, &making.lease_fd, err) < 0 || open_image(&making, err) < 0 ||
             open_workspace(&making, &policy, err) < 0 || open_mounts(&making, &policy, err) < 0 ||
             read_env(&making, err) < 0)

@@ -44,6 +44,8 @@ struct maker_reply {
 struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
         const char *kernel_dir; /* holds the package glovebox_kernel */
+        const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
+        uint64_t df_bytes, np_bytes; /* what is large enough to be trimmed */
 };
 
 struct maker {

@@ -11,8 +11,8 @@
 #include "base/memory.h"
 #include "session/registry_state.h"
 
-#define COLUMNS                                                                                                       \
-        "id, name, owner, image, mode, memory_bytes, cpu_thousandths, pids, timeout_ms, tmp_bytes, disk_bytes, "     \
+#define COLUMNS                                                                                                        \
+        "id, name, owner, image, mode, memory_bytes, cpu_thousandths, pids, timeout_ms, tmp_bytes, disk_bytes, "       \
         "disk_files, allow_weaker, workspace, options, created_ms, used_ms"
 
 static const char *const texts[REGISTRY_STATEMENTS] = {
@@ -20,7 +20,8 @@ static const char *const texts[REGISTRY_STATEMENTS] = {
                          "?13, ?14, ?15, ?16, ?17)",
         [REGISTRY_REMOVE] = "DELETE FROM session WHERE id = ?1",
         [REGISTRY_TOUCH] = "UPDATE session SET used_ms = ?2 WHERE id = ?1",
-        [REGISTRY_NEXT] = "SELECT " COLUMNS " FROM session WHERE (created_ms, id) > (?1, ?2) ORDER BY created_ms, id LIMIT 1",
+        [REGISTRY_NEXT] =
+                "SELECT " COLUMNS " FROM session WHERE (created_ms, id) > (?1, ?2) ORDER BY created_ms, id LIMIT 1",
 };
 
 static const char id_letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -55,8 +56,10 @@ int registry_check_name(const char *name, struct err *err) {
         size_t length = strnlen(name, NAME_MAX_LENGTH + 1);
         if (length >= 1 && length <= NAME_MAX_LENGTH && strspn(name, letters) == length && !strchr("._-", name[0]))
                 return 0;
-        return err_set(err, ERR_USAGE, "a session's name has 1 to %d characters of A-Z, a-z, 0-9, '.', '_' and '-', and begins "
-                       "with a letter or a digit", NAME_MAX_LENGTH);
+        return err_set(err, ERR_USAGE,
+                       "a session's name has 1 to %d characters of A-Z, a-z, 0-9, '.', '_' and '-', and begins "
+                       "with a letter or a digit",
+                       NAME_MAX_LENGTH);
 }
 
 /* Where the parts of a session are among the columns, in one place for both directions. */
@@ -64,18 +67,27 @@ static const struct {
         size_t offset, size;
         int column;
 } text_columns[] = {
-#define TEXT(field, number) { offsetof(struct registry_session, field), sizeof(((struct registry_session *) 0)->field), number }
-        TEXT(id, 0), TEXT(name, 1), TEXT(owner, 2), TEXT(image, 3), TEXT(mode, 4), TEXT(workspace, 13), TEXT(options, 14),
+#define TEXT(field, number)                                                                                            \
+        { offsetof(struct registry_session, field), sizeof(((struct registry_session *) 0)->field), number }
+        TEXT(id, 0),   TEXT(name, 1),       TEXT(owner, 2),    TEXT(image, 3),
+        TEXT(mode, 4), TEXT(workspace, 13), TEXT(options, 14),
 };
 
 static const struct {
         size_t offset;
         int column;
 } number_columns[] = {
-#define NUMBER(field, number) { offsetof(struct registry_session, field), number }
-        NUMBER(limits.memory_bytes, 5), NUMBER(limits.cpu_thousandths, 6), NUMBER(limits.pids, 7),
-        NUMBER(limits.timeout_ms, 8),   NUMBER(limits.tmp_bytes, 9),       NUMBER(limits.disk_bytes, 10),
-        NUMBER(limits.disk_files, 11),  NUMBER(created_ms, 15),            NUMBER(used_ms, 16),
+#define NUMBER(field, number)                                                                                          \
+        { offsetof(struct registry_session, field), number }
+        NUMBER(limits.memory_bytes, 5),
+        NUMBER(limits.cpu_thousandths, 6),
+        NUMBER(limits.pids, 7),
+        NUMBER(limits.timeout_ms, 8),
+        NUMBER(limits.tmp_bytes, 9),
+        NUMBER(limits.disk_bytes, 10),
+        NUMBER(limits.disk_files, 11),
+        NUMBER(created_ms, 15),
+        NUMBER(used_ms, 16),
 };
 enum { COLUMN_ALLOW_WEAKER = 12 };
 
@@ -137,7 +149,8 @@ int registry_add(struct registry *registry, const struct registry_session *sessi
                 return 0;
         /* An id of 134 random bits does not come twice: it is the name. */
         if ((sqlite3_errcode(registry->db) & 0xff) == SQLITE_CONSTRAINT)
-                return err_set(err, ERR_EXISTS, "there is a session \"%s\" already: use it, remove it, or take another name",
+                return err_set(err, ERR_EXISTS,
+                               "there is a session \"%s\" already: use it, remove it, or take another name",
                                session->name);
         return -1;
 }
@@ -203,8 +216,8 @@ int registry_each(struct registry *registry, int (*each)(const struct registry_s
 static int prepare(struct registry *registry, bool *ret_damaged, struct err *err) {
         int code = SQLITE_OK;
         for (size_t i = 0; i < REGISTRY_STATEMENTS && code == SQLITE_OK; i++)
-                code = sqlite3_prepare_v3(registry->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &registry->statements[i],
-                                          NULL);
+                code = sqlite3_prepare_v3(registry->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT,
+                                          &registry->statements[i], NULL);
         /* The version was right and the tables are not. */
         bool wrong_tables = code == SQLITE_ERROR;
         _cleanup_free_ struct registry_session *session = calloc(1, sizeof(*session));
@@ -232,7 +245,8 @@ static void close_database(struct registry *registry) {
 
 static int open_database(struct registry *registry, const char *path, bool *ret_damaged, struct err *err) {
         *ret_damaged = false;
-        if (registry_file_open(path, &registry->db, ret_damaged, err) == 0 && prepare(registry, ret_damaged, err) == 0) {
+        if (registry_file_open(path, &registry->db, ret_damaged, err) == 0 &&
+            prepare(registry, ret_damaged, err) == 0) {
                 /* Held back until here: closing a file that is not good must not change it. */
                 (void) sqlite3_db_config(registry->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
                 return 0;
@@ -255,7 +269,8 @@ static int look(const char *path, char ret_quarantined[static 4200], struct err 
         return 0;
 }
 
-static int open_or_make(struct registry *registry, const char *path, char ret_quarantined[static 4200], struct err *err) {
+static int open_or_make(struct registry *registry, const char *path, char ret_quarantined[static 4200],
+                        struct err *err) {
         bool damaged;
         int there = look(path, ret_quarantined, err);
         if (there < 0)

@@ -9,24 +9,24 @@
 #include "box/limits.h"
 
 struct registry_session {
-        char id[27];     /* 26 characters of [a-z0-9], unguessable */
-        char name[129];  /* as the caller calls it, unique per owner */
-        char owner[65];  /* "" for the operator; a key's name for the service */
+        char id[27];    /* 26 characters of [a-z0-9], unguessable */
+        char name[129]; /* as the caller calls it, unique per owner */
+        char owner[65]; /* "" for the operator; a key's name for the service */
         char image[65];
-        char mode[16];   /* "fast" or "fresh" */
+        char mode[16]; /* "fast" or "fresh" */
         struct limits limits;
         bool allow_weaker;
-        char workspace[4096]; /* host directory, or "" for <data>/sessions/<id>/workspace */
-        char options[8192];   /* JSON: env, mounts, network; the session layer's own business */
+        char workspace[4096];        /* host directory, or "" for <data>/sessions/<id>/workspace */
+        char options[8192];          /* JSON: env, mounts, network; the session layer's own business */
         int64_t created_ms, used_ms; /* wall clock */
 };
 
 struct registry;
 
-/* Opens <dir>/registry.db, creating it. One daemon at a time holds it (registry.lock, flock): ERR_BUSY names the other's
- * pid. The lock belongs to the open file: a process that is forked off and lives on must close its copy.
- * A damaged file is moved aside to registry.db.damaged-<time> and *ret_quarantined says where ("" when all is well);
- * a file of a newer version or one that cannot be read is an error, never touched. */
+/* Opens <dir>/registry.db, creating it. One daemon at a time holds it (registry.lock, flock): ERR_BUSY names the
+ * other's pid. The lock belongs to the open file: a process that is forked off and lives on must close its copy. A
+ * damaged file is moved aside to registry.db.damaged-<time> and *ret_quarantined says where ("" when all is well); a
+ * file of a newer version or one that cannot be read is an error, never touched. */
 int registry_open(const char *dir, struct registry **ret_registry, char ret_quarantined[static 4200], struct err *err);
 void registry_close(struct registry *registry);
 

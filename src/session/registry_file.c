@@ -13,31 +13,30 @@
 #include "base/memory.h"
 #include "session/registry_state.h"
 
-static const char schema[] =
-        "BEGIN;"
-        "CREATE TABLE session ("
-        " id TEXT PRIMARY KEY NOT NULL,"
-        " name TEXT NOT NULL,"
-        " owner TEXT NOT NULL,"
-        " image TEXT NOT NULL,"
-        " mode TEXT NOT NULL,"
-        " memory_bytes INTEGER NOT NULL,"
-        " cpu_thousandths INTEGER NOT NULL,"
-        " pids INTEGER NOT NULL,"
-        " timeout_ms INTEGER NOT NULL,"
-        " tmp_bytes INTEGER NOT NULL,"
-        " disk_bytes INTEGER NOT NULL,"
-        " disk_files INTEGER NOT NULL,"
-        " allow_weaker INTEGER NOT NULL,"
-        " workspace TEXT NOT NULL,"
-        " options TEXT NOT NULL,"
-        " created_ms INTEGER NOT NULL,"
-        " used_ms INTEGER NOT NULL,"
-        " UNIQUE (owner, name)) STRICT;"
-        "CREATE INDEX session_by_age ON session (created_ms, id);"
-        "PRAGMA application_id = 0x476c7662;"
-        "PRAGMA user_version = 1;"
-        "COMMIT;";
+static const char schema[] = "BEGIN;"
+                             "CREATE TABLE session ("
+                             " id TEXT PRIMARY KEY NOT NULL,"
+                             " name TEXT NOT NULL,"
+                             " owner TEXT NOT NULL,"
+                             " image TEXT NOT NULL,"
+                             " mode TEXT NOT NULL,"
+                             " memory_bytes INTEGER NOT NULL,"
+                             " cpu_thousandths INTEGER NOT NULL,"
+                             " pids INTEGER NOT NULL,"
+                             " timeout_ms INTEGER NOT NULL,"
+                             " tmp_bytes INTEGER NOT NULL,"
+                             " disk_bytes INTEGER NOT NULL,"
+                             " disk_files INTEGER NOT NULL,"
+                             " allow_weaker INTEGER NOT NULL,"
+                             " workspace TEXT NOT NULL,"
+                             " options TEXT NOT NULL,"
+                             " created_ms INTEGER NOT NULL,"
+                             " used_ms INTEGER NOT NULL,"
+                             " UNIQUE (owner, name)) STRICT;"
+                             "CREATE INDEX session_by_age ON session (created_ms, id);"
+                             "PRAGMA application_id = 0x476c7662;"
+                             "PRAGMA user_version = 1;"
+                             "COMMIT;";
 _Static_assert(REGISTRY_APPLICATION == 0x476c7662 && REGISTRY_VERSION == 1, "the schema says the same");
 
 int registry_fail(sqlite3 *db, int code, const char *what, struct err *err) {
@@ -49,18 +48,21 @@ int registry_fail(sqlite3 *db, int code, const char *what, struct err *err) {
         case SQLITE_READONLY:
         case SQLITE_PERM:
         case SQLITE_AUTH:
-                return err_set(err, ERR_PERMISSION,
-                               "%s: this user may not write to it (%s): check the owner and the mode of the data directory, "
-                               "and that its file system is not mounted read-only",
-                               what, why);
+                return err_set(
+                        err, ERR_PERMISSION,
+                        "%s: this user may not write to it (%s): check the owner and the mode of the data directory, "
+                        "and that its file system is not mounted read-only",
+                        what, why);
         case SQLITE_BUSY:
         case SQLITE_LOCKED:
-                return err_set(err, ERR_BUSY, "%s: another program holds it open and locked: close it and try again", what);
+                return err_set(err, ERR_BUSY, "%s: another program holds it open and locked: close it and try again",
+                               what);
         case SQLITE_CORRUPT:
         case SQLITE_NOTADB:
-                return err_set(err, ERR_SYSTEM,
-                               "%s: the file is damaged (%s): restart the daemon, which moves it aside and starts a new one",
-                               what, why);
+                return err_set(
+                        err, ERR_SYSTEM,
+                        "%s: the file is damaged (%s): restart the daemon, which moves it aside and starts a new one",
+                        what, why);
         case SQLITE_NOMEM:
                 return err_sys(err, ENOMEM, "%s", what);
         case SQLITE_CANTOPEN:
@@ -79,7 +81,8 @@ int registry_lock(const char *dir, struct err *err) {
         (void) snprintf(path, sizeof(path), "%s/registry.lock", dir);
         _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0)
-                return err_sys(err, errno, "cannot open %s for writing (the data directory must belong to this user)", path);
+                return err_sys(err, errno, "cannot open %s for writing (the data directory must belong to this user)",
+                               path);
         char text[32] = "";
         if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
                 if (errno != EWOULDBLOCK)
@@ -87,10 +90,14 @@ int registry_lock(const char *dir, struct err *err) {
                 ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
                 long pid = n > 0 ? strtol(text, NULL, 10) : 0;
                 if (pid > 0)
-                        return err_set(err, ERR_BUSY, "another Glovebox daemon, process %ld, uses %s: stop it first, or give "
-                                       "this one another data directory", pid, dir);
-                return err_set(err, ERR_BUSY, "another Glovebox daemon uses %s: stop it first, or give this one another data "
-                               "directory", dir);
+                        return err_set(err, ERR_BUSY,
+                                       "another Glovebox daemon, process %ld, uses %s: stop it first, or give "
+                                       "this one another data directory",
+                                       pid, dir);
+                return err_set(err, ERR_BUSY,
+                               "another Glovebox daemon uses %s: stop it first, or give this one another data "
+                               "directory",
+                               dir);
         }
         /* For people only: on a full disk the lock holds all the same. */
         int length = snprintf(text, sizeof(text), "%d\n", (int) getpid());
@@ -173,14 +180,18 @@ static int check_version(sqlite3 *db, const char *path, struct err *err) {
         if (code != SQLITE_OK)
                 return code;
         if (application != REGISTRY_APPLICATION || version < 1) {
-                (void) err_set(err, ERR_UNSUPPORTED, "%s is a database, but not a registry of Glovebox: move it away, or give "
-                               "another data directory", path);
+                (void) err_set(err, ERR_UNSUPPORTED,
+                               "%s is a database, but not a registry of Glovebox: move it away, or give "
+                               "another data directory",
+                               path);
                 return SQLITE_MISUSE;
         }
         if (version > REGISTRY_VERSION) {
                 (void) err_set(err, ERR_UNSUPPORTED,
-                               "%s was written by a newer Glovebox (format %d, this one knows %d): start the newer version, or "
-                               "give another data directory", path, version, REGISTRY_VERSION);
+                               "%s was written by a newer Glovebox (format %d, this one knows %d): start the newer "
+                               "version, or "
+                               "give another data directory",
+                               path, version, REGISTRY_VERSION);
                 return SQLITE_MISUSE;
         }
         return SQLITE_OK;
@@ -192,11 +203,14 @@ int registry_file_open(const char *path, sqlite3 **ret_db, bool *ret_damaged, st
                 return -1;
         if (version > REGISTRY_VERSION)
                 return err_set(err, ERR_UNSUPPORTED,
-                               "%s was written by a newer Glovebox (format %u, this one knows %d): start the newer version, or "
-                               "give another data directory", path, version, REGISTRY_VERSION);
+                               "%s was written by a newer Glovebox (format %u, this one knows %d): start the newer "
+                               "version, or "
+                               "give another data directory",
+                               path, version, REGISTRY_VERSION);
         _cleanup_(close_db) sqlite3 *db = NULL;
         struct err reason = { 0 };
-        int code = sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
+        int code = sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
+                                   NULL);
         if (code == SQLITE_OK)
                 code = sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
         /* Before anything is written: whether it is ours. */

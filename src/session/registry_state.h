@@ -30,8 +30,8 @@ int registry_lock(const char *dir, struct err *err);
 /* Whether this answer of SQLite means that the file is not what it was. */
 bool registry_file_is_damage(int code);
 
-/* Opens the database, and says in *ret_damaged whether it failed for that reason. Closing it does not change the file until
- * SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE is taken back. */
+/* Opens the database, and says in *ret_damaged whether it failed for that reason. Closing it does not change the file
+ * until SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE is taken back. */
 int registry_file_open(const char *path, sqlite3 **ret_db, bool *ret_damaged, struct err *err);
 
 /* Makes a new, empty one in place of nothing. */

@@ -8,11 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "base/memory.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "session/client.h"
+#include "session/harvest.h"
 #include "session/session.h"
 
 enum { INLINE_MAX = 1 << 20, FEED_CHUNK = 256 << 10 };
@@ -77,6 +77,18 @@ static void feed_one(struct journal *journal, const char *run_id, struct subscri
         }
 }
 
+void run_tell_display(struct run *run, json_t *data) {
+        for (struct subscription *s = run->subscriptions; s; s = s->next) {
+                if (!s->client || !s->stream || !client_wants_more(s->client))
+                        continue; /* the result has them all */
+                json_t *event = json_pack("{s:s, s:O}", "event", "display", "data", data);
+                _cleanup_free_ char *text = json_dumps(event, JSON_COMPACT);
+                json_decref(event);
+                if (text)
+                        client_send(s->client, MESSAGE_EVENT, s->request, text, strlen(text));
+        }
+}
+
 void run_feed(struct run *run) {
         struct kernel *kernel = run->session->kernel;
         if (!kernel || !kernel->journal)
@@ -102,35 +114,18 @@ static json_t *error_of(const char *name, const char *message) {
         return json_pack("{s:s, s:s, s:s}", "name", name, "value", message, "message", message);
 }
 
-/* What the artifacts are now that were not there, or not so, before. */
-static json_t *collect_artifacts(struct run *run) {
-        struct session *session = run->session;
-        struct artifact_list now = { 0 }, fresh = { 0 };
-        _cleanup_fd_ int workspace = session_open_workspace(session);
-        if (workspace < 0 || artifact_scan(workspace, &now, NULL) < 0 || artifact_scan(workspace, &fresh, NULL) < 0) {
-                artifact_list_release(&now);
-                return json_array();
-        }
-        artifact_keep_changed(&fresh, &session->seen);
-        if (session->ephemeral) {
-                char out_dir[4200];
-                (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run->id);
-                (void) artifact_copy_out(workspace, &fresh, out_dir, session->row.limits.disk_bytes, NULL);
-        } else
-                (void) artifact_locate(&fresh, session->workspace, NULL);
-        json_t *array = artifact_list_to_json(&fresh);
-        artifact_list_release(&fresh);
-        artifact_list_release(&session->seen);
-        session->seen = now;
-        return array;
-}
-
 /* Status, exit code and error as the kernel told them, corrected by what we know better. */
 static void judge(const struct run *run, json_t *result, json_t *outcome, uint64_t oom_kills) {
         const char *told = json_string_value(json_object_get(outcome, "status"));
         json_int_t exit_code = json_integer_value(json_object_get(outcome, "exit_code"));
         const char *status = !told ? "error" : strcmp(told, "exit") == 0 ? (exit_code ? "error" : "ok") : told;
         json_t *error = json_incref(json_object_get(outcome, "error"));
+        if (json_is_string(error)) { /* the kernel refused the request itself: no such context, … */
+                json_t *refusal = error_of("request_refused", json_string_value(error));
+                json_decref(error);
+                error = refusal;
+                exit_code = 1;
+        }
         if (run->reason == RUN_REASON_TIMEOUT) {
                 char message[200];
                 (void) snprintf(message, sizeof(message),
@@ -204,14 +199,26 @@ static void judge_dead(const struct run *run, json_t *result, uint64_t oom_kills
         json_object_set_new(result, "variables_lost", json_true());
 }
 
-static void add_usage(json_t *result, struct kernel *kernel) {
-        struct cgroup_usage usage = { 0 };
-        if (kernel && kernel->cgroup.host)
-                cgroup_read_usage(&kernel->cgroup, &usage);
+static void add_usage(json_t *result, const struct cgroup_usage *usage) {
         json_object_set_new(result, "usage",
-                            json_pack("{s:I, s:I, s:I}", "cpu_ms", (json_int_t) (usage.cpu_us / 1000), "memory_bytes",
-                                      (json_int_t) usage.memory_now_bytes, "memory_peak_bytes",
-                                      (json_int_t) usage.memory_peak_bytes));
+                            json_pack("{s:I, s:I}", "cpu_ms", (json_int_t) (usage->cpu_us / 1000), "memory_peak_bytes",
+                                      (json_int_t) usage->memory_peak_bytes));
+}
+
+/* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts. */
+static void write_down(struct journal *journal, json_t *result) {
+        static const char *const small[] = { "run_id", "status", "exit_code", "timed_out", "oom_killed", "duration_ms" };
+        _cleanup_free_ char *text = json_dumps(result, JSON_COMPACT);
+        if (text && journal_end(journal, text, strlen(text), NULL) == 0)
+                return;
+        json_t *rest = json_object();
+        for (size_t i = 0; i < ELEMENTS(small); i++)
+                json_object_set(rest, small[i], json_object_get(result, small[i]));
+        _cleanup_free_ char *less = json_dumps(rest, JSON_COMPACT);
+        json_decref(rest);
+        struct err err;
+        if (!less || journal_end(journal, less, strlen(less), &err) < 0)
+                daemon_log("a run's result cannot be written down: %s", less ? err.message : "out of memory");
 }
 
 /* Writes the result down, then tells everybody who waits, each as it asked. */
@@ -221,7 +228,7 @@ static void conclude(struct run *run, json_t *result) {
         json_object_set_new(result, "duration_ms", json_integer((json_int_t) (loop_now_ms() - run->started_ms)));
         json_object_set_new(result, "run_id", json_string(run->id));
         json_object_set(result, "displays", run->displays);
-        json_object_set_new(result, "artifacts", collect_artifacts(run));
+        json_object_set_new(result, "artifacts", harvest_collect(session, run->id));
         if (session->variables_lost)
                 json_object_set_new(result, "variables_lost", json_true());
         session->variables_lost = false;
@@ -230,9 +237,7 @@ static void conclude(struct run *run, json_t *result) {
                 (void) journal_find(journal, run->id, &told, NULL);
                 json_object_set_new(result, "stdout_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_OUT]));
                 json_object_set_new(result, "stderr_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_ERR]));
-                _cleanup_free_ char *text = json_dumps(result, JSON_COMPACT);
-                if (text)
-                        (void) journal_end(journal, text, strlen(text), NULL);
+                write_down(journal, result);
         }
         run_feed(run);
         for (struct subscription *s = run->subscriptions; s; s = s->next) {
@@ -262,17 +267,19 @@ void run_add_output(struct journal *journal, const char *run_id, json_t *answer)
 }
 
 void run_finish(struct run *run, json_t *outcome) {
+        struct kernel *kernel = run->session->kernel;
         json_t *result = json_object();
-        uint64_t oom_kills = kernel_oom_kills(run->session->kernel);
-        judge(run, result, outcome, oom_kills);
-        add_usage(result, run->session->kernel);
+        kernel_measure(kernel);
+        judge(run, result, outcome, kernel->usage.oom_kills);
+        add_usage(result, &kernel->usage);
         conclude(run, result);
 }
 
 void run_finish_dead(struct run *run) {
+        const struct cgroup_usage *usage = &run->session->kernel->usage;
         json_t *result = json_object();
-        judge_dead(run, result, kernel_oom_kills(run->session->kernel));
-        add_usage(result, NULL);
+        judge_dead(run, result, usage->oom_kills);
+        add_usage(result, usage);
         conclude(run, result);
 }
 

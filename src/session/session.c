@@ -14,8 +14,11 @@
 #include "base/memory.h"
 #include "box/report.h"
 #include "session/client.h"
+#include "session/harvest.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
+
+enum { DISPLAYS_MAX = 100 }; /* of one run */
 
 #define SLEEP_FILE "sleep"
 #define SLEEP_PATH "/run/session/" SLEEP_FILE /* as the kernel sees it */
@@ -33,6 +36,8 @@ static int make_directories(struct session *session, struct err *err) {
                 session->workspace[0] = '\0';
         else
                 (void) snprintf(session->workspace, sizeof(session->workspace), "%.900s/sessions/%s", data, id);
+        if (session->ephemeral)
+                return 0; /* a kernel of the pool brings its own; otherwise it is made with the kernel */
         if (mkdir(session->state_dir, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %s", session->state_dir);
         if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST)
@@ -55,6 +60,7 @@ struct session *session_make(struct daemon *daemon, const struct registry_sessio
         session->row = *row;
         session->ephemeral = ephemeral;
         session->used_ms = loop_now_ms();
+        session->workspace_fd = -1;
         if (make_directories(session, err) < 0) {
                 free(session);
                 return NULL;
@@ -81,6 +87,7 @@ void session_free(struct session *session) {
         }
         kernel_free(session->kernel);
         artifact_list_release(&session->seen);
+        fd_close(&session->workspace_fd);
         json_decref(session->held_back);
         free(session->asker);
         free(session);
@@ -151,14 +158,17 @@ static void order_kernel(struct session *session) {
         if (session->ephemeral && (session->kernel = pool_take(session->daemon, &session->row))) {
                 session->kernel->listener = &listener;
                 session->kernel->owner = session;
+                (void) snprintf(session->state_dir, sizeof(session->state_dir), "%s", session->kernel->state_dir);
+                pool_refill(session->daemon);
                 return;
         }
-        daemon_fill_request(session->daemon, &session->row, &request);
+        daemon_fill_request(&session->row, &request);
         (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", session->state_dir);
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         request.workspace_is_ours = !*session->row.workspace;
         request.ephemeral = session->ephemeral && !*session->row.workspace;
-        if (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST)
+        if ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
+            (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
         else if (daemon_name_kernel(session->daemon, &request, &err) == 0) {
                 session->kernel = kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
@@ -221,6 +231,12 @@ static void answer_asker(struct session *session, json_t *answer, const struct e
         free(asker);
 }
 
+/* Nothing is sent to it any more; on_ended brings the next one. */
+static void end_kernel(struct session *session) {
+        session->ending = true;
+        kernel_kill(session->kernel);
+}
+
 /* The kernel's word about a trim, a sleep or a wake. */
 static void on_answer(struct session *session, json_t *answer) {
         int asked = (int) session->asked;
@@ -246,14 +262,13 @@ static void on_answer(struct session *session, json_t *answer) {
         } else if (asked == SESSION_ASKED_SLEEP && good) {
                 session->state = SESSION_ASLEEP;
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
-                kernel_kill(session->kernel); /* it is ending anyway */
+                end_kernel(session); /* it is ending anyway */
         } else if (asked == SESSION_ASKED_SLEEP) {
                 json_decref(session->held_back);
                 session->held_back = json_incref(json_object_get(answer, "held"));
                 if (session_hibernate(session, true, session->asker, NULL) == 0) {
-                        session->asker = NULL;
                         json_decref(told);
-                        return;
+                        return; /* the asker waits for that answer now */
                 }
         }
         json_object_set_new(told, "state", json_string(session_state_name(session)));
@@ -282,8 +297,10 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
                 kernel_kill(kernel); /* nobody asked */
         else if (type == KERNEL_DISPLAY) {
                 json_t *data = json_object_get(json, "data");
-                if (data && json_array_size(run->displays) < 100)
+                if (data && json_array_size(run->displays) < DISPLAYS_MAX) {
                         json_array_append(run->displays, data);
+                        run_tell_display(run, data);
+                }
         } else {
                 /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
                 const char *id = json_string_value(json_object_get(json, "id"));
@@ -304,18 +321,25 @@ static void on_ended(struct kernel *kernel) {
         if (!session->ephemeral)
                 (void) vault_drop(&session->daemon->vault, kernel->id, NULL);
         session->asked = SESSION_ASKED_NOTHING;
-        if (run && run->started) {
+        if (!kernel->was_ready) { /* it would die again: whoever waits is told why */
+                struct err died;
+                (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s", *kernel->last_words ? ": " : "",
+                               kernel->last_words);
+                fail_all_runs(session, &died);
+        } else if (run && run->started) {
                 run_finish_dead(run);
                 end_run(session);
-        } else if (session->state != SESSION_ASLEEP)
+        } else if (session->state != SESSION_ASLEEP && !session->ending)
                 session->variables_lost = true;
         if (session->state != SESSION_ASLEEP)
-                session->state = SESSION_LOST;
+                session->state = session->ending ? SESSION_NEW : SESSION_LOST;
+        session->ending = false;
         struct err gone;
-        (void) err_set(&gone, ERR_GONE, "the kernel died while it was asked");
+        (void) err_set(&gone, ERR_GONE, "the kernel died before it answered");
         answer_asker(session, NULL, &gone);
         session->kernel = NULL;
         kernel_free(kernel);
+        fd_close(&session->workspace_fd);
         if (session->removing || session->ephemeral)
                 session_remove(session, session->keep_files);
         else
@@ -352,22 +376,14 @@ static void watch_deadline(struct run *run) {
         run->timer = loop_timer(run->session->daemon->loop, loop_now_ms() + run->timeout_ms, on_deadline, run);
 }
 
-static void remember_artifacts(struct session *session) {
-        if (session->has_seen)
-                return;
-        _cleanup_fd_ int workspace = session_open_workspace(session);
-        if (workspace >= 0)
-                session->has_seen = artifact_scan(workspace, &session->seen, NULL) == 0;
-}
-
 static void start_run(struct session *session) {
         struct run *run = session->runs;
         struct kernel *kernel = session->kernel;
         struct err err;
         json_object_set_new(run->request, "id", json_string(run->id));
         _cleanup_free_ char *payload = json_dumps(run->request, JSON_COMPACT);
-        remember_artifacts(session);
-        kernel_mark_memory(kernel);
+        harvest_prepare(session);
+        kernel_mark_usage(kernel);
         if (!payload || journal_begin(kernel->journal, run->id, &err) < 0 ||
             kernel_send(kernel, KERNEL_EXECUTE, payload, strlen(payload), &err) < 0) {
                 if (!payload)
@@ -390,7 +406,8 @@ static void wake(struct session *session) {
 }
 
 void session_advance(struct session *session) {
-        if (session->removing || !session->runs || session->runs->started || session->asked != SESSION_ASKED_NOTHING)
+        if (session->removing || session->ending || !session->runs || session->runs->started ||
+            session->asked != SESSION_ASKED_NOTHING)
                 return;
         if (!session->kernel)
                 order_kernel(session);
@@ -409,8 +426,8 @@ void session_submit(struct session *session, struct run *run) {
                 last = &(*last)->next;
         *last = run;
         session->used_ms = loop_now_ms();
-        if (!session->ephemeral)
-                (void) registry_touch(session->daemon->registry, session->row.id, wall_ms(), NULL);
+        session->row.used_ms = wall_ms(); /* the registry learns it at the next sweep */
+        session->touched = true;
         session_advance(session);
 }
 
@@ -428,9 +445,9 @@ void session_restart(struct session *session) {
         session->variables_lost = false;
         if (session->runs && session->runs->started)
                 session->runs->reason = RUN_REASON_REMOVED;
-        if (session->kernel)
-                kernel_kill(session->kernel);
-        else
+        if (session->kernel && session->kernel->state != KERNEL_MAKING)
+                end_kernel(session);
+        else if (!session->kernel)
                 session->state = SESSION_NEW;
 }
 
@@ -500,6 +517,7 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
         run->started = true;
         run->started_ms = loop_now_ms();
         session->runs = run;
+        harvest_prepare(session);
         watch_deadline(run);
 }
 

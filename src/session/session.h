@@ -29,12 +29,15 @@ struct session {
         struct kernel *kernel;
         struct run *runs; /* the first one is on, or next */
         struct artifact_list seen; /* artifacts as they were after the last run */
-        bool has_seen;
+        int workspace_fd;          /* open while there is a kernel, or -1 */
+        int64_t empty_since_ns;    /* change time of an artifacts directory that was seen empty, or 0 */
         uint64_t used_ms; /* monotonic */
+        bool touched;     /* used since the registry was told */
         bool variables_lost; /* to be said with the next result */
         json_t *held_back;   /* names that kept it from sleeping, or NULL */
         enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE } asked;
         struct subscription *asker; /* who waits for the answer to a trim or sleep */
+        bool ending; /* the kernel was told to end; the next run waits for another */
         bool removing, keep_files;
 };
 

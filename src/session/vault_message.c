@@ -62,14 +62,13 @@ static int is_well_formed(const struct vault_message *message, size_t size) {
                size == fixed + message->note_size && memchr(message->name, '\0', sizeof(message->name));
 }
 
-int vault_message_receive(int fd, struct vault_message *ret_message, int ret_fds[static VAULT_FDS_MAX], size_t *ret_n_fds,
-                          int flags) {
+int vault_message_receive(int fd, struct vault_message *ret_message, int ret_fds[static VAULT_FDS_MAX],
+                          size_t *ret_n_fds, int flags) {
         struct iovec part = { .iov_base = ret_message, .iov_len = sizeof(*ret_message) };
         union control control = { 0 };
-        struct msghdr header = { .msg_iov = &part,
-                                 .msg_iovlen = 1,
-                                 .msg_control = control.bytes,
-                                 .msg_controllen = sizeof(control.bytes) };
+        struct msghdr header = {
+                .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)
+        };
         ssize_t n;
         do
                 n = recvmsg(fd, &header, flags | MSG_CMSG_CLOEXEC);
@@ -77,9 +76,9 @@ int vault_message_receive(int fd, struct vault_message *ret_message, int ret_fds
         if (n <= 0)
                 return n < 0 ? -errno : 0;
         size_t n_fds = collect_fds(&header, ret_fds);
-        int code = header.msg_flags & MSG_CTRUNC                                                      ? -EMFILE
+        int code = header.msg_flags & MSG_CTRUNC                                              ? -EMFILE
                    : header.msg_flags & MSG_TRUNC || !is_well_formed(ret_message, (size_t) n) ? -EBADMSG
-                                                                                                       : 1;
+                                                                                              : 1;
         if (code < 0)
                 vault_message_close_fds(ret_fds, n_fds);
         else

@@ -2,13 +2,14 @@
  *
  * A daemon forks it twice, so that it is nobody's child, in a session of its own, with no other descriptor than the
  * listening socket. One loop waits for the daemon's requests and for new connections. It never waits for a daemon: an
- * answer that does not fit into the socket closes the connection. Only VAULT_END, being empty and alone for a minute, or
- * SIGKILL ends it. A connection is exchanged for another only when it is closed, and what was sent before that is
+ * answer that does not fit into the socket closes the connection. Only VAULT_END, being empty and alone for a minute,
+ * or SIGKILL ends it. A connection is exchanged for another only when it is closed, and what was sent before that is
  * done first. */
 #include "session/vault_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -44,7 +45,7 @@ struct process {
         int listen_fd;
         int client_fd;
         const char *path;
-        struct stat socket; /* the one that is ours to unlink */
+        struct stat socket;    /* the one that is ours to unlink */
         struct entry *entries; /* in the order of their serial numbers */
         uint64_t last_serial;
         size_t n_entries, n_fds, fds_max;
@@ -105,7 +106,7 @@ static enum vault_status drop(struct process *process, const char *name) {
 
 /* Takes the lock that openers hold, if it is free. */
 static int try_lock(const struct process *process) {
-        char path[200];
+        char path[PATH_MAX + 8];
         (void) snprintf(path, sizeof(path), "%s.lock", process->path);
         _cleanup_fd_ int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
@@ -273,7 +274,8 @@ static int shed(int listen_fd) {
                 _exit(EXIT_FAILURE);
         if (syscall(SYS_close_range, 4u, ~0u, 0u) < 0) {
                 struct rlimit limit;
-                long max = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < 1 << 20 ? (long) limit.rlim_max : 1 << 20;
+                long max = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < 1 << 20 ? (long) limit.rlim_max
+                                                                                             : 1 << 20;
                 for (long fd = 4; fd < max; fd++)
                         (void) close((int) fd);
         }
@@ -303,11 +305,13 @@ _Noreturn void vault_process_run(int listen_fd, const char *path, int idle_ms) {
         (void) prctl(PR_SET_NAME, "glovebox-vault");
         (void) prctl(PR_SET_PDEATHSIG, 0);
         (void) umask(077);
-        static char own_path[108];
+        static char own_path[PATH_MAX];
         (void) snprintf(own_path, sizeof(own_path), "%s", path);
         static struct process process = { .client_fd = -1, .path = own_path };
         process.listen_fd = shed(listen_fd);
-        (void) chdir("/");
+        /* Keeps no file system busy. */
+        if (chdir("/") < 0)
+                _exit(EXIT_FAILURE);
         struct rlimit limit;
         if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
                 limit.rlim_cur = limit.rlim_max;

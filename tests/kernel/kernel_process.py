@@ -86,6 +86,8 @@ class KernelProcess:
                 data = self.channel.recv(1 << 20, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 continue
+            except ConnectionResetError:
+                data = b""
             if not data:
                 raise EOFError(f"the kernel closed the channel; stderr: {bytes(self.pipes[self._err_fd])!r}")
             self._received += data

@@ -175,6 +175,7 @@ def test_signal_storm_between_and_during_runs_never_ends_the_kernel(kernel: Kern
 
 def test_interrupt_works_again_after_code_that_ignored_it(kernel: KernelProcess) -> None:
     kernel.run("import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)")
+    kernel.run("_ = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])")
     kernel.interrupt()
     assert kernel.value("1") == "1"
     kernel.start("print('go')\nwhile True: pass")
@@ -210,6 +211,23 @@ os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert kernel.value(code) == "5"
     assert kernel.out == "once\n'from the child'\n"
     assert kernel.displays == []
+
+
+def test_a_failed_run_lets_go_of_its_data(kernel: KernelProcess) -> None:
+    code = """
+import gc, weakref
+gc.disable()
+class Big: pass
+def fail(how):
+    global ref
+    big = Big()
+    ref = weakref.ref(big)
+    raise how
+"""
+    kernel.run(code)
+    for failure in ("ValueError", "SystemExit", "KeyboardInterrupt"):
+        assert kernel.run(f"fail({failure})")["status"] != "ok"
+        assert kernel.value("ref() is None") == "True"
 
 
 def test_closing_stdout_does_not_outlast_the_run(kernel: KernelProcess) -> None:

@@ -13,6 +13,7 @@ from runner.outcome import REPOSITORY, RESULTS, Outcome, count_junit, in_ci, run
 from runner.python import pytest_part
 
 BUILD_LIMIT_S = 300
+PROGRESS = re.compile(r"\[\d+/\d+\] |INFO: ")
 SANITIZERS = "-Db_sanitize=address,undefined"
 ASAN_OPTIONS = "abort_on_error=0:exitcode=99:detect_stack_use_after_return=1"
 UBSAN_OPTIONS = "print_stacktrace=1:halt_on_error=1:exitcode=99"
@@ -23,17 +24,18 @@ def _meson() -> dict[str, str]:
     return {"PATH": f"{REPOSITORY / 'build/venv/bin'}:{os.environ['PATH']}"}
 
 
-def build(directory: str, options: list[str], env: Mapping[str, str] | None = None) -> Outcome:
-    """Sets up (once) and compiles a build directory; warnings are errors in CI."""
+def build(directory: str, options: list[str], env: Mapping[str, str] | None = None, strict: bool = True) -> Outcome:
+    """Sets up (once) and compiles a build directory; when `strict`, warnings are errors in CI."""
     outcome = Outcome()
     environment = {**_meson(), **(env or {})}
     if not (REPOSITORY / directory / "build.ninja").exists():
-        strict = ["-Dwerror=true"] if in_ci() else []
-        done = run(["meson", "setup", directory, *options, *strict], BUILD_LIMIT_S, environment)
+        errors = ["-Dwerror=true"] if strict and in_ci() else []
+        done = run(["meson", "setup", directory, *options, *errors], BUILD_LIMIT_S, environment)
         if not outcome.check(done.good, f"meson setup {directory} failed:\n{done.output}"):
             return outcome
     done = run(["meson", "compile", "-C", directory, "-j", "2"], BUILD_LIMIT_S, environment)
-    outcome.check(done.good, f"{directory} does not compile:\n{done.output}")
+    problems = "\n".join(line for line in done.output.splitlines() if not PROGRESS.match(line))
+    outcome.check(done.good, f"{directory} does not compile:\n{problems}")
     return outcome
 
 
@@ -56,7 +58,8 @@ def unit() -> Outcome:
 
 def sanitizers() -> Outcome:
     """Unit tests and the smoke list again, with the address and undefined behaviour sanitizers."""
-    outcome = build("build-asan", [SANITIZERS])
+    # gcc warns of things that are not so when it instruments; the plain build and clang's judge the warnings.
+    outcome = build("build-asan", [SANITIZERS], strict=False)
     if outcome.failed:
         return outcome
     options = {"ASAN_OPTIONS": f"{ASAN_OPTIONS}:detect_leaks=1", "UBSAN_OPTIONS": UBSAN_OPTIONS}

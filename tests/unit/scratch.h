@@ -20,7 +20,8 @@ static inline void must(int condition, const char *what) {
 
 static inline void scratch_make(char ret_path[static 256]) {
         const char *base = getenv("TMPDIR");
-        (void) snprintf(ret_path, 256, "%s/glovebox-test-XXXXXX", base && base[0] == '/' && strlen(base) < 40 ? base : "/tmp");
+        (void) snprintf(ret_path, 256, "%s/glovebox-test-XXXXXX",
+                        base && base[0] == '/' && strlen(base) < 40 ? base : "/tmp");
         must(mkdtemp(ret_path) != NULL, "mkdtemp");
 }
 

@@ -94,7 +94,7 @@ class ArrayReducers:
     # pyarrow
 
     def _reduce_buffer(self, buffer: Any) -> Any:
-        """pyarrow makes a new Python object for the same memory each time: two arrays over it must not save it twice."""
+        """pyarrow makes a new object for the same memory each time: two arrays over it must not save it twice."""
         if buffer.size < SMALL_BYTES or not buffer.is_cpu:
             return NotImplemented
         key = (buffer.address, buffer.size)

@@ -20,6 +20,7 @@ import pickle
 import sys
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any, Callable
 
 _SKIPPED_ATTRIBUTES = frozenset(("__dict__", "__weakref__", "__module__", "__slots__", "_abc_impl"))

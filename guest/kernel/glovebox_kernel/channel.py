@@ -5,7 +5,7 @@ UTF-8 JSON objects, except those of PING and PONG, which are raw bytes that come
 
 | type | name    | direction | payload                                                                       |
 |------|---------|-----------|-------------------------------------------------------------------------------|
-| 1    | EXECUTE | to kernel | id, code, context?, store_history?                                            |
+| 1    | EXECUTE | to kernel | id, code, context?, store_history?; or id, argv, cwd?, env?                   |
 | 2    | PING    | to kernel | raw                                                                           |
 | 3    | TRIM    | to kernel | id, directory                                                                 |
 | 4    | SLEEP   | to kernel | id, path, exit?                                                               |

@@ -15,6 +15,8 @@ import signal
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable
 
+_SIGINT_ONLY = frozenset((signal.SIGINT,))
+
 
 class Gate:
     """One per kernel. Also the context manager that postpones a signal (`with gate:`)."""
@@ -37,7 +39,7 @@ class Gate:
         """Undo what a run did to SIGINT: a kernel that ignores it could only be killed."""
         if signal.getsignal(signal.SIGINT) != self.handle:
             signal.signal(signal.SIGINT, self.handle)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGINT_ONLY)
 
     def handle(self, _signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self.pid:
@@ -61,6 +63,7 @@ class Gate:
         self.shielded -= 1
         if self.pending and self.armed and not self.shielded:
             self.pending = False
+            self.struck = True
             raise KeyboardInterrupt
 
     def run_guarded(self, call: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:

@@ -22,6 +22,7 @@ from glovebox_kernel import channel as wire
 from glovebox_kernel import figures, sleep, stdio, store
 from glovebox_kernel.ambient import ambient_mark_start
 from glovebox_kernel.channel import Channel, ChannelError, json_pack, json_unpack
+from glovebox_kernel.command import CommandError, command_check
 from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
 from glovebox_kernel.reseed import reseed
@@ -86,6 +87,8 @@ class Kernel:
         os.register_at_fork(before=self._stdio.flush, after_in_child=self._channel.close)
         self._install_exit()
         sys.argv = [""]
+        if "" not in sys.path:
+            sys.path.insert(0, "")  # as in an interactive Python: the current directory, wherever that will be
         self._table.get(DEFAULT).enter()
         ambient_mark_start()
 
@@ -127,16 +130,21 @@ class Kernel:
     def _execute(self, payload: bytes) -> None:
         try:
             request = json_unpack(payload)
-            run_id, code = request["id"], request["code"]
+            run_id, code = request["id"], request.get("code")
             context = self._table.get(request.get("context", DEFAULT))
-            if not isinstance(code, str):
-                raise RequestError("code must be text")
-        except (ValueError, KeyError, RequestError, ContextError) as error:
+            if "argv" in request:
+                command_check(request)
+            elif not isinstance(code, str):
+                raise RequestError("code must be given, as text")
+        except (ValueError, KeyError, RequestError, ContextError, CommandError) as error:
             self._channel.send(wire.ANSWER, json_pack(_refusal(_id_of(payload), error)))
             return
-        if self._trimmer.is_trimmed:
-            self._restore_or_die()
-        outcome = self._runner.run(run_id, code, context, bool(request.get("store_history", True)))
+        if "argv" in request:
+            outcome = self._runner.run_command(run_id, request)
+        else:
+            if self._trimmer.is_trimmed:
+                self._restore_or_die()
+            outcome = self._runner.run(run_id, code, context, bool(request.get("store_history", True)))
         try:
             frame = json_pack(outcome)
             if len(frame) > wire.FRAME_MAX_BYTES:
@@ -212,7 +220,7 @@ def _text(request: dict[str, Any], name: str) -> str:
 
 
 def _refusal(request_id: Any, error: BaseException) -> Answer:
-    if isinstance(error, (TrimError, HeldBack, RequestError, ContextError, OSError)):
+    if isinstance(error, (TrimError, HeldBack, RequestError, ContextError, CommandError, OSError)):
         text = str(error)
     elif isinstance(error, KeyError):
         text = f"the request lacks {error}"
@@ -243,5 +251,5 @@ def main() -> None:
     arguments = parser.parse_args()
     preload(name for name in arguments.preload.split(",") if name)
     if sys.path and sys.path[0] == os.getcwd():
-        sys.path[0] = ""  # as in an interactive Python: the current directory, wherever that will be
+        del sys.path[0]
     serve(arguments.fd)

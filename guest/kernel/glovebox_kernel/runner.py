@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from glovebox_kernel import figures, mime
 from glovebox_kernel.cell import CO_COROUTINE, Cell, CellCompiler
 from glovebox_kernel.channel import DISPLAY, Channel, json_pack
+from glovebox_kernel.command import command_run
 from glovebox_kernel.context import Context
 from glovebox_kernel.failure import failure_describe, failure_name_only
 from glovebox_kernel.gate import Gate
@@ -52,10 +53,25 @@ class Runner:
         if figures.figures_open():
             failure = self._finish_figures(failure)
         outcome = self._outcome(bundle, failure)
-        # The traceback holds the frames, and they hold the user's data: let it go before the host is told.
-        failure = None
+        if failure is not None:
+            # The traceback holds frames, and they hold the user's data: let it go before the host is told.
+            failure.__traceback__ = None
+            failure = None
         self._shown = None
         self._stdio.flush()
+        self._gate.repair()
+        return outcome
+
+    def run_command(self, run_id: Any, request: dict[str, Any]) -> dict[str, Any]:
+        """Run a command to its end; its exit status is the run's."""
+        self._run_id = run_id
+        self._displays = 0
+        self._figures = []
+        self._stdio.flush()
+        code, failure = self._gate.run_guarded(command_run, request)
+        outcome = self._outcome(None, failure)
+        if failure is None and code != 0:
+            outcome.update(status="error", exit_code=code)
         self._gate.repair()
         return outcome
 

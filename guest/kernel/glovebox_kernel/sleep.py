@@ -101,13 +101,17 @@ def kernel_sleep(table: ContextTable, cells: CellCompiler, path: str, tasks: lis
     writer = VaultWriter(path)
     try:
         try:
-            _dump_all(writer, contexts, cells)
+            _dump_all(writer, contexts, cells, _all_items(contexts))
         except Exception as error:
-            raise HeldBack(_find_culprits(contexts) or [_held("", "*", "", error)]) from None
+            culprits = _find_culprits(contexts, _try_dump_one)
+            if not culprits and isinstance(error, OSError):
+                raise  # the disk is to blame, not a variable
+            raise HeldBack(culprits or [_held("", "*", "", error)]) from None
         size = writer.finish()
         trouble = _try_load(writer.fd)
         if trouble is not None:
-            raise HeldBack([_held("", "*", "", trouble)])
+            culprits = _find_culprits(contexts, lambda *one: _try_load_one(path, cells, *one))
+            raise HeldBack(culprits or [_held("", "*", "", trouble)])
         writer.publish()
     except BaseException:
         writer.discard()
@@ -115,12 +119,19 @@ def kernel_sleep(table: ContextTable, cells: CellCompiler, path: str, tasks: lis
     return {"bytes": size, "names": sum(len(context.user_items()) for context in contexts)}
 
 
-def _dump_all(writer: VaultWriter, contexts: list[Context], cells: CellCompiler) -> None:
+Items = list  # of (context's name, list of (variable's name, value))
+
+
+def _all_items(contexts: list[Context]) -> Items:
+    return [(context.name, context.user_items()) for context in contexts]
+
+
+def _dump_all(writer: VaultWriter, contexts: list[Context], cells: CellCompiler, items: Items) -> None:
     pickler = SleepPickler(writer.stream, ArrayReducers(writer))
     pickler.dump(ambient_save())
     pickler.dump_places(contexts)
     pickler.dump({"sources": cells.sources, "count": cells.count})
-    pickler.dump([(context.name, context.user_items()) for context in contexts])
+    pickler.dump(items)
 
 
 def kernel_wake(table: ContextTable, cells: CellCompiler, path: str) -> dict[str, Any]:
@@ -198,22 +209,43 @@ class _Nowhere(io.RawIOBase):
         return 0
 
 
-def _find_culprits(contexts: list[Context]) -> list[dict[str, str]]:
-    """Save each name alone, to nowhere: those that fail hold the kernel back."""
+def _find_culprits(
+    contexts: list[Context], check: Callable[[list[Context], str, str, Any], str | None]
+) -> list[dict[str, str]]:
+    """Look at each name alone: those that fail the check hold the kernel back."""
     held = []
     for context in contexts:
         for name, value in context.user_items():
-            nowhere: Any = _Nowhere()
-            try:
-                pickler = SleepPickler(nowhere, ArrayReducers(nowhere))
-                pickler.dump_places(contexts)
-                pickler.dump(value)
-            except Exception as error:
+            trouble = check(contexts, context.name, name, value)
+            if trouble is not None:
                 kind = type(value)
-                held.append(_held(context.name, name, f"{kind.__module__}.{kind.__qualname__}", error))
+                held.append(_held(context.name, name, f"{kind.__module__}.{kind.__qualname__}", trouble))
                 if len(held) >= _HELD_MAX:
                     return held
     return held
+
+
+def _try_dump_one(contexts: list[Context], _context: str, _name: str, value: Any) -> str | None:
+    nowhere: Any = _Nowhere()
+    try:
+        pickler = SleepPickler(nowhere, ArrayReducers(nowhere))
+        pickler.dump_places(contexts)
+        pickler.dump(value)
+    except Exception as error:
+        return str(error) or type(error).__name__
+    return None
+
+
+def _try_load_one(
+    path: str, cells: CellCompiler, contexts: list[Context], context: str, name: str, value: Any
+) -> str | None:
+    writer = VaultWriter(path)
+    try:
+        _dump_all(writer, contexts, cells, [(context, [(name, value)])])
+        writer.finish()
+        return _try_load(writer.fd)
+    finally:
+        writer.discard()
 
 
 def _try_load(fd: int) -> str | None:

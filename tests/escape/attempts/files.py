@@ -91,7 +91,9 @@ def hard_link() -> None:
     refusals = REFUSALS | {errno.EXDEV}
     what = refused(lambda: link_and_remove(image_file(), target), "link", refusals)
     descriptor = os.open(image_file(), os.O_RDONLY)
-    refused(lambda: os.link(f"/proc/self/fd/{descriptor}", target, follow_symlinks=True), "link by descriptor", refusals)
+    refused(
+        lambda: os.link(f"/proc/self/fd/{descriptor}", target, follow_symlinks=True), "link by descriptor", refusals
+    )
     blocked(what)
 
 
@@ -106,7 +108,7 @@ def nameless_file() -> None:
         refused(
             lambda place=place: os.close(os.open(place, os.O_TMPFILE | os.O_WRONLY, 0o600)),
             f"O_TMPFILE in {place}",
-            REFUSALS | {errno.EOPNOTSUPP},
+            REFUSALS | {errno.EOPNOTSUPP, errno.ENOENT},
         )
     blocked("O_TMPFILE refused")
 
@@ -282,6 +284,7 @@ def leave_setuid() -> None:
         lambda: libc.syscall(452, -100, path.encode(), 0o4755, 0),  # fchmodat2
         lambda: os.close(os.open(path + "2", os.O_CREAT | os.O_WRONLY, 0o4755)),
         lambda: os.mknod(path + "3", stat.S_IFREG | 0o4755),
+        lambda: libc.syscall(437, -100, (path + "5").encode(), (ctypes.c_uint64 * 3)(0o101, 0o4755, 0), 24),  # openat2
         lambda: os.mkdir(path + "4", 0o6777),
     ):
         try:
@@ -367,7 +370,16 @@ def link_artifacts() -> None:
 def hostile_names() -> None:
     top = b"/workspace/artifacts"
     os.makedirs(top, exist_ok=True)
-    for name in (b"new\nline", b"\x1b[31mred", b"bad-\xff\xfe-utf8", b"quote\"'`$(id)", b"n" * 255, b"-rf", b" ", b"..."):
+    for name in (
+        b"new\nline",
+        b"\x1b[31mred",
+        b"bad-\xff\xfe-utf8",
+        b"quote\"'`$(id)",
+        b"n" * 250,
+        b"-rf",
+        b" ",
+        b"...",
+    ):
         with open(os.path.join(top, name), "wb") as stream:
             stream.write(b"x")
     deep = top.decode()

@@ -203,7 +203,7 @@ FAMILIES = {
     "AF_SMC": (43, socket.SOCK_STREAM, 0, "R15", ABSENT),
     "netlink to xfrm": (16, socket.SOCK_RAW, 6, "R17", "host"),
     "netlink to netfilter": (16, socket.SOCK_RAW, 12, "R15", "host"),
-    "netlink to audit": (16, socket.SOCK_RAW, 9, "R15", ABSENT),
+    "netlink to audit": (16, socket.SOCK_RAW, 9, "R15", "host"),
     "netlink to the device events": (16, socket.SOCK_RAW, 15, "R15", "host"),
     "netlink to the socket table": (16, socket.SOCK_RAW, 4, "R46", "host"),
     "generic netlink": (16, socket.SOCK_RAW, 16, "R15", "host"),
@@ -350,4 +350,3 @@ def real_time() -> None:
 @attempt("kernel", "take a better nice value", promise="R34", weak="host-root")
 def better_nice() -> None:
     blocked(refused(lambda: os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) - 1), "nice"))
-

@@ -164,7 +164,8 @@ def multicast() -> None:
 def interfaces() -> None:
     names = [name for _, name in socket.if_nameindex()]
     # Some kernels put silent tunnel devices into each namespace; they are down and have no address.
-    others = set(names) - {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"}
+    silent = {"tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"}
+    others = set(names) - silent - {"lo"}
     if others:
         escaped(f"interfaces {sorted(others)}")
     blocked(f"interfaces {names}")
@@ -192,7 +193,7 @@ def add_interface() -> None:
         kind = struct.pack("=HH", 9, 1) + b"veth\0" + b"\0" * 3
         nested = struct.pack("=HH", 4 + len(kind), 18) + kind
         body = struct.pack("=BxHiII", 0, 0, 0, 0, 0) + attribute + nested
-        header = struct.pack("=IHHII", 16 + len(body), 16, 1 | 4 | 0x400 | 0x200, 1, 0)  # RTM_NEWLINK, create, exclusive
+        header = struct.pack("=IHHII", 16 + len(body), 16, 0x605, 1, 0)  # RTM_NEWLINK, create, exclusive
         link.settimeout(5)
         link.send(header + body)
         answer = link.recv(4096)

@@ -44,9 +44,7 @@ WRITES = {
 }
 
 for _name, (_path, _promise, _weak) in WRITES.items():
-    attempt("proc", f"write {_name}", promise=_promise, weak=_weak)(
-        lambda path=_path: blocked(open_to_write(path))
-    )
+    attempt("proc", f"write {_name}", promise=_promise, weak=_weak)(lambda path=_path: blocked(open_to_write(path)))
 
 READS = {
     "the kernel's memory": ("/proc/kcore", ABSENT),
@@ -151,7 +149,7 @@ def leave_cgroup() -> None:
     blocked("no cgroup.procs to write to")
 
 
-@attempt("proc", "read the control group's path on the host", promise="R46 D8", weak="-: the host runs this at the root")
+@attempt("proc", "read the control group's path on the host", promise="R46 D8", weak="docker")
 def cgroup_path() -> None:
     for path in ("/proc/self/cgroup", "/proc/1/cgroup", "/proc/self/cpuset"):
         try:
@@ -292,7 +290,7 @@ def device_numbers() -> None:
 
 @attempt("proc", "open a device of the machine", promise="D1", weak="host")
 def machine_devices() -> None:
-    names = "kvm fuse net/tun vsock mem port kmsg loop-control loop0 vda sda nvme0n1 console tty0 tty1 userfaultfd hwrng"
+    names = "kvm fuse net/tun vsock mem port kmsg loop-control loop0 vda sda nvme0n1 console tty0 tty1 hwrng"
     for name in names.split():
         if os.path.lexists(f"/dev/{name}"):
             escaped(f"/dev/{name} exists")
@@ -316,7 +314,7 @@ def replace_null() -> None:
         os.rename("/dev/null", "/dev/null.old")
         os.rename("/dev/null.old", "/dev/null")
 
-    blocked(refused(action, "rename /dev/null"))
+    blocked(refused(action, "rename /dev/null", REFUSALS | {errno.EBUSY}))
 
 
 def make_node(kind: int, major: int, minor: int) -> None:

@@ -201,7 +201,7 @@ def inherited_descriptors() -> None:
     blocked("descriptors 0, 1 and 2 only")
 
 
-@attempt("processes", "find a host directory behind a standard descriptor", promise="R2 D4", weak="-: nobody passes one")
+@attempt("processes", "find a host directory behind a standard descriptor", promise="R2 D4", weak="-: none is passed")
 def standard_descriptors() -> None:
     for number in (0, 1, 2):
         try:
@@ -332,7 +332,11 @@ def memory_program() -> None:
     os.set_inheritable(descriptor, True)
     try:
         got = subprocess.run(
-            [f"/proc/self/fd/{descriptor}", "-c", code], capture_output=True, text=True, pass_fds=[descriptor], timeout=15
+            [f"/proc/self/fd/{descriptor}", "-c", code],
+            capture_output=True,
+            text=True,
+            pass_fds=[descriptor],
+            timeout=15,
         )
     except OSError as error:
         blocked(f"memfd exec: {describe(error)}")
@@ -365,4 +369,3 @@ def raise_hard_limit() -> None:
             continue
         escaped(f"{name} went from {hard} to {hard + 1}")
     blocked("no hard limit can be raised")
-

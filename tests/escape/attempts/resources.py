@@ -196,7 +196,8 @@ def unbounded_places() -> None:
     seen = []
     for line in read_text("/proc/self/mountinfo").splitlines():
         place = line.split()[4].replace("\\040", " ")
-        if not os.path.isdir(place) or place.startswith("/proc"):
+        kind = line.partition(" - ")[2].split()[0]
+        if not os.path.isdir(place) or kind in ("proc", "devpts", "mqueue"):  # what they hold is bounded otherwise
             continue
         path = os.path.join(place, f"probe-{os.getpid()}")
         try:

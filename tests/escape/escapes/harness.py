@@ -14,10 +14,10 @@ from typing import Any
 
 from . import bundle
 from .judges import JUDGES, Case, Verdict, memory_ended
-from .runners import Ended, Runner, Start
+from .runners import Ended, Runner, Start, slowness
 from .world import World, tree_digest
 
-RUN_SECONDS = 300.0
+RUN_SECONDS = 300.0 * slowness()
 
 
 def attempts() -> dict[str, Any]:
@@ -41,7 +41,7 @@ def make_start(runner: Runner, world: World, names: list[str], options: dict[str
         start.stdin = world.write("stdin", "read me")
     if options.get("stdout_file"):
         start.stdout = world.write("stdout", f"{world.secret}\n")
-    config = {**world.config(), **runner.paths(start), "runner": runner.name}
+    config = {**world.config(), **runner.paths(start), "runner": runner.name, "slowness": slowness()}
     start.script = world.write("script.py", bundle.script(names, config))
     return start, config
 
@@ -97,12 +97,12 @@ def run_together(runner: Runner, world: World, names: list[str]) -> dict[str, Ve
 
 def guarded(start: Start, runner: Runner, world: World) -> dict[str, str]:
     """Digests of what must not change."""
-    places = [path for path in (start.mount, start.data, world.canary_file.parent) if path]
+    places = {"mount": start.mount, "data": start.data, "outside": world.canary_file.parent}
+    digests = {kind: tree_digest(path) for kind, path in places.items() if path}
     glovebox = getattr(runner, "glovebox", None)
-    digests = {str(path): tree_digest(path) for path in places}
     if glovebox is not None:
-        for top in (glovebox.place.data, glovebox.place.temporary):
-            digests[str(top)] = "\n".join(sorted(names_below(top)))
+        tops = (glovebox.place.data, glovebox.place.temporary)
+        digests["state"] = "\n".join(sorted(name for top in tops for name in names_below(top)))
     return digests
 
 

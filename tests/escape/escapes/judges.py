@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .runners import Ended, Runner
+from .runners import Ended, Runner, slowness
 from .world import World
 
 Verdict = tuple[str, str]
@@ -27,8 +27,11 @@ class Case:
     config: dict[str, Any]
     ended: Ended
     said: Verdict | None
-    before: dict[str, str]  # digests of directories that must not change
+    before: dict[str, str]  # digests of directories that must not change, by what they are
     after: dict[str, str]
+
+    def changed(self, *kinds: str) -> bool:
+        return any(self.before.get(kind) != self.after.get(kind) for kind in kinds)
 
 
 JUDGES: dict[str, Callable[[Case], Verdict | None]] = {}
@@ -45,7 +48,7 @@ def judge(*names: str) -> Callable[[Callable[[Case], Verdict | None]], Callable[
 
 def leftovers(case: Case) -> list[str]:
     """What is still there after a while; processes found are ended, since they are ours."""
-    end, pause = time.monotonic() + 10, 0.01
+    end, pause = time.monotonic() + 10 * slowness(), 0.01
     while True:
         pids = case.runner.left_processes(case.config["leftover"])
         things = case.runner.left_things()
@@ -103,7 +106,7 @@ def terminal_untouched(case: Case) -> Verdict | None:
 
 @judge("files-change-a-read-only-mount", "files-change-the-data-mount")
 def mount_unchanged(case: Case) -> Verdict | None:
-    if case.before != case.after:
+    if case.changed("mount", "data"):
         return "ESCAPED", "the directory on the host changed"
     return case.said
 
@@ -161,7 +164,7 @@ def swap_wins_nothing(case: Case) -> Verdict | None:
     result = result_of(case)
     if isinstance(result, tuple):
         return result
-    if case.before != case.after:
+    if case.changed("outside"):
         return "ESCAPED", "the directory outside changed"
     for item in result["artifacts"]:
         if case.world.token in json.dumps(item).replace(str(case.world.directory), ""):
@@ -174,7 +177,7 @@ def tree_removed(case: Case) -> Verdict | None:
     left = leftovers(case)
     if left:
         return "ESCAPED", f"left behind: {left}"
-    if case.before != case.after:
+    if case.changed("state"):
         return "ESCAPED", "files are left in the data directory"
     return case.said
 

@@ -1,12 +1,12 @@
 """Places to run a script in: Glovebox, and the others that the same attempts are made in for comparison.
 
-    host             no box at all, as an ordinary user: where most attempts are shown to be able to succeed
-    host-root        no box at all, as root; only for attempts that say so
-    userns           root of a user namespace with all other namespaces new, and the host's files
-    bwrap            plain bubblewrap, --unshare-all
-    docker           plain `docker run`
-    docker-hardened  `docker run` with everything that its manual offers: no capabilities, read-only, no network, limits
-    glovebox         the thing itself
+host             no box at all, as an ordinary user: where most attempts are shown to be able to succeed
+host-root        no box at all, as root; only for attempts that say so
+userns           root of a user namespace with all other namespaces new, and the host's files
+bwrap            plain bubblewrap, --unshare-all
+docker           plain `docker run`
+docker-hardened  `docker run` with everything that its manual offers: no capabilities, read-only, no network, limits
+glovebox         the thing itself
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ PYTHON = "/usr/bin/python3"
 OUTPUT_MAX = 256 << 20
 
 
+def slowness() -> float:
+    """How much slower than an ordinary machine this one is (an emulated one, say)."""
+    return float(os.environ.get("GLOVEBOX_TEST_SLOWNESS", "1"))
+
+
 @dataclass
 class Start:
     """One box to be started: the attempts' script and what is asked for."""
@@ -43,6 +48,11 @@ class Start:
     data: Path | None = None
     stdin: Path | None = None
     stdout: Path | None = None
+
+    @property
+    def needs_stdin(self) -> bool:
+        """Standard input is for the attempt, not for the script."""
+        return self.stdin is not None or bool(self.options.get("terminal"))
 
     def limit(self, name: str, default: str) -> str:
         return str(self.options.get(name, default))
@@ -63,6 +73,7 @@ class Runner:
 
     name = "host"
     inside = False
+    by_stdin = False  # the script comes by standard input, so that no mount of it can be seen
 
     def __init__(self, uid: int) -> None:
         self.uid = uid
@@ -87,7 +98,8 @@ class Runner:
 
     def run(self, start: Start, seconds: float) -> Ended:
         begin = time.monotonic()
-        ended = _run_terminal(self, start, seconds) if start.options.get("terminal") else _run_files(self, start, seconds)
+        way = _run_terminal if start.options.get("terminal") else _run_files
+        ended = way(self, start, seconds)
         ended.seconds = time.monotonic() - begin
         ended.start = start
         return ended
@@ -119,9 +131,11 @@ def _prepare(runner: Runner, start: Start, terminal: int | None) -> Callable[[],
     return between_fork_and_exec
 
 
-def _popen(runner: Runner, start: Start, terminal: int | None, **streams: Any) -> subprocess.Popen[bytes]:
+def _popen(
+    runner: Runner, start: Start, terminal: int | None, before: list[str] | None = None, **streams: Any
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        runner.command(start),
+        [*(before or []), *runner.command(start)],
         env=runner.environment(start),
         cwd=start.world.directory,
         pass_fds=[start.world.canary_fd],
@@ -134,7 +148,11 @@ def _popen(runner: Runner, start: Start, terminal: int | None, **streams: Any) -
 def _run_files(runner: Runner, start: Start, seconds: float) -> Ended:
     """With files as its output: a pipe would stay open as long as a process that was left behind holds it."""
     with contextlib.ExitStack() as stack:
-        stdin: Any = subprocess.DEVNULL if start.stdin is None else stack.enter_context(start.stdin.open("r+b"))
+        stdin: Any = subprocess.DEVNULL
+        if start.stdin is not None:
+            stdin = stack.enter_context(start.stdin.open("r+b"))
+        elif runner.by_stdin:
+            stdin = stack.enter_context(start.script.open("rb"))
         stdout: Any = stack.enter_context(start.stdout.open("r+b") if start.stdout else tempfile.TemporaryFile())
         stderr = stack.enter_context(tempfile.TemporaryFile())
         stdout.seek(0, os.SEEK_END)
@@ -150,32 +168,56 @@ def _run_files(runner: Runner, start: Start, seconds: float) -> Ended:
     return Ended(process.returncode, out.decode(errors="replace"), error.decode(errors="replace"), 0)
 
 
+# A stand-in for a shell: it has the terminal, runs the command, and then says what was typed meanwhile.
+SHELL = """\
+import os, select, subprocess, sys, termios, tty
+code = subprocess.call(sys.argv[2:], close_fds=False)
+tty.setcbreak(0, termios.TCSANOW)
+typed = b""
+while select.select([0], [], [], 0.3)[0]:
+    piece = os.read(0, 4096)
+    if not piece:
+        break
+    typed += piece
+with open(sys.argv[1], "wb") as stream:
+    stream.write(typed)
+sys.exit(code)
+"""
+
+
 def _run_terminal(runner: Runner, start: Start, seconds: float) -> Ended:
-    """With a terminal of its own as the controlling one, as a person would start it."""
+    """With a terminal as the controlling one, as a person would start it."""
+    typed = start.world.write("typed", "")
     master, slave = os.openpty()
+    if os.geteuid() == 0:
+        os.fchown(slave, runner.uid, -1)  # as login does
     try:
-        process = _popen(runner, start, slave, stdin=slave, stdout=slave, stderr=slave)
+        shell = [PYTHON, "-c", SHELL, str(typed)]
+        process = _popen(runner, start, slave, before=shell, stdin=slave, stdout=slave, stderr=slave)
         os.close(slave)
-        output, end = b"", time.monotonic() + seconds
-        while time.monotonic() < end and len(output) < OUTPUT_MAX:
-            if not select.select([master], [], [], max(0, end - time.monotonic()))[0]:
-                break
-            try:
-                piece = os.read(master, 65536)
-            except OSError:  # EIO: nobody has the other side open any more
-                break
-            if not piece:
-                break
-            output += piece
+        output = _read_terminal(master, time.monotonic() + seconds)
         try:
-            process.wait(max(1, end - time.monotonic()))
+            process.wait(10)
         except subprocess.TimeoutExpired:
             kill_group(process)
             raise
     finally:
         os.close(master)
     text = output.decode(errors="replace").replace("\r\n", "\n")
-    return Ended(process.returncode, text, "", 0, terminal=text)
+    return Ended(process.returncode, text, "", 0, terminal=typed.read_text(errors="replace"))
+
+
+def _read_terminal(master: int, end: float) -> bytes:
+    output = b""
+    while time.monotonic() < end and len(output) < OUTPUT_MAX:
+        if not select.select([master], [], [], max(0, end - time.monotonic()))[0]:
+            break
+        try:
+            piece = os.read(master, 65536)
+        except OSError:  # EIO: nobody has the other side open any more
+            break
+        output += piece
+    return output
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -205,26 +247,30 @@ class UserNamespace(Runner):
 class Bubblewrap(Runner):
     name = "bwrap"
     inside = True
+    by_stdin = True
 
     def command(self, start: Start) -> list[str]:
         command = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/usr", "/usr"]
         for name in ("bin", "sbin", "lib", "lib64"):
             command += ["--symlink", f"usr/{name}", f"/{name}"]
-        command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", str(start.script), "/script.py"]
-        workspace = start.workspace or start.world.make_directory("workspace")
-        command += ["--bind", str(workspace), "/workspace", "--chdir", "/workspace"]
+        command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+        command += ["--bind", str(start.workspace), "/workspace"] if start.workspace else ["--tmpfs", "/workspace"]
+        command += ["--chdir", "/workspace"]
         if start.mount:
             command += ["--ro-bind", str(start.mount), "/mounted"]
         if start.data:
             command += ["--ro-bind", str(start.data), "/data"]
-        return [*command, PYTHON, "/script.py"]
+        if start.needs_stdin:
+            command += ["--ro-bind", str(start.script), "/script.py"]
+        return [*command, PYTHON, "/script.py" if start.needs_stdin else "-"]
 
 
 class Docker(Runner):
-    """A plain `docker run`: what people type. The daemon is one that somebody else started (tools/compare-escapes.py)."""
+    """A plain `docker run`: what people type. Somebody else has started the daemon."""
 
     name = "docker"
     inside = True
+    by_stdin = True
 
     def __init__(self, uid: int, client: list[str], image: str) -> None:
         super().__init__(uid)
@@ -238,7 +284,9 @@ class Docker(Runner):
         return []
 
     def command(self, start: Start) -> list[str]:
-        command = [*self.client, "run", "--rm", "--init", "-v", f"{start.script}:/script.py:ro", "-w", "/workspace"]
+        command = [*self.client, "run", "--rm", "--init", "-w", "/workspace"]
+        if start.needs_stdin:
+            command += ["-v", f"{start.script}:/script.py:ro"]
         command += ["-i"] if not start.options.get("terminal") else ["-it"]
         if start.workspace:
             command += ["-v", f"{start.workspace}:/workspace"]
@@ -246,7 +294,8 @@ class Docker(Runner):
             command += ["-v", f"{start.mount}:/mounted:ro"]
         if start.data:
             command += ["-v", f"{start.data}:/data:ro"]
-        return [*command, *self.options(start), self.image, PYTHON, "/script.py"]
+        script = "/script.py" if start.needs_stdin else "-"
+        return [*command, *self.options(start), self.image, PYTHON, script]
 
 
 class DockerHardened(Docker):
@@ -258,11 +307,12 @@ class DockerHardened(Docker):
             "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only", "--network", "none",
             "--user", "65000:65000", "--cgroupns", "private", "--pids-limit", start.limit("pids", "50"),
             "--memory", memory, "--memory-swap", memory, "--cpus", start.limit("cpus", "1"),
-            "--ulimit", "nofile=1024:4096", "--ulimit", "core=0", "--hostname", "sandbox",
-            "--tmpfs", f"/tmp:mode=1777,size={start.limit('tmp_size', '100m')}",
+            "--ulimit", "nofile=1024:4096", "--ulimit", "core=0", "--ulimit", f"fsize={1 << 30}",
+            "--hostname", "sandbox",
+            "--tmpfs", f"/tmp:mode=1777,nr_inodes=100000,size={start.limit('tmp_size', '100m')}",
         ]  # fmt: skip
         if not start.workspace:
-            options += ["--tmpfs", f"/workspace:mode=1777,size={start.limit('disk', '512m')}"]
+            options += ["--tmpfs", f"/workspace:mode=1777,nr_inodes=100000,size={start.limit('disk', '512m')}"]
         else:
             start.workspace.chmod(0o777)
         return options
@@ -288,7 +338,7 @@ class GloveboxRunner(Runner):
     def command(self, start: Start) -> list[str]:
         command = [str(self.glovebox.binary), "run"]
         for name in ("memory", "cpus", "pids", "timeout", "tmp_size", "disk"):
-            default = {"timeout": "240"}.get(name)
+            default = str(240 * slowness()) if name == "timeout" else None
             if name in start.options or default:
                 command += ["--" + name.replace("_", "-"), start.limit(name, default or "")]
         if start.options.get("json"):

@@ -234,7 +234,7 @@ class World:
             "canary_file": str(self.canary_file),
             "canary_files": self.canary_files,
             "key_name": self.token,
-            "secret_names": [self.token, str(self.directory)],
+            "secret_names": [self.token, "escape-docker-", "glovebox-test-"],
             "environment_name": f"ESCAPE_{self.token.upper()}",
             "host_name": os.uname().nodename,
             "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
@@ -242,7 +242,12 @@ class World:
             "host_users": [user.pw_name for user in pwd.getpwall() if 1000 <= user.pw_uid < 60000],
             "sha256": {path: digest for path in ETC_FILES if (digest := _digest_or(path))},
             "home_names": {"/home": _names("/home"), "/root": _names("/root")},
-            "state_paths": [os.path.expanduser("~/.local/share"), str(self.directory), "/var/lib/glovebox", "/run/glovebox"],
+            "state_paths": [
+                os.path.expanduser("~/.local/share"),
+                str(self.directory),
+                "/var/lib/glovebox",
+                "/run/glovebox",
+            ],  # fmt: skip
             "process_pid": self.process.pid,
             "process_sha256": hashlib.sha256(self.process_word.encode()).hexdigest(),
             "terminal": self.terminal,

@@ -1,0 +1,119 @@
+/* Whatever is in `events`: the journal opens or says why not, tells only what lies within its files, and goes on. */
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "session/journal.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(int condition) {
+        if (!condition)
+                abort();
+}
+
+static int dir_fd = -1;
+static char dir_path[] = "/tmp/glovebox-fuzz-XXXXXX";
+static const char *const names[] = { "events",        "events.damaged", "events.new",   "out.0",
+                                     "out.1",         "err.0",          "err.1",        "out.0.damaged",
+                                     "out.1.damaged", "err.0.damaged",  "err.1.damaged" };
+
+static void empty_dir(void) {
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+                (void) unlinkat(dir_fd, names[i], 0);
+}
+
+static void remove_dir(void) {
+        empty_dir();
+        (void) rmdir(dir_path);
+}
+
+static void put_file(const char *name, const void *bytes, size_t size) {
+        int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        must(fd >= 0 && write(fd, bytes, size) == (ssize_t) size);
+        close(fd);
+}
+
+/* Gives each record the checksum it should have, or no damage would get past it. */
+static void repair(uint8_t *events, size_t size) {
+        size_t at = 64;
+        while (at + 8 <= size) {
+                size_t payload = (size_t) events[at] | (size_t) events[at + 1] << 8;
+                events[at + 2] = events[at + 3] = 0;
+                if (payload > size - at - 8)
+                        return;
+                uint32_t sum = 2166136261u;
+                for (size_t i = 0; i < 5; i++)
+                        sum = (sum ^ events[at + i]) * 16777619u;
+                for (size_t i = 0; i < payload && i < 64; i++)
+                        sum = (sum ^ events[at + 8 + i]) * 16777619u;
+                sum = (sum >> 24) ^ (sum & 0xffffff);
+                for (size_t i = 0; i < 3; i++)
+                        events[at + 5 + i] = (uint8_t) (sum >> (8 * i));
+                at += 8 + payload;
+        }
+}
+
+static void read_all(struct journal *journal) {
+        struct journal_run runs[JOURNAL_RUNS_KEPT];
+        size_t n = journal_list(journal, runs, JOURNAL_RUNS_KEPT);
+        for (size_t i = 0; i < n; i++) {
+                struct journal_event event;
+                for (uint64_t number = 1; number <= runs[i].events; number++) {
+                        /* An id may come twice in a file that we did not write; then the newer run answers. */
+                        if (journal_event(journal, runs[i].run_id, number, &event, NULL) < 0)
+                                continue;
+                        char bytes[64];
+                        size_t got = 0;
+                        must(journal_read(journal, &event, 0, bytes, sizeof(bytes), &got, NULL) == 0);
+                        must(got == (event.size < sizeof(bytes) ? event.size : sizeof(bytes)));
+                }
+                char *stream = NULL;
+                size_t got = 0;
+                must(journal_read_stream(journal, runs[i].run_id, JOURNAL_OUT, 1000, &stream, &got, NULL) == 0);
+                free(stream);
+        }
+}
+
+/* The first byte says how long the streams are, the second whether checksums are repaired, the rest is `events`. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+        static uint8_t events[1 << 16];
+        if (size < 2 || size - 2 > sizeof(events))
+                return 0;
+        memcpy(events, data + 2, size - 2);
+        if (data[1] & 1)
+                repair(events, size - 2);
+        if (dir_fd < 0) {
+                must(mkdtemp(dir_path) != NULL && (dir_fd = open(dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0);
+                (void) atexit(remove_dir);
+        }
+        static const char stream[16] = "0123456789abcde";
+        empty_dir();
+        put_file("events", events, size - 2);
+        put_file("out.0", stream, data[0] & 15);
+        put_file("err.0", stream, data[0] >> 4);
+        struct journal *journal = NULL;
+        bool torn;
+        struct err err = { 0 };
+        if (journal_open(dir_fd, &journal, &torn, &err) < 0) {
+                must(err.message[0] != '\0');
+                return 0;
+        }
+        read_all(journal);
+        char *channel = NULL;
+        size_t n;
+        if (journal_open_run(journal)) {
+                must(journal_read_channel(journal, &channel, &n, &err) == 0);
+                must(journal_end(journal, "{}", 2, &err) == 0);
+        }
+        free(channel);
+        must(journal_begin(journal, "next", &err) == 0 && journal_end(journal, "{}", 2, &err) == 0);
+        journal_close(journal);
+        must(journal_open(dir_fd, &journal, &torn, &err) == 0 && !torn && !journal_open_run(journal));
+        read_all(journal);
+        journal_close(journal);
+        return 0;
+}

@@ -1,0 +1,24 @@
+"""A daemon for each test: its socket and everything it keeps lie in the test's own data directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.glovebox import Glovebox
+
+
+@pytest.fixture
+def idle_glovebox(glovebox: Glovebox) -> Iterator[Glovebox]:
+    """No daemon is running yet; what the test starts is ended with it."""
+    yield glovebox
+    stopped = glovebox("stop", "--end-sessions", timeout=90)
+    assert stopped.returncode == 0, stopped.stderr
+
+
+@pytest.fixture
+def served_glovebox(idle_glovebox: Glovebox) -> Glovebox:
+    """A daemon is running, with nothing imported beforehand and one kernel in the pool."""
+    started = idle_glovebox("serve", "--background", "--pool", "1", "--preload", "")
+    assert started.returncode == 0, started.stderr
+    return idle_glovebox
