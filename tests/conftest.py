@@ -16,16 +16,15 @@ of it is left; `daemon` is one for all tests of a file, and `layer_daemon` one f
 
 from __future__ import annotations
 
-import itertools
 import os
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.cgroups import TestGroups
 from support.daemon import Daemon
+from support.daemons import StartDaemon, link_images, make_daemons
 from support.glovebox import REPOSITORY, USER_ID, Glovebox, Place, find_binary, reachable_binary
 
 
@@ -106,71 +105,25 @@ def layer_glovebox(root_glovebox: Glovebox, layer_data: Path) -> Glovebox:
 @pytest.fixture
 def user_layer_glovebox(user_glovebox: Glovebox, layer_data: Path) -> Glovebox:
     """As `user_glovebox`, with the scientific layer as hard links (copies where the file systems differ)."""
-    _link_images(layer_data, user_glovebox.place)
+    link_images(layer_data, user_glovebox.place)
     return user_glovebox
-
-
-def _link_images(layer_data: Path, place: Place) -> None:
-    def link(source: str, target: str) -> None:
-        try:
-            os.link(source, target)
-        except OSError:
-            shutil.copy2(source, target)
-            place.give(Path(target))
-
-    shutil.copytree(layer_data / "images", place.data / "images", symlinks=True, copy_function=link, dirs_exist_ok=True)
-    for directory, _, _ in os.walk(place.data):
-        place.give(Path(directory))
-
-
-StartDaemon = Callable[..., Daemon]
-_daemon_numbers = itertools.count(1)
-
-
-def _make_daemons(binary: Path, layer: Path | None = None) -> Iterator[StartDaemon]:
-    """Gives a function that makes daemons, each in a place of its own; ends them and looks at what is left."""
-    made: list[Daemon] = []
-
-    def make(*options: str, who: str = "root", env: Mapping[str, str] | None = None, start: bool = True) -> Daemon:
-        if who == "root" and os.geteuid() != 0:
-            pytest.skip("needs root: run the tests with sudo")
-        groups = TestGroups(f"glovebox-test-{os.getpid()}-daemon-{next(_daemon_numbers)}")
-        place = Place(who)
-        if os.geteuid() == 0 and who == "user":
-            groups.delegate(USER_ID, USER_ID)
-        if layer is not None:
-            _link_images(layer, place)
-        daemon = Daemon(Glovebox(reachable_binary(binary, place), place, groups), *options, env=env)
-        made.append(daemon)
-        return daemon.start() if start else daemon
-
-    yield make
-    problems = []
-    for daemon in made:
-        daemon.stop()
-        if left := daemon.leftovers():
-            problems.append(f"{left}\nthe daemon's log:\n{daemon.words()}")
-        if os.geteuid() == 0:
-            daemon.glovebox.groups.remove()
-        daemon.glovebox.place.remove()
-    assert not problems, "\n".join(problems)
 
 
 @pytest.fixture
 def start_daemon(binary: Path) -> Iterator[StartDaemon]:
     """`start_daemon("--pool", "1")`: a daemon of this test's own."""
-    yield from _make_daemons(binary)
+    yield from make_daemons(binary)
 
 
 @pytest.fixture(scope="module")
 def daemon(binary: Path) -> Iterator[Daemon]:
     """One daemon for all tests of a file: they must not disturb it, and each uses sessions of its own names."""
-    for make in _make_daemons(binary):
+    for make in make_daemons(binary):
         yield make("--pool", "1")
 
 
 @pytest.fixture(scope="session")
 def layer_daemon(binary: Path, layer_data: Path) -> Iterator[Daemon]:
     """One daemon for the whole session, whose kernels have the scientific layer. Tests must not disturb it."""
-    for make in _make_daemons(binary, layer_data):
+    for make in make_daemons(binary, layer_data):
         yield make("--memory", "1g", "--df-bytes", "64k", "--np-bytes", "64k")

@@ -341,9 +341,14 @@ static void stop(struct daemon *daemon) {
         /* Sessions outlive us through the vault; forgetting the record must not kill the kernel. */
         while (daemon->sessions) {
                 struct session *session = daemon->sessions;
-                if (session->kernel && !session->ephemeral && !daemon->end_sessions)
+                char passing[1024] = "";
+                if (session->ephemeral || session->removing)
+                        (void) snprintf(passing, sizeof(passing), "%s", session->state_dir);
+                else if (session->kernel && !daemon->end_sessions)
                         kernel_let_go(session->kernel);
                 session_free(session);
+                if (*passing)
+                        remove_tree(passing);
         }
         loop_timer_drop(&daemon->sweep_timer);
         loop_unwatch(&daemon->maker_watch);

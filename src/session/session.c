@@ -315,10 +315,10 @@ static void on_ended(struct kernel *kernel) {
         if (run && run->started) {
                 run_finish_dead(run);
                 end_run(session);
-        } else if (session->state != SESSION_ASLEEP)
+        } else if (!session->restarting && !sleeps_on_disk(session))
                 session->variables_lost = true;
-        if (session->state != SESSION_ASLEEP)
-                session->state = SESSION_LOST;
+        session->state = sleeps_on_disk(session) ? SESSION_ASLEEP : session->restarting ? SESSION_NEW : SESSION_LOST;
+        session->restarting = false;
         struct err gone;
         (void) err_set(&gone, ERR_GONE, "the kernel died while it was asked");
         answer_asker(session, NULL, &gone);
@@ -396,7 +396,7 @@ void session_advance(struct session *session) {
         if (!session->kernel)
                 order_kernel(session);
         struct kernel *kernel = session->kernel;
-        if (!kernel || kernel->state != KERNEL_IDLE || !session->runs)
+        if (!kernel || !kernel_is_free(kernel) || !session->runs)
                 return;
         if (sleeps_on_disk(session))
                 wake(session);
@@ -429,16 +429,32 @@ void session_restart(struct session *session) {
         session->variables_lost = false;
         if (session->runs && session->runs->started)
                 session->runs->reason = RUN_REASON_REMOVED;
-        if (session->kernel)
+        session->restarting = session->kernel && session->kernel->state != KERNEL_MAKING;
+        if (session->restarting)
                 kernel_kill(session->kernel);
         else
                 session->state = SESSION_NEW;
 }
 
-void session_remove(struct session *session, bool keep_files) {
+/* From here on its name is free. Its files go to where a daemon that starts after a crash clears up. */
+static void strike_out(struct session *session, bool keep_files) {
         struct err err;
         session->removing = true;
         session->keep_files = keep_files;
+        if (session->ephemeral)
+                return;
+        if (registry_remove(session->daemon->registry, session->row.id, &err) < 0)
+                daemon_log("session %s: %s", session->row.name, err.message);
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/workspace", session->state_dir);
+        if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)
+                (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", path);
+}
+
+void session_remove(struct session *session, bool keep_files) {
+        struct err err;
+        if (!session->removing)
+                strike_out(session, keep_files);
         if (session->kernel) { /* on_ended comes back here */
                 if (session->runs && session->runs->started && session->runs->reason == RUN_REASON_NONE)
                         session->runs->reason = RUN_REASON_REMOVED;
@@ -448,8 +464,6 @@ void session_remove(struct session *session, bool keep_files) {
         }
         (void) err_set(&err, ERR_GONE, "the session was removed");
         fail_all_runs(session, &err);
-        if (!session->ephemeral && registry_remove(session->daemon->registry, session->row.id, &err) < 0)
-                daemon_log("session %s: %s", session->row.name, err.message);
         remove_tree(session->state_dir);
         if (!keep_files && *session->workspace && !*session->row.workspace)
                 remove_tree(session->workspace);

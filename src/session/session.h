@@ -38,6 +38,7 @@ struct session {
         enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE } asked;
         struct subscription *asker; /* who waits for the answer to a trim or sleep */
         bool removing, keep_files;
+        bool restarting; /* its kernel was killed because somebody wanted a new one */
 };
 
 /* Makes a session from its row: directories, record. Named ones are added to the registry by session_create. */

@@ -118,7 +118,13 @@ KEPT = {
 LOST = {
     "os._exit": ("import os; os._exit(1)", "error", 1, "kernel_exited", "os._exit"),
     "segfault": ("import ctypes; ctypes.string_at(0)", "killed", 139, "segmentation_fault", "signal 11"),
-    "own SIGKILL": ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed", 137, "kernel_killed", "signal 9"),
+    "own SIGKILL": (
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "killed",
+        137,
+        "kernel_killed",
+        "signal 9",
+    ),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -149,12 +150,26 @@ class Daemon:
                 os.kill(pid, signal.SIGKILL)
 
     def leftovers(self) -> dict[str, list[str]]:
-        """Processes, mounts and control groups that are still there after a stop; files are looked at by name."""
+        """Processes, mounts and control groups that are still there after a stop, and state of sessions that are not."""
         left = left_behind_without_files(self.glovebox, self.before)
-        state = self.data / "state"
-        if state.is_dir() and (names := sorted(os.listdir(state))):
-            left["state"] = names
+        known = self.registered()
+        for directory in ("state", "sessions"):
+            path = self.data / directory
+            unknown = [name for name in sorted(os.listdir(path)) if name not in known] if path.is_dir() else []
+            if unknown:
+                left[directory] = unknown
         return left
+
+    def registered(self) -> set[str]:
+        """Ids of the sessions in the registry."""
+        path = self.data / "registry.db"
+        if not path.exists():
+            return set()
+        try:
+            with contextlib.closing(sqlite3.connect(path)) as registry:
+                return {row[0] for row in registry.execute("SELECT id FROM session")}
+        except sqlite3.Error:
+            return set()
 
     def _drop_clients(self) -> None:
         while self.clients:
@@ -229,7 +244,11 @@ def _named(name: str, accept: Callable[[int], bool]) -> Iterator[int]:
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError, ValueError, IndexError):
-            if (entry / "comm").read_text().strip() == name and accept(int(entry.name)) and not is_gone(int(entry.name)):
+            if (
+                (entry / "comm").read_text().strip() == name
+                and accept(int(entry.name))
+                and not is_gone(int(entry.name))
+            ):
                 yield int(entry.name)
 
 

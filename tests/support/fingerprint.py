@@ -9,7 +9,19 @@ import os
 import resource
 import socket
 
-STATUS_LINES = ("Uid", "Gid", "Groups", "Umask", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
+STATUS_LINES = (
+    "Uid",
+    "Gid",
+    "Groups",
+    "Umask",
+    "CapInh",
+    "CapPrm",
+    "CapEff",
+    "CapBnd",
+    "CapAmb",
+    "NoNewPrivs",
+    "Seccomp",
+)
 COVERED = ("kcore", "keys", "kallsyms", "interrupts", "cmdline", "sys/kernel/random/boot_id", "acpi", "scsi", "tty")
 LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
 
