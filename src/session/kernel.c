@@ -74,6 +74,9 @@ static void take_apart(struct kernel *kernel) {
 void kernel_free(struct kernel *kernel) {
         if (!kernel)
                 return;
+        /* Its maker has died, and what it had made so far was never ours. */
+        if (kernel->state == KERNEL_MAKING)
+                (void) cgroup_destroy_by_name(kernel->host, kernel->group, NULL);
         take_apart(kernel);
         fd_close(&kernel->fds[MAKER_WORKSPACE]);
         journal_close(kernel->journal);

@@ -335,20 +335,30 @@ static const struct kernel_listener listener = { on_ready, on_failed, on_output,
 
 /* ---- runs ---- */
 
-static void on_grace_over(void *context) {
+/* The kernel ignores a signal that comes before it has begun the run, so it is repeated, ever more rarely. */
+static void interrupt_again(void *context) {
         struct run *run = context;
+        uint64_t waited_ms = loop_now_ms() - run->told_ms;
         run->timer = NULL;
-        run->killed = true;
-        kernel_kill(run->session->kernel);
+        if (waited_ms >= DAEMON_INTERRUPT_GRACE_MS) {
+                run->killed = true;
+                kernel_kill(run->session->kernel);
+                return;
+        }
+        kernel_signal(run->session->kernel, SIGINT);
+        uint64_t next_ms = 2 * waited_ms + 50;
+        if (next_ms > DAEMON_INTERRUPT_GRACE_MS)
+                next_ms = DAEMON_INTERRUPT_GRACE_MS;
+        run->timer = loop_timer(run->session->daemon->loop, run->told_ms + next_ms, interrupt_again, run);
 }
 
 static void tell_to_end(struct run *run, enum run_reason reason) {
         if (run->reason != RUN_REASON_NONE)
                 return;
         run->reason = reason;
+        run->told_ms = loop_now_ms();
         loop_timer_drop(&run->timer);
-        kernel_signal(run->session->kernel, SIGINT);
-        run->timer = loop_timer(run->session->daemon->loop, loop_now_ms() + DAEMON_INTERRUPT_GRACE_MS, on_grace_over, run);
+        interrupt_again(run);
 }
 
 static void on_deadline(void *context) {

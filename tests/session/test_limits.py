@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 from support.client import Client
 from support.daemon import Daemon, memory_of, wait_for
@@ -88,6 +91,20 @@ def test_interrupt_ends_the_run_and_keeps_the_variables(daemon: Daemon, client: 
     done = client.finish(number)
     assert (done["status"], done["exit_code"]) == ("interrupted", 130), done
     assert client.execute("kept", "interrupt")["result"] == {"text/plain": "7"}
+
+
+def test_an_interrupt_that_comes_before_the_run_has_begun_is_not_lost(daemon: Daemon, client: Client) -> None:
+    client.execute("kept = 7", "early")
+    kernel = daemon.kernel_of("early")
+    os.kill(kernel, signal.SIGSTOP)  # it will see the signal before it reads the code
+    number = client.begin("execute", session="early", code="import time\ntime.sleep(3600)")
+    other = daemon.client()
+    wait_for("the run", lambda: _state(other, "early") == "running")
+    assert other.request("session.interrupt", session="early")["interrupted"] is True
+    os.kill(kernel, signal.SIGCONT)
+    done = client.finish(number)
+    assert (done["status"], done["exit_code"]) == ("interrupted", 130), done
+    assert client.execute("kept", "early")["result"] == {"text/plain": "7"}
 
 
 def test_run_cancel_names_the_run_it_means(daemon: Daemon, client: Client) -> None:

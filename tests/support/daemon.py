@@ -216,6 +216,16 @@ class Daemon:
         """Processes in the boxes of this daemon, agents included."""
         return self.glovebox.groups.processes()
 
+    def agent_of(self, session: str) -> int:
+        """PID 1 of the session's box, as the host sees it."""
+        with self._connect() as client:
+            return int(client.request("session.show", session=session)["pid"])
+
+    def kernel_of(self, session: str) -> int:
+        """The session's Python, as the host sees it: the first child of its agent."""
+        agent = self.agent_of(session)
+        return int(Path(f"/proc/{agent}/task/{agent}/children").read_text().split()[0])
+
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
