@@ -60,7 +60,8 @@ class Bar:
             return f"{self.ours}: at least {self.factor:g} × better than {self.other}"
         if self.kind == "within":
             return f"{self.ours}: at most {self.factor:g} × {self.other}"
-        return f"{self.ours}: {self.kind.replace('_', ' ')} {self.factor:g} {unit}"
+        named = "" if unit == "as said" else f" {unit}"
+        return f"{self.ours}: {self.kind.replace('_', ' ')} {self.factor:g}{named}"
 
 
 @dataclass

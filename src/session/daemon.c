@@ -267,9 +267,11 @@ static void inherit(const char *name, const void *note, size_t note_size, int *f
         if (session && !session->kernel && group) {
                 session_adopt(session, (pid_t) json_integer_value(json_object_get(json, "pid")), all, name, group);
                 heritage->adopted++;
-        } else
+        } else {
                 for (size_t i = 0; i < n_fds; i++)
                         fd_close(&fds[i]);
+                (void) vault_drop(&heritage->daemon->vault, name, NULL); /* nobody would ever ask for it again */
+        }
         json_decref(json);
 }
 
@@ -418,6 +420,8 @@ static int start(struct daemon *daemon, struct err *err) {
 
 static void stop(struct daemon *daemon) {
         listener_close(daemon);
+        loop_unwatch(&daemon->maker_watch);
+        maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
         if (daemon->loop)
                 pool_empty(daemon);
         while (daemon->clients)
@@ -425,9 +429,14 @@ static void stop(struct daemon *daemon) {
         /* Sessions outlive us through the vault; forgetting the record must not kill the kernel. */
         while (daemon->sessions) {
                 struct session *session = daemon->sessions;
-                if (session->kernel && !session->ephemeral && !daemon->end_sessions)
+                char passing[1024] = "";
+                if (session->ephemeral || session->removing)
+                        (void) snprintf(passing, sizeof(passing), "%s", session->state_dir);
+                else if (session->kernel && !daemon->end_sessions)
                         kernel_let_go(session->kernel);
                 session_free(session);
+                if (*passing)
+                        remove_tree(passing);
         }
         while (daemon->orders) {
                 struct order *order = daemon->orders;
@@ -435,9 +444,7 @@ static void stop(struct daemon *daemon) {
                 free(order);
         }
         loop_timer_drop(&daemon->sweep_timer);
-        loop_unwatch(&daemon->maker_watch);
         loop_unwatch(&daemon->signal_watch);
-        maker_stop(&daemon->maker);
         if (daemon->end_sessions && daemon->vault.fd >= 0)
                 (void) vault_end(&daemon->vault, NULL);
         vault_close(&daemon->vault);

@@ -33,6 +33,7 @@ struct run {
         uint64_t started_ms;
         struct loop_timer *timer;
         enum run_reason reason; /* why it was told to end */
+        uint64_t told_ms;       /* and when */
         bool killed;            /* the grace period is over */
         json_t *displays;
         struct subscription *subscriptions;

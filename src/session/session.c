@@ -338,10 +338,9 @@ static void on_ended(struct kernel *kernel) {
         } else if (run && run->started) {
                 run_finish_dead(run);
                 end_run(session);
-        } else if (session->state != SESSION_ASLEEP && !session->ending)
+        } else if (!session->ending && !sleeps_on_disk(session))
                 session->variables_lost = true;
-        if (session->state != SESSION_ASLEEP)
-                session->state = session->ending ? SESSION_NEW : SESSION_LOST;
+        session->state = sleeps_on_disk(session) ? SESSION_ASLEEP : session->ending ? SESSION_NEW : SESSION_LOST;
         session->ending = false;
         struct err gone;
         (void) err_set(&gone, ERR_GONE, "the kernel died before it answered");
@@ -359,20 +358,30 @@ static const struct kernel_listener listener = { on_ready, on_failed, on_output,
 
 /* ---- runs ---- */
 
-static void on_grace_over(void *context) {
+/* The kernel ignores a signal that comes before it has begun the run, so it is repeated, ever more rarely. */
+static void interrupt_again(void *context) {
         struct run *run = context;
+        uint64_t waited_ms = loop_now_ms() - run->told_ms;
         run->timer = NULL;
-        run->killed = true;
-        kernel_kill(run->session->kernel);
+        if (waited_ms >= DAEMON_INTERRUPT_GRACE_MS) {
+                run->killed = true;
+                kernel_kill(run->session->kernel);
+                return;
+        }
+        kernel_signal(run->session->kernel, SIGINT);
+        uint64_t next_ms = 2 * waited_ms + 50;
+        if (next_ms > DAEMON_INTERRUPT_GRACE_MS)
+                next_ms = DAEMON_INTERRUPT_GRACE_MS;
+        run->timer = loop_timer(run->session->daemon->loop, run->told_ms + next_ms, interrupt_again, run);
 }
 
 static void tell_to_end(struct run *run, enum run_reason reason) {
         if (run->reason != RUN_REASON_NONE)
                 return;
         run->reason = reason;
+        run->told_ms = loop_now_ms();
         loop_timer_drop(&run->timer);
-        kernel_signal(run->session->kernel, SIGINT);
-        run->timer = loop_timer(run->session->daemon->loop, loop_now_ms() + DAEMON_INTERRUPT_GRACE_MS, on_grace_over, run);
+        interrupt_again(run);
 }
 
 static void on_deadline(void *context) {
@@ -421,7 +430,7 @@ void session_advance(struct session *session) {
         if (!session->kernel)
                 order_kernel(session);
         struct kernel *kernel = session->kernel;
-        if (!kernel || kernel->state != KERNEL_IDLE || !session->runs)
+        if (!kernel || !kernel_is_free(kernel) || !session->runs)
                 return;
         if (sleeps_on_disk(session))
                 wake(session);
@@ -460,10 +469,25 @@ void session_restart(struct session *session) {
                 session->state = SESSION_NEW;
 }
 
-void session_remove(struct session *session, bool keep_files) {
+/* From here on its name is free. Its files go to where a daemon that starts after a crash clears up. */
+static void strike_out(struct session *session, bool keep_files) {
         struct err err;
         session->removing = true;
         session->keep_files = keep_files;
+        if (session->ephemeral)
+                return;
+        if (registry_remove(session->daemon->registry, session->row.id, &err) < 0)
+                daemon_log("session %s: %s", session->row.name, err.message);
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/workspace", session->state_dir);
+        if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)
+                (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", path);
+}
+
+void session_remove(struct session *session, bool keep_files) {
+        struct err err;
+        if (!session->removing)
+                strike_out(session, keep_files);
         if (session->kernel) { /* on_ended comes back here */
                 if (session->runs && session->runs->started && session->runs->reason == RUN_REASON_NONE)
                         session->runs->reason = RUN_REASON_REMOVED;
@@ -473,8 +497,6 @@ void session_remove(struct session *session, bool keep_files) {
         }
         (void) err_set(&err, ERR_GONE, "the session was removed");
         fail_all_runs(session, &err);
-        if (!session->ephemeral && registry_remove(session->daemon->registry, session->row.id, &err) < 0)
-                daemon_log("session %s: %s", session->row.name, err.message);
         remove_tree(session->state_dir);
         if (!keep_files && *session->workspace && !*session->row.workspace)
                 remove_tree(session->workspace);
