@@ -122,7 +122,8 @@ static int start_maker(struct daemon *daemon, struct err *err) {
         static char kernel_dir[4200];
         if (kernel_place_find(kernel_dir, sizeof(kernel_dir), err) < 0)
                 return -1;
-        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir };
+        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir,
+                                             .df_bytes = daemon->options->df_bytes, .np_bytes = daemon->options->np_bytes };
         if (maker_start(&settings, &daemon->maker, err) < 0)
                 return -1;
         daemon->maker_watch = loop_watch(daemon->loop, daemon->maker.fd, EPOLLIN, on_maker, daemon);

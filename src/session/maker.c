@@ -41,7 +41,7 @@ struct making {
         gid_t gid;
         struct box_mount mounts[MOUNTS_MAX];
         size_t n_mounts;
-        char *env[ENV_MAX + 2];
+        char *env[ENV_MAX + 4]; /* the caller's, three of ours, NULL */
         struct box box;
 };
 
@@ -147,6 +147,15 @@ static int read_env(struct making *making, struct err *err) {
                         return err_set(err, ERR_SYSTEM, "out of memory");
                 n++;
         }
+        /* From when on data are worth trimming; a session may have its own idea. */
+        const struct {
+                const char *name;
+                uint64_t bytes;
+        } thresholds[] = { { "DF_BYTES", making->settings->df_bytes }, { "NP_BYTES", making->settings->np_bytes } };
+        for (size_t i = 0; i < ELEMENTS(thresholds); i++)
+                if (thresholds[i].bytes && !json_object_get(json_object_get(making->options, "env"), thresholds[i].name) &&
+                    asprintf(&making->env[n++], "%s=%llu", thresholds[i].name, (unsigned long long) thresholds[i].bytes) < 0)
+                        return err_set(err, ERR_SYSTEM, "out of memory");
         return 0;
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -44,6 +45,7 @@ struct maker_reply {
 struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
         const char *kernel_dir; /* holds the package glovebox_kernel */
+        uint64_t df_bytes, np_bytes; /* data above this are trimmed; 0: the kernel's own idea */
 };
 
 struct maker {

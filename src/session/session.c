@@ -253,13 +253,14 @@ static void on_answer(struct session *session, json_t *answer) {
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
         } else if (asked == SESSION_ASKED_SLEEP && good) {
                 session->state = SESSION_ASLEEP;
+                json_decref(session->held_back);
+                session->held_back = NULL;
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
                 kernel_kill(session->kernel); /* it is ending anyway */
         } else if (asked == SESSION_ASKED_SLEEP) {
                 json_decref(session->held_back);
                 session->held_back = json_incref(json_object_get(answer, "held"));
-                if (session_hibernate(session, true, session->asker, NULL) == 0) {
-                        session->asker = NULL;
+                if (session_hibernate(session, true, session->asker, NULL) == 0) { /* then at least this; the asker waits on */
                         json_decref(told);
                         return;
                 }
