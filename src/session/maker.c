@@ -52,7 +52,7 @@ struct making {
         gid_t gid;
         struct box_mount mounts[MOUNTS_MAX];
         size_t n_mounts;
-        char *env[ENV_MAX + 8];
+        char *env[ENV_MAX + 4]; /* the caller's, three of ours, NULL */
         struct box box;
 };
 
@@ -152,6 +152,7 @@ static int read_env(struct making *making, struct err *err) {
         const char *name;
         json_t *value;
         size_t n = 0;
+        /* From when on data are worth trimming; the session may have its own idea, which comes later and wins. */
         if (asprintf(&making->env[n++], "DF_BYTES=%" PRIu64, making->settings->df_bytes) < 0 ||
             asprintf(&making->env[n++], "NP_BYTES=%" PRIu64, making->settings->np_bytes) < 0)
                 return err_set(err, ERR_SYSTEM, "out of memory");

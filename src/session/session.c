@@ -270,6 +270,8 @@ static void on_answer(struct session *session, json_t *answer) {
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
         } else if (asked == SESSION_ASKED_SLEEP && good) {
                 session->state = SESSION_ASLEEP;
+                json_decref(session->held_back);
+                session->held_back = NULL;
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
                 end_kernel(session); /* it is ending anyway */
         } else if (asked == SESSION_ASKED_SLEEP) {
