@@ -96,9 +96,6 @@ static void become(const struct process *process, int report_fd) {
                 fail(report_fd, code, STEP_DESCRIPTORS);
         if (chdir(process->cwd) < 0)
                 fail(report_fd, -errno, STEP_DIRECTORY);
-        int oom_fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-        if (oom_fd >= 0)
-                (void) fd_write_all(oom_fd, "500", 3);
         fail(report_fd, execute(process->argv, process->envp), STEP_EXECUTE);
 }
 
