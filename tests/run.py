@@ -29,7 +29,7 @@ PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "box": ("boxes, as root and as a user", lambda: pytest_part("box", "tests/box", 420)),
     "nursery": ("kernels forked from a warm Python", lambda: pytest_part("nursery", "tests/nursery", 300)),
     "kernel": ("the Python kernel, without a box", kernel),
-    "escape": ("attempts to get out", lambda: pytest_part("escape", "tests/escape", 300)),
+    "escape": ("attempts to get out", lambda: pytest_part("escape", "tests/escape", 420)),
     "sanitizers": ("unit and smoke tests with ASan and UBSan", sanitizers),
     "fuzz": ("parsers of foreign bytes", fuzz),
     "vm": ("pure cgroup v2, in a virtual machine", vm),
