@@ -21,8 +21,8 @@ enum http_range_kind http_range_parse(const char *range, uint64_t size, uint64_t
         uint64_t first = 0, last = UINT64_MAX;
         if (!range || !http_same_sized(range, strcspn(range, "="), "bytes"))
                 return HTTP_RANGE_ALL;
-        const char *at = strchr(range, '=');
-        if (!at++)
+        const char *at = range + strcspn(range, "=");
+        if (*at++ != '=')
                 return HTTP_RANGE_ALL;
         bool has_first = take_number(&at, &first);
         if (*at++ != '-')

@@ -72,9 +72,9 @@ static int add_fields(struct http_request *request, struct http_out *out) {
         for (unsigned i = 0; i < DEFAULTS && code == 0; i++)
                 if (!(request->replaced & 1u << i))
                         code = http_out_add_text(out, defaults[i].line, HTTP_OUT_MAX);
-        if (code == 0)
-                code = http_out_add(out, request->fields.bytes + request->fields.start, http_out_size(&request->fields),
-                                    HTTP_OUT_MAX);
+        const struct http_out *fields = &request->fields;
+        if (code == 0 && http_out_size(fields) > 0)
+                code = http_out_add(out, fields->bytes + fields->start, http_out_size(fields), HTTP_OUT_MAX);
         return code < 0 ? code : http_out_add(out, "\r\n", 2, HTTP_OUT_MAX);
 }
 
