@@ -27,6 +27,7 @@ PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "docs": ("documents are whole", docs),
     "unit": ("C unit tests", unit),
     "box": ("boxes, as root and as a user", lambda: pytest_part("box", "tests/box", 420)),
+    "api": ("the HTTP server, over bare sockets", lambda: pytest_part("api", "tests/api", 240)),
     "escape": ("attempts to get out", lambda: pytest_part("escape", "tests/escape", 300)),
     "sanitizers": ("unit and smoke tests with ASan and UBSan", sanitizers),
     "fuzz": ("parsers of foreign bytes", fuzz),
