@@ -13,13 +13,15 @@ static int parse_schema(const char *text, const char *whose, json_t **ret_schema
         json_error_t where;
         *ret_schema = text ? json_loads(text, JSON_REJECT_DUPLICATES, &where) : json_object();
         if (!*ret_schema)
-                return err_set(err, ERR_SYSTEM, "the schema of %s is not JSON: %s", whose, text ? where.text : "out of memory");
+                return err_set(err, ERR_SYSTEM, "the schema of %s is not JSON: %s", whose,
+                               text ? where.text : "out of memory");
         return 0;
 }
 
-static json_t *describe_parameter(const char *name, const char *in, const char *type, const char *summary, bool is_required) {
-        return json_pack("{s:s, s:s, s:b, s:s, s:{s:s}}", "name", name, "in", in, "required", is_required, "description",
-                         summary, "schema", "type", type);
+static json_t *describe_parameter(const char *name, const char *in, const char *type, const char *summary,
+                                  bool is_required) {
+        return json_pack("{s:s, s:s, s:b, s:s, s:{s:s}}", "name", name, "in", in, "required", is_required,
+                         "description", summary, "schema", "type", type);
 }
 
 static json_t *describe_parameters(const struct api_route *route) {
@@ -35,7 +37,7 @@ static json_t *describe_parameters(const struct api_route *route) {
         }
         for (const struct api_query *query = route->query; query && query->name; query++)
                 (void) json_array_append_new(list, describe_parameter(query->name, "query", query->type, query->summary,
-                                                                     query->is_required));
+                                                                      query->is_required));
         return list;
 }
 
@@ -50,15 +52,17 @@ static int describe_operation(const struct api_route *route, json_t **ret_operat
             parse_schema(route->answer_schema, route->name, &answer, err) < 0)
                 return -1;
         const char *answer_type = route->answer_type ? route->answer_type : "application/json";
-        json_t *operation = json_pack(
-                "{s:s, s:s, s:o, s:{s:{s:s, s:o}, s:{s:s}}}", "operationId", route->name, "summary", route->summary,
-                "parameters", describe_parameters(route), "responses", "200", "description", "done", "content",
-                describe_content(answer_type, json_incref(answer)), "default", "$ref", "#/components/responses/Problem");
+        json_t *operation =
+                json_pack("{s:s, s:s, s:o, s:{s:{s:s, s:o}, s:{s:s}}}", "operationId", route->name, "summary",
+                          route->summary, "parameters", describe_parameters(route), "responses", "200", "description",
+                          "done", "content", describe_content(answer_type, json_incref(answer)), "default", "$ref",
+                          "#/components/responses/Problem");
         if (!operation)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         if (route->body_type)
-                (void) json_object_set_new(operation, "requestBody",
-                                           json_pack("{s:o}", "content", describe_content(route->body_type, json_incref(body))));
+                (void) json_object_set_new(
+                        operation, "requestBody",
+                        json_pack("{s:o}", "content", describe_content(route->body_type, json_incref(body))));
         if (route->is_open)
                 (void) json_object_set_new(operation, "security", json_array());
         *ret_operation = operation;
@@ -68,11 +72,11 @@ static int describe_operation(const struct api_route *route, json_t **ret_operat
 static json_t *describe_components(void) {
         return json_pack("{s:{s:{s:s, s:s}}, s:{s:{s:s, s:{s:{s:{s:s}}}}},"
                          " s:{s:{s:s, s:{s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}}}}}",
-                         "securitySchemes", "key", "type", "http", "scheme", "bearer",
-                         "responses", "Problem", "description", "it did not work: cause and remedy", "content",
-                         "application/problem+json", "schema", "$ref", "#/components/schemas/Problem",
-                         "schemas", "Problem", "type", "object", "properties", "status", "type", "integer", "title", "type",
-                         "string", "code", "type", "string", "detail", "type", "string", "remedy", "type", "string");
+                         "securitySchemes", "key", "type", "http", "scheme", "bearer", "responses", "Problem",
+                         "description", "it did not work: cause and remedy", "content", "application/problem+json",
+                         "schema", "$ref", "#/components/schemas/Problem", "schemas", "Problem", "type", "object",
+                         "properties", "status", "type", "integer", "title", "type", "string", "code", "type", "string",
+                         "detail", "type", "string", "remedy", "type", "string");
 }
 
 static int describe_paths(const struct api_routes *routes, json_t *paths, struct err *err) {
@@ -93,11 +97,11 @@ static int describe_paths(const struct api_routes *routes, json_t *paths, struct
         return 0;
 }
 
-int api_route_describe(const struct api_routes *routes, const char *title, const char *version, json_t **ret_description,
-                       struct err *err) {
-        _cleanup_json_ json_t *description = json_pack(
-                "{s:s, s:{s:s, s:s}, s:[{s:[]}], s:{}, s:o}", "openapi", "3.1.0", "info", "title", title, "version", version,
-                "security", "key", "paths", "components", describe_components());
+int api_route_describe(const struct api_routes *routes, const char *title, const char *version,
+                       json_t **ret_description, struct err *err) {
+        _cleanup_json_ json_t *description =
+                json_pack("{s:s, s:{s:s, s:s}, s:[{s:[]}], s:{}, s:o}", "openapi", "3.1.0", "info", "title", title,
+                          "version", version, "security", "key", "paths", "components", describe_components());
         if (!description)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         if (describe_paths(routes, json_object_get(description, "paths"), err) < 0)

@@ -36,7 +36,8 @@ static int check_new(const struct api_keys *keys, const char *name, struct err *
                                API_KEY_NAME_MAX);
         for (size_t i = 0; i < keys->n; i++)
                 if (strcmp(keys->keys[i].name, name) == 0)
-                        return err_set(err, ERR_EXISTS, "there are two keys named %s; give each a name of its own", name);
+                        return err_set(err, ERR_EXISTS, "there are two keys named %s; give each a name of its own",
+                                       name);
         if (keys->n == API_KEYS_MAX)
                 return err_set(err, ERR_LIMIT, "there are more than %d keys", API_KEYS_MAX);
         return 0;
@@ -60,7 +61,9 @@ static int parse_quota(struct api_key *key, const char *word, struct err *err) {
         const struct {
                 const char *name;
                 unsigned *value;
-        } quotas[] = { { "sandboxes=", &key->sandboxes_max }, { "runs=", &key->runs_max }, { "rate=", &key->rate_max } };
+        } quotas[] = { { "sandboxes=", &key->sandboxes_max },
+                       { "runs=", &key->runs_max },
+                       { "rate=", &key->rate_max } };
         for (size_t i = 0; i < ELEMENTS(quotas); i++) {
                 size_t size = strlen(quotas[i].name);
                 uint64_t count;
@@ -120,8 +123,10 @@ static int check_file(int fd, const char *path, struct err *err) {
         if (!S_ISREG(status.st_mode))
                 return err_set(err, ERR_USAGE, "%s is not a file", path);
         if ((status.st_uid != geteuid() && status.st_uid != 0) || status.st_mode & 077)
-                return err_set(err, ERR_PERMISSION, "the file of keys %s is open to others; make it yours with chown and "
-                                                    "chmod 600", path);
+                return err_set(err, ERR_PERMISSION,
+                               "the file of keys %s is open to others; make it yours with chown and "
+                               "chmod 600",
+                               path);
         return 0;
 }
 
@@ -146,8 +151,10 @@ int api_keys_load(struct api_keys *keys, const char *path, struct err *err) {
 static int check_plain(const char *key, struct err *err) {
         size_t size = strlen(key);
         if (size < API_KEY_LENGTH_MIN || size > API_KEY_LENGTH_MAX)
-                return err_set(err, ERR_USAGE, "a key has %d to %d characters, this one %zu; glovebox serve --new-key makes a "
-                                               "good one", API_KEY_LENGTH_MIN, API_KEY_LENGTH_MAX, size);
+                return err_set(err, ERR_USAGE,
+                               "a key has %d to %d characters, this one %zu; glovebox serve --new-key makes a "
+                               "good one",
+                               API_KEY_LENGTH_MIN, API_KEY_LENGTH_MAX, size);
         for (size_t i = 0; i < size; i++)
                 if (key[i] <= ' ' || key[i] > '~')
                         return err_set(err, ERR_USAGE, "a key is made of printable ASCII characters without spaces");
@@ -215,7 +222,8 @@ const char *api_key_of(const struct http_request *request) {
         const char *authorization = http_header(request, "Authorization"), *other = http_header(request, "X-API-Key");
         if (!authorization)
                 return other;
-        if (!http_same_sized(authorization, strcspn(authorization, " "), "Bearer") || strlen(authorization) < sizeof(scheme))
+        if (!http_same_sized(authorization, strcspn(authorization, " "), "Bearer") ||
+            strlen(authorization) < sizeof(scheme))
                 return NULL;
         const char *key = authorization + sizeof(scheme) - 1;
         return !other || strcmp(key, other) == 0 ? key : NULL;

@@ -1,4 +1,4 @@
-/* The keys that open the service. A file holds their SHA-256 only, one line each, so that whoever reads it cannot use it:
+/* The keys that open the service. A file holds their SHA-256 only, one line each; whoever reads it cannot use it:
  *
  *     # name  sha256 of the key  quotas that differ from the default
  *     build   9f86d081…          sandboxes=10 runs=4 rate=600 */
@@ -15,7 +15,7 @@ enum {
         API_KEYS_MAX = 256,
         API_KEY_NAME_MAX = 32,
         API_KEY_FILE_MAX = 64 << 10,
-        API_KEY_LENGTH_MIN = 16,  /* of a key that somebody chose */
+        API_KEY_LENGTH_MIN = 16, /* of a key that somebody chose */
         API_KEY_LENGTH_MAX = 512,
         API_KEY_SIZE = 3 + 64 + 1 /* "gb_", 256 bits in hexadecimal, NUL */
 };

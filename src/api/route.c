@@ -14,7 +14,8 @@ static int take_parameter(struct api_match *match, const char *name, size_t name
         char *to = match->parameters[match->n_parameters].value;
         size_t n;
         if (size > API_PARAMETER_SIZE_MAX)
-                return err_set(err, ERR_USAGE, "%.*s is longer than %d bytes", (int) name_size, name, API_PARAMETER_SIZE_MAX);
+                return err_set(err, ERR_USAGE, "%.*s is longer than %d bytes", (int) name_size, name,
+                               API_PARAMETER_SIZE_MAX);
         if (http_decode(value, size, false, to, &n) < 0 || n == 0)
                 return err_set(err, ERR_USAGE, "%.*s is empty or not percent-encoded UTF-8", (int) name_size, name);
         memcpy(match->parameters[match->n_parameters].name, name, name_size);

@@ -24,7 +24,7 @@ struct api_route {
         const char *method;  /* GET answers HEAD too */
         const char *pattern; /* "/sandbox/{user_id}/file": a name in braces stands for one segment */
         void (*run)(void *context, struct http_request *request, const struct api_match *match);
-        const char *name;    /* the operation's, unique in the table */
+        const char *name; /* the operation's, unique in the table */
         const char *summary;
         const struct api_query *query; /* NULL: nothing is documented */
         const char *body_type;         /* NULL: no body is taken */
@@ -60,6 +60,6 @@ const char *api_match_get(const struct api_match *match, const char *name);
 /* Finds the request's row and runs it, or answers 404, 405 or 400. */
 void api_route_request(const struct api_routes *routes, void *context, struct http_request *request);
 
-/* The OpenAPI 3.1 description, to be freed by the caller with json_decref. Fails when a schema in the table is not JSON. */
-int api_route_describe(const struct api_routes *routes, const char *title, const char *version, json_t **ret_description,
-                       struct err *err);
+/* The OpenAPI 3.1 description; the caller frees it with json_decref. Fails when a schema in the table is not JSON. */
+int api_route_describe(const struct api_routes *routes, const char *title, const char *version,
+                       json_t **ret_description, struct err *err);

@@ -29,8 +29,8 @@ static void take_framing(struct http_body *body, char c, struct http_refusal *re
                 char expected;
                 enum http_chunk_step next;
         } steps[] = {
-                [CHUNK_SIZE_LF] = { '\n', CHUNK_DATA }, [CHUNK_DATA_CR] = { '\r', CHUNK_DATA_LF },
-                [CHUNK_DATA_LF] = { '\n', CHUNK_SIZE }, [CHUNK_END_CR] = { '\r', CHUNK_END_LF },
+                [CHUNK_SIZE_LF] = { '\n', CHUNK_DATA },  [CHUNK_DATA_CR] = { '\r', CHUNK_DATA_LF },
+                [CHUNK_DATA_LF] = { '\n', CHUNK_SIZE },  [CHUNK_END_CR] = { '\r', CHUNK_END_LF },
                 [CHUNK_END_LF] = { '\n', CHUNK_END_LF },
         };
         enum http_chunk_step step = body->step;

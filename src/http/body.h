@@ -8,7 +8,15 @@
 
 #include "http/head.h" /* struct http_refusal */
 
-enum http_chunk_step { CHUNK_SIZE, CHUNK_SIZE_LF, CHUNK_DATA, CHUNK_DATA_CR, CHUNK_DATA_LF, CHUNK_END_CR, CHUNK_END_LF };
+enum http_chunk_step {
+        CHUNK_SIZE,
+        CHUNK_SIZE_LF,
+        CHUNK_DATA,
+        CHUNK_DATA_CR,
+        CHUNK_DATA_LF,
+        CHUNK_END_CR,
+        CHUNK_END_LF
+};
 
 struct http_body {
         bool is_chunked, is_done;

@@ -213,7 +213,8 @@ void http_connection_end_input(struct http_connection *connection) {
 
 void http_connection_tell_drained(struct http_connection *connection) {
         struct http_request *request = &connection->request;
-        if (!request->wants_drained || http_out_size(&connection->out) > HTTP_OUT_LOW || connection->answer <= ANSWER_OWED)
+        if (!request->wants_drained || http_out_size(&connection->out) > HTTP_OUT_LOW ||
+            connection->answer <= ANSWER_OWED)
                 return;
         request->wants_drained = false;
         if (!request->events || !request->events->on_drained)

@@ -3,8 +3,8 @@
  *
  *     IDLE ──▶ HEAD ──▶ BODY ──▶ ANSWER ──▶ IDLE      one exchange after the other
  *                         │         │
- *                         ├─▶ DISCARD ─▶ IDLE          answered before its body was read, and the rest is small
- *                         └─────────┴──▶ LAST          answered, or refused, for the last time: flush, then close
+ *                         ├─▶ DISCARD ─▶ IDLE          answered before its body was read; the rest is small
+ *                         └─────────┴──▶ LAST          answered or refused for the last time: flush, close
  *     any ──▶ GONE                                     nothing can be sent any more */
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "http/out.h"
 
 enum http_phase {
-        PHASE_IDLE,    /* no byte of a request is there */
+        PHASE_IDLE, /* no byte of a request is there */
         PHASE_HEAD,
         PHASE_BODY,    /* the handler was called; the body is not whole */
         PHASE_ANSWER,  /* the body is whole; the answer is not */
@@ -25,9 +25,9 @@ enum http_phase {
 };
 
 enum http_answer {
-        ANSWER_NONE,    /* no request is in the handler's hands */
+        ANSWER_NONE, /* no request is in the handler's hands */
         ANSWER_OWED,
-        ANSWER_FIXED,   /* begun, and these are its kinds */
+        ANSWER_FIXED, /* begun, and these are its kinds */
         ANSWER_CHUNKED,
         ANSWER_TO_CLOSE,
 };
@@ -54,7 +54,7 @@ struct http_connection {
         bool keeps;       /* another request may follow this one */
         bool must_linger; /* PHASE_LAST with bytes under way that nobody will read */
         bool input_ended;
-        bool is_busy;     /* in feed or drained: `wake` is not needed */
+        bool is_busy; /* in feed or drained: `wake` is not needed */
         struct http_out out;
         struct http_peer peer;
         const struct http_handler *handler;
@@ -91,7 +91,7 @@ static inline struct http_connection *http_connection_of(const struct http_reque
         return (struct http_connection *) (uintptr_t) request;
 }
 
-/* The answer has been queued to its end (or cut off there, when not is_whole): the request leaves the handler's hands. */
+/* The answer has been queued to its end (or cut off, when not is_whole): the request leaves the handler's hands. */
 void http_connection_answered(struct http_connection *connection, bool is_whole);
 
 /* Would the connection go on if the answer were whole now? */

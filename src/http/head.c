@@ -41,7 +41,8 @@ static uint16_t position(const struct http_head *head, const char *at) {
 
 /* Origin form: "/" pchar* ["?" ...], as RFC 3986 has it, with every escape whole. */
 static bool is_target(const char *target) {
-        static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~!$&'()*+,;=:@/?";
+        static const char allowed[] =
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~!$&'()*+,;=:@/?";
         if (*target != '/')
                 return false;
         while (*(target += strspn(target, allowed)) == '%') {
@@ -68,7 +69,8 @@ static void take_version(struct http_head *head, const char *version, struct htt
 static void take_request_line(struct http_head *head, char *line, struct http_refusal *refusal) {
         char *target = strchr(line, ' '), *version = target ? strchr(target + 1, ' ') : NULL;
         if (!version) {
-                refuse(refusal, 400, "the request line is not a method, a path and HTTP/1.1 with one space between each");
+                refuse(refusal, 400,
+                       "the request line is not a method, a path and HTTP/1.1 with one space between each");
                 return;
         }
         *target++ = '\0';

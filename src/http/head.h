@@ -32,8 +32,8 @@ struct http_head {
 void http_head_reset(struct http_head *head);
 void http_head_free(struct http_head *head);
 
-/* Takes bytes up to the end of the head. Returns how many; *ret_done when it is whole. After a refusal the head is of no
- * use. */
+/* Takes bytes up to the end of the head. Returns how many; *ret_done when it is whole. After a refusal the head is of
+ * no use. */
 size_t http_head_take(struct http_head *head, const char *bytes, size_t size, bool *ret_done,
                       struct http_refusal *refusal);
 

@@ -3,8 +3,8 @@
  * The life of a request. The server calls `handle` once its head has been read and found good. From then on the request
  * belongs to the handler until the handler ends its answer (http_respond, http_problem, http_stream_end,
  * http_stream_abort), or until on_gone says that the client has left, broke the protocol or was too slow. After either,
- * the pointer is dead: the same memory carries the next request. A handler need not answer at once. While it has not, no
- * further request of the connection is looked at, so that answers leave in the order of their requests.
+ * the pointer is dead: the same memory carries the next request. A handler need not answer at once. While it has not,
+ * no further request of the connection is looked at, so that answers leave in the order of their requests.
  *
  * No callback is ever called from within a function of this header: they come from the loop. */
 #pragma once
@@ -54,8 +54,8 @@ int http_server_open(struct loop *loop, const struct http_options *options, cons
 /* Not from within a callback of the server. Every request that is under way sees on_gone. NULL is fine. */
 void http_server_close(struct http_server *server);
 
-/* Accepts nothing more, closes idle connections, and closes each other one after its answer. Calls on_drained, once, from
- * the loop, when the last has gone. */
+/* Accepts nothing more, closes idle connections, and closes each other one after its answer. Calls on_drained, once,
+ * from the loop, when the last has gone. */
 void http_server_drain(struct http_server *server, void (*on_drained)(void *context), void *context);
 
 uint16_t http_server_port(const struct http_server *server); /* 0 without TCP */
@@ -103,7 +103,7 @@ void http_pause_body(struct http_request *request);
 void http_resume_body(struct http_request *request);
 
 /* Reads the whole body, up to max, and gives it with a NUL after it (borrowed for the call). When the client leaves
- * first or sends more, `request` and `bytes` are NULL in that call. 0, or -1: answered already, nothing will be called. */
+ * first or sends more, `request` and `bytes` are NULL in that call. 0, or -1: answered already, nothing is called. */
 int http_collect_body(struct http_request *request, size_t max,
                       void (*on_whole)(void *context, struct http_request *request, const char *bytes, size_t size),
                       void *context);
@@ -123,8 +123,8 @@ int http_respond(struct http_request *request, int status, const char *type, con
 void http_problem(struct http_request *request, int status, const char *code, const char *detail, const char *remedy);
 void http_problem_err(struct http_request *request, const struct err *err);
 
-/* An answer in pieces: of that length, or HTTP_CHUNKED when it is not known. HTTP/1.0 clients get the latter ended by the
- * close of the connection. 0 or -errno as http_respond. */
+/* An answer in pieces: of that length, or HTTP_CHUNKED when it is not known. HTTP/1.0 clients get the latter ended by
+ * the close of the connection. 0 or -errno as http_respond. */
 enum { HTTP_CHUNKED = -1 };
 int http_stream_begin(struct http_request *request, int status, const char *type, int64_t length);
 

@@ -44,7 +44,8 @@ static void drop_input(struct http_link *link) {
 
 static void feed_kept_input(struct http_link *link) {
         size_t size = link->input_end - link->input_start;
-        link->input_start += http_connection_feed(&link->connection, link->input ? link->input + link->input_start : "", size);
+        link->input_start +=
+                http_connection_feed(&link->connection, link->input ? link->input + link->input_start : "", size);
         if (!has_input(link))
                 drop_input(link);
 }

@@ -29,8 +29,8 @@ struct http_listener {
 
 /* ---- accepting ---- */
 
-#define TURNED_AWAY                                                                                       \
-        "{\"status\":503,\"title\":\"Service Unavailable\",\"code\":\"busy\",\"detail\":\"too many clients are " \
+#define TURNED_AWAY                                                                                                    \
+        "{\"status\":503,\"title\":\"Service Unavailable\",\"code\":\"busy\",\"detail\":\"too many clients are "       \
         "connected\",\"remedy\":\"try again in a second\"}\n"
 
 static void turn_away(struct http_server *server, int fd) {
@@ -71,8 +71,9 @@ static int describe_unix_peer(int fd, struct http_peer *peer) {
 }
 
 static int describe_tcp_peer(int fd, const struct sockaddr_storage *address, struct http_peer *peer) {
-        const void *raw = address->ss_family == AF_INET6 ? (const void *) &((const struct sockaddr_in6 *) address)->sin6_addr
-                                                         : (const void *) &((const struct sockaddr_in *) address)->sin_addr;
+        const void *raw = address->ss_family == AF_INET6
+                                  ? (const void *) &((const struct sockaddr_in6 *) address)->sin6_addr
+                                  : (const void *) &((const struct sockaddr_in *) address)->sin_addr;
         if (!inet_ntop(address->ss_family, raw, peer->address, sizeof(peer->address)))
                 return -errno;
         int one = 1;
@@ -99,8 +100,8 @@ static void on_pause_end(void *context) {
         (void) loop_watch_change(listener->watch, EPOLLIN);
 }
 
-/* No descriptor, or no memory, is left. The reserved one lets us take the first that waits and refuse it; then the others wait a little
- * instead of waking us all the time. */
+/* No descriptor, or no memory, is left. The reserved one lets us take the first that waits and refuse it; then the
+ * others wait a little instead of waking us all the time. */
 static void run_short(struct http_listener *listener) {
         struct http_server *server = listener->server;
         fd_close(&server->reserve_fd);
@@ -186,8 +187,10 @@ static int open_tcp(struct http_server *server, const char *host, uint16_t port,
         struct sockaddr_storage address;
         socklen_t size;
         if (!parse_address(host, port, &address, &size))
-                return err_set(err, ERR_USAGE, "%s is not an address to listen on; give one such as 127.0.0.1, ::1 or 0.0.0.0, "
-                                               "or localhost", host);
+                return err_set(err, ERR_USAGE,
+                               "%s is not an address to listen on; give one such as 127.0.0.1, ::1 or 0.0.0.0, "
+                               "or localhost",
+                               host);
         struct http_listener *listener = make(server, address.ss_family, err);
         if (!listener)
                 return -1;
@@ -233,8 +236,8 @@ static int clear_place(const struct sockaddr_un *address, struct err *err) {
 static int open_unix(struct http_server *server, const char *path, struct err *err) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         if (strlen(path) >= sizeof(address.sun_path))
-                return err_set(err, ERR_USAGE, "the socket's path %s is longer than %zu bytes; choose a shorter one", path,
-                               sizeof(address.sun_path) - 1);
+                return err_set(err, ERR_USAGE, "the socket's path %s is longer than %zu bytes; choose a shorter one",
+                               path, sizeof(address.sun_path) - 1);
         (void) strcpy(address.sun_path, path);
         if (clear_place(&address, err) < 0)
                 return -1;
@@ -288,7 +291,8 @@ uint16_t http_listeners_port(const struct http_server *server) {
         for (size_t i = 0; i < server->n_listeners; i++) {
                 struct sockaddr_storage address;
                 socklen_t size = sizeof(address);
-                if (server->listeners[i]->is_unix || getsockname(server->listeners[i]->fd, (struct sockaddr *) &address, &size) < 0)
+                if (server->listeners[i]->is_unix ||
+                    getsockname(server->listeners[i]->fd, (struct sockaddr *) &address, &size) < 0)
                         continue;
                 return ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *) &address)->sin6_port
                                                            : ((struct sockaddr_in *) &address)->sin_port);

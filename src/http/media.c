@@ -10,7 +10,8 @@ static bool take_parameter(const char **at, char name[static 64], char value[sta
         if (*next != ';')
                 return false;
         next = http_skip_spaces(next + 1);
-        if (*next == '"' || http_take_word(&next, name, 64) < 0 || *next++ != '=' || http_take_word(&next, value, 128) < 0)
+        if (*next == '"' || http_take_word(&next, name, 64) < 0 || *next++ != '=' ||
+            http_take_word(&next, value, 128) < 0)
                 return false;
         *at = next;
         return true;
@@ -55,7 +56,7 @@ static int specificity(const char *range, size_t size, const char *type) {
         if (size != major + 1 || range[major] != '*')
                 return 0;
         for (size_t i = 0; i < major; i++)
-                if (!http_same_sized(range + i, 1, (char[]) { type[i], '\0' }))
+                if (!http_same_sized(range + i, 1, (char[]){ type[i], '\0' }))
                         return 0;
         return 2;
 }

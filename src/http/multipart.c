@@ -8,7 +8,17 @@
 #include "http/media.h"
 #include "http/text.h"
 
-enum step { STEP_DATA, STEP_AFTER, STEP_AFTER_LF, STEP_HEAD, STEP_CLOSING, STEP_END, STEP_END_LF, STEP_OVER, STEP_FAILED };
+enum step {
+        STEP_DATA,
+        STEP_AFTER,
+        STEP_AFTER_LF,
+        STEP_HEAD,
+        STEP_CLOSING,
+        STEP_END,
+        STEP_END_LF,
+        STEP_OVER,
+        STEP_FAILED
+};
 
 struct multipart {
         const struct multipart_events *events;
@@ -38,7 +48,8 @@ static bool is_boundary(const char *text) {
         return size > 0 && size <= MULTIPART_BOUNDARY_MAX && strspn(text, allowed) == size && text[size - 1] != ' ';
 }
 
-static int find_boundary(const char *content_type, char ret_boundary[static MULTIPART_BOUNDARY_MAX + 2], struct err *err) {
+static int find_boundary(const char *content_type, char ret_boundary[static MULTIPART_BOUNDARY_MAX + 2],
+                         struct err *err) {
         bool found = false;
         const char *at = content_type + strcspn(content_type, "; \t");
         while (*(at = http_skip_spaces(at)) == ';') {
@@ -95,7 +106,9 @@ static int take_parameter_value(const char *word, char *ret_text, struct err *er
                 ret_text[used++] = c;
         }
         ret_text[used] = '\0';
-        return utf8_is_valid(ret_text, used) && http_is_value(ret_text, used) ? 0 : malformed(err, "a name is not UTF-8 text");
+        return utf8_is_valid(ret_text, used) && http_is_value(ret_text, used)
+                       ? 0
+                       : malformed(err, "a name is not UTF-8 text");
 }
 
 static int take_disposition(struct multipart *multipart, const char *at, struct err *err) {
@@ -111,7 +124,8 @@ static int take_disposition(struct multipart *multipart, const char *at, struct 
                 if ((is_name && multipart->has_name) || (is_file_name && multipart->has_file_name))
                         return malformed(err, "a part has two names");
                 if (http_same(name, "filename*"))
-                        return malformed(err, "filename* is not allowed in it (RFC 7578); send filename as plain UTF-8");
+                        return malformed(err,
+                                         "filename* is not allowed in it (RFC 7578); send filename as plain UTF-8");
                 if ((is_name || is_file_name) &&
                     take_parameter_value(word, is_name ? multipart->name : multipart->file_name, err) < 0)
                         return -1;
@@ -128,10 +142,12 @@ static int take_part_header(struct multipart *multipart, char *line, struct err 
         *colon = '\0';
         const char *value = http_skip_spaces(colon + 1);
         if (http_same(line, "Content-Disposition"))
-                return multipart->has_name ? malformed(err, "a part has two names") : take_disposition(multipart, value, err);
+                return multipart->has_name ? malformed(err, "a part has two names")
+                                           : take_disposition(multipart, value, err);
         if (http_same(line, "Content-Transfer-Encoding"))
                 return http_same(value, "binary") || http_same(value, "8bit") || http_same(value, "7bit")
-                               ? 0 : malformed(err, "a part has a Content-Transfer-Encoding; send its bytes as they are");
+                               ? 0
+                               : malformed(err, "a part has a Content-Transfer-Encoding; send its bytes as they are");
         if (!http_same(line, "Content-Type"))
                 return 0;
         if (multipart->has_type || strlen(value) >= sizeof(multipart->type))
@@ -183,7 +199,7 @@ static int tell_data(struct multipart *multipart, const char *bytes, size_t size
 }
 
 /* Looks for the delimiter. What may be its beginning is held back, over the end of `bytes` too; it need not be stored,
- * since it is known by its length, and no byte but the delimiter's first is a CR, so that a match never overlaps another. */
+ * since it is known by its length. No byte but the delimiter's first is a CR, so that a match never overlaps another. */
 static int take_data(struct multipart *multipart, const char *bytes, size_t size, size_t *ret_taken, struct err *err) {
         size_t at = 0;
         while (at < size && multipart->matched < multipart->delimiter_size) {
@@ -225,8 +241,10 @@ static int take_byte(struct multipart *multipart, char c, struct err *err) {
                 char expected;
                 enum step next;
         } steps[] = {
-                [STEP_AFTER_LF] = { '\n', STEP_HEAD }, [STEP_CLOSING] = { '-', STEP_END },
-                [STEP_END] = { '\r', STEP_END_LF }, [STEP_END_LF] = { '\n', STEP_OVER },
+                [STEP_AFTER_LF] = { '\n', STEP_HEAD },
+                [STEP_CLOSING] = { '-', STEP_END },
+                [STEP_END] = { '\r', STEP_END_LF },
+                [STEP_END_LF] = { '\n', STEP_OVER },
         };
         if (multipart->step == STEP_HEAD)
                 return take_head_byte(multipart, c, err);
@@ -260,5 +278,6 @@ int multipart_feed(struct multipart *multipart, const char *bytes, size_t size, 
 int multipart_finish(struct multipart *multipart, struct err *err) {
         if (multipart->step == STEP_END || multipart->step == STEP_OVER)
                 return 0;
-        return malformed(err, multipart->step == STEP_FAILED ? "see the first error" : "it ends before its last boundary");
+        return malformed(err,
+                         multipart->step == STEP_FAILED ? "see the first error" : "it ends before its last boundary");
 }

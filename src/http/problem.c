@@ -40,9 +40,9 @@ static int add_member(struct http_out *json, const char *name, const char *text)
 static int build(struct http_out *json, int status, const char *code, const char *detail, const char *remedy) {
         char start[64];
         (void) snprintf(start, sizeof(start), "{\"status\":%d", status);
-        if (http_out_add_text(json, start, PROBLEM_MAX) < 0 || add_member(json, "title", http_status_reason(status)) < 0 ||
-            add_member(json, "code", code) < 0 || add_member(json, "detail", detail) < 0 ||
-            (remedy && add_member(json, "remedy", remedy) < 0))
+        if (http_out_add_text(json, start, PROBLEM_MAX) < 0 ||
+            add_member(json, "title", http_status_reason(status)) < 0 || add_member(json, "code", code) < 0 ||
+            add_member(json, "detail", detail) < 0 || (remedy && add_member(json, "remedy", remedy) < 0))
                 return -ENOMEM;
         return http_out_add_text(json, "}\n", PROBLEM_MAX);
 }

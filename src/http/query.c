@@ -14,13 +14,16 @@ static int take_pair(struct http_pairs *pairs, size_t *used, const char *text, s
         char *name = pairs->bytes + *used;
         size_t n;
         if (http_decode(text, name_size, true, name, &n) < 0 || n == 0)
-                return err_set(err, ERR_USAGE, "a parameter of the query has no name, or one that is not "
-                                               "percent-encoded UTF-8; encode it as curl --data-urlencode does");
+                return err_set(err, ERR_USAGE,
+                               "a parameter of the query has no name, or one that is not "
+                               "percent-encoded UTF-8; encode it as curl --data-urlencode does");
         *used += n + 1;
         char *value = pairs->bytes + *used;
         if (http_decode(equals ? equals + 1 : "", value_size, true, value, &n) < 0)
-                return err_set(err, ERR_USAGE, "the query's parameter %s is not percent-encoded UTF-8; encode it as "
-                                               "curl --data-urlencode does", name);
+                return err_set(err, ERR_USAGE,
+                               "the query's parameter %s is not percent-encoded UTF-8; encode it as "
+                               "curl --data-urlencode does",
+                               name);
         *used += n + 1;
         if (http_query_find(pairs, name))
                 return err_set(err, ERR_USAGE, "the query's parameter %s is there twice; give it once", name);

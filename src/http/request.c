@@ -120,7 +120,8 @@ static void collector_end(void *context) {
 int http_collect_body(struct http_request *request, size_t max,
                       void (*on_whole)(void *context, struct http_request *request, const char *bytes, size_t size),
                       void *context) {
-        static const struct http_events events = { .on_body = collector_add, .on_body_end = collector_end,
+        static const struct http_events events = { .on_body = collector_add,
+                                                   .on_body_end = collector_end,
                                                    .on_gone = collector_gone };
         if (!http_limit_body(request, max))
                 return -1;

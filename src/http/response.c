@@ -18,8 +18,8 @@ static const struct {
 };
 enum { DEFAULTS = sizeof(defaults) / sizeof(defaults[0]) };
 
-static const char *const framing[] = { "Content-Length", "Transfer-Encoding", "Connection", "Content-Type", "Trailer",
-                                       "Upgrade", "Keep-Alive" };
+static const char *const framing[] = { "Content-Length", "Transfer-Encoding", "Connection", "Content-Type",
+                                       "Trailer",        "Upgrade",           "Keep-Alive" };
 
 int http_add_header(struct http_request *request, const char *name, const char *value) {
         if (!http_is_token(name, strlen(name)) || !http_is_value(value, strlen(value)))
@@ -29,8 +29,10 @@ int http_add_header(struct http_request *request, const char *name, const char *
                         return -EINVAL;
         struct http_out *fields = &request->fields;
         size_t before = http_out_size(fields);
-        if (http_out_add_text(fields, name, HTTP_FIELDS_MAX) < 0 || http_out_add(fields, ": ", 2, HTTP_FIELDS_MAX) < 0 ||
-            http_out_add_text(fields, value, HTTP_FIELDS_MAX) < 0 || http_out_add(fields, "\r\n", 2, HTTP_FIELDS_MAX) < 0) {
+        if (http_out_add_text(fields, name, HTTP_FIELDS_MAX) < 0 ||
+            http_out_add(fields, ": ", 2, HTTP_FIELDS_MAX) < 0 ||
+            http_out_add_text(fields, value, HTTP_FIELDS_MAX) < 0 ||
+            http_out_add(fields, "\r\n", 2, HTTP_FIELDS_MAX) < 0) {
                 http_out_cut(fields, before);
                 return -ENOBUFS;
         }

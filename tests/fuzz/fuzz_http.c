@@ -1,6 +1,6 @@
 /* A connection's state machine, with handlers that answer at once, later, in pieces or not at all. Whatever comes, and
- * however it is cut into reads: no crash, no illegal move, everything bounded, and the same handlers told the same things
- * and the same bytes sent. */
+ * however it is cut into reads: no crash, no illegal move, everything bounded, the same things told to the handlers and
+ * the same bytes sent. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>

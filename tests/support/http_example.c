@@ -56,7 +56,9 @@ static void on_count_end(void *context) {
         answer_text(exchange, text);
 }
 
-static const struct http_events count_events = { .on_body = on_counted, .on_body_end = on_count_end, .on_gone = on_gone };
+static const struct http_events count_events = { .on_body = on_counted,
+                                                 .on_body_end = on_count_end,
+                                                 .on_gone = on_gone };
 
 static void on_bite_time(void *context) {
         struct exchange *exchange = context;
@@ -208,10 +210,13 @@ static void on_form_end(void *context) {
 
 static void form(struct exchange *exchange, const struct http_pairs *query) {
         static const struct multipart_events parts = { on_part, on_part_data, on_part_end };
-        static const struct http_events events = { .on_body = on_form_data, .on_body_end = on_form_end, .on_gone = on_gone };
+        static const struct http_events events = { .on_body = on_form_data,
+                                                   .on_body_end = on_form_end,
+                                                   .on_gone = on_gone };
         struct err err;
         (void) query;
-        if (multipart_open(http_header(exchange->request, "Content-Type"), &parts, exchange, &exchange->multipart, &err) < 0) {
+        if (multipart_open(http_header(exchange->request, "Content-Type"), &parts, exchange, &exchange->multipart,
+                           &err) < 0) {
                 http_problem_err(exchange->request, &err);
                 forget(exchange);
                 return;
@@ -264,8 +269,8 @@ static const struct {
         const char *path;
         void (*run)(struct exchange *exchange, const struct http_pairs *query);
 } paths[] = {
-        { "/ping", ping },   { "/count", count },   { "/slow", slow }, { "/stream", stream }, { "/hold", hold },
-        { "/tick", tick },   { "/broken", broken }, { "/form", form }, { "/echo", echo },     { "/stats", stats },
+        { "/ping", ping }, { "/count", count },   { "/slow", slow }, { "/stream", stream }, { "/hold", hold },
+        { "/tick", tick }, { "/broken", broken }, { "/form", form }, { "/echo", echo },     { "/stats", stats },
 };
 
 static void handle(void *context, struct http_request *request) {
@@ -307,14 +312,18 @@ static void take_argument(struct http_options *options, const char *argument) {
                 const char *name;
                 unsigned *value;
         } numbers[] = {
-                { "connections", &options->connections_max }, { "head_ms", &options->head_ms },
-                { "idle_ms", &options->idle_ms },             { "body_ms", &options->body_window_ms },
-                { "body_min", &options->body_window_min },    { "stall_ms", &options->stall_ms },
+                { "connections", &options->connections_max },
+                { "head_ms", &options->head_ms },
+                { "idle_ms", &options->idle_ms },
+                { "body_ms", &options->body_window_ms },
+                { "body_min", &options->body_window_min },
+                { "stall_ms", &options->stall_ms },
                 { "linger_ms", &options->linger_ms },
         };
         size_t size = strcspn(argument, "=");
         for (size_t i = 0; i < ELEMENTS(numbers); i++)
-                if (strlen(numbers[i].name) == size && strncmp(argument, numbers[i].name, size) == 0 && argument[size] == '=')
+                if (strlen(numbers[i].name) == size && strncmp(argument, numbers[i].name, size) == 0 &&
+                    argument[size] == '=')
                         *numbers[i].value = (unsigned) atoi(argument + size + 1);
         if (strncmp(argument, "unix=", 5) == 0)
                 options->unix_path = argument + 5;

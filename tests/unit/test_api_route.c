@@ -11,9 +11,17 @@ static const struct api_query file_query[] = { { "path", "string", "which file",
 
 static const struct api_route rows[] = {
         { .method = "GET", .pattern = "/health", .name = "health", .summary = "alive", .is_open = true },
-        { .method = "POST", .pattern = "/sandbox/{user_id}/create", .name = "create", .summary = "make one",
-          .body_type = "application/json", .body_schema = "{\"type\":\"object\"}" },
-        { .method = "GET", .pattern = "/sandbox/{user_id}/file", .name = "read", .summary = "read", .query = file_query,
+        { .method = "POST",
+          .pattern = "/sandbox/{user_id}/create",
+          .name = "create",
+          .summary = "make one",
+          .body_type = "application/json",
+          .body_schema = "{\"type\":\"object\"}" },
+        { .method = "GET",
+          .pattern = "/sandbox/{user_id}/file",
+          .name = "read",
+          .summary = "read",
+          .query = file_query,
           .answer_type = "application/octet-stream" },
         { .method = "DELETE", .pattern = "/sandbox/{user_id}/file", .name = "delete", .summary = "delete" },
         { .method = "GET", .pattern = "/runs/{run}", .name = "run", .summary = "a run" },
@@ -21,7 +29,8 @@ static const struct api_route rows[] = {
 static const struct api_routes routes = { rows, sizeof(rows) / sizeof(rows[0]) };
 
 static const char *find(const char *method, const char *path, struct api_match *match, char *allow, struct err *err) {
-        return api_route_find(&routes, method, path, match, allow, err) == 0 ? match->route->name : err_code_name(err->code);
+        return api_route_find(&routes, method, path, match, allow, err) == 0 ? match->route->name
+                                                                             : err_code_name(err->code);
 }
 
 static void test_find(void) {
@@ -37,8 +46,9 @@ static void test_find(void) {
         is_text(api_match_get(&match, "run"), "x/y", "as part of the value");
         is_text(find("POST", "/sandbox/a/file", &match, allow, &err), "unsupported", "a wrong method");
         is_text(allow, "GET, DELETE", "is told the right ones");
-        static const char *const nowhere[] = { "/", "/healt", "/healthy", "/health/", "/sandbox/a", "/sandbox/a/b/create",
-                                               "/runs", "/runs/a/b", "/sandbox/a/create/" };
+        static const char *const nowhere[] = { "/",        "/healt",     "/healthy",
+                                               "/health/", "/sandbox/a", "/sandbox/a/b/create",
+                                               "/runs",    "/runs/a/b",  "/sandbox/a/create/" };
         for (size_t i = 0; i < sizeof(nowhere) / sizeof(nowhere[0]); i++)
                 is_text(find("GET", nowhere[i], &match, allow, &err), "not_found", "%s is not there", nowhere[i]);
         is_text(find("GET", "/runs/", &match, allow, &err), "usage", "an empty name is refused");
@@ -55,9 +65,11 @@ static void test_describe(void) {
         const char *name = NULL, *in = NULL, *type = NULL, *summary = NULL;
         int found = json_unpack(description, "{s:{s:{s:{s:[{s:s},{s:s}]}}}}", "paths", "/sandbox/{user_id}/file", "get",
                                 "parameters", "name", &name, "in", &in);
-        ok(found == 0 && strcmp(name, "user_id") == 0 && strcmp(in, "query") == 0, "with the parameters of path and query");
-        found = json_unpack(description, "{s:{s:{s:{s:s, s:{s:{s:{s:{s:s}}}}}}}}", "paths", "/sandbox/{user_id}/create", "post",
-                            "summary", &summary, "requestBody", "content", "application/json", "schema", "type", &type);
+        ok(found == 0 && strcmp(name, "user_id") == 0 && strcmp(in, "query") == 0,
+           "with the parameters of path and query");
+        found = json_unpack(description, "{s:{s:{s:{s:s, s:{s:{s:{s:{s:s}}}}}}}}", "paths", "/sandbox/{user_id}/create",
+                            "post", "summary", &summary, "requestBody", "content", "application/json", "schema", "type",
+                            &type);
         ok(found == 0 && strcmp(type, "object") == 0, "and the schema of a body");
         json_t *security = NULL;
         found = json_unpack(description, "{s:{s:{s:{s:o}}}}", "paths", "/health", "get", "security", &security);
@@ -65,7 +77,8 @@ static void test_describe(void) {
         json_decref(description);
         struct api_route bad = rows[1];
         bad.body_schema = "{";
-        ok(api_route_describe(&(struct api_routes) { &bad, 1 }, "", "", &description, &err) < 0, "a broken schema is an error");
+        ok(api_route_describe(&(struct api_routes) { &bad, 1 }, "", "", &description, &err) < 0,
+           "a broken schema is an error");
 }
 
 static void test_keys(void) {
@@ -74,7 +87,8 @@ static void test_keys(void) {
         struct err err;
         char hex[2 * SHA256_SIZE + 1], text[512];
         (void) snprintf(text, sizeof(text), "# a comment\n\nfirst %s runs=4 rate=60 # why\r\nsecond %s",
-                        sha256_hex("0123456789abcdef", 16, hex), "AB000000000000000000000000000000000000000000000000000000000000cd");
+                        sha256_hex("0123456789abcdef", 16, hex),
+                        "AB000000000000000000000000000000000000000000000000000000000000cd");
         ok(api_keys_parse(&keys, text, &err) == 0 && keys.n == 2, "a file of keys");
         ok(keys.keys[0].runs_max == 4 && keys.keys[0].rate_max == 60 && keys.keys[0].sandboxes_max == 0, "with quotas");
         const struct api_key *found = api_keys_find(&keys, "0123456789abcdef");
@@ -82,7 +96,8 @@ static void test_keys(void) {
         ok(!api_keys_find(&keys, "0123456789abcdeF") && !api_keys_find(&keys, ""), "and only by its own");
         ok(api_keys_add(&keys, "env", "a-key-that-somebody-chose", &err) == 0, "a key in plain is added");
         ok(api_keys_find(&keys, "a-key-that-somebody-chose") == &keys.keys[2], "and found");
-        ok(api_keys_add(&keys, "env", "another-key-of-that-name", &err) < 0 && err.code == ERR_EXISTS, "a name is there once");
+        ok(api_keys_add(&keys, "env", "another-key-of-that-name", &err) < 0 && err.code == ERR_EXISTS,
+           "a name is there once");
         ok(api_keys_add(&keys, "short", "short", &err) < 0, "a short key is refused");
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
                 ok(api_keys_parse(&(struct api_keys) { 0 }, bad[i], &err) < 0, "the line \"%s\" is refused", bad[i]);
@@ -96,8 +111,10 @@ static void test_file(const char *directory) {
         char path[512], first[API_KEY_SIZE], second[API_KEY_SIZE];
         (void) snprintf(path, sizeof(path), "%s/keys", directory);
         ok(api_keys_load(&keys, path, &err) < 0 && err.code == ERR_NOT_FOUND, "a missing file is said to be missing");
-        ok(api_key_make(first, &err) == 0 && api_key_make(second, &err) == 0 && strcmp(first, second) != 0, "keys are new");
-        ok(api_keys_append(path, "one", first, &err) == 0 && api_keys_append(path, "two", second, &err) == 0, "keys are kept");
+        ok(api_key_make(first, &err) == 0 && api_key_make(second, &err) == 0 && strcmp(first, second) != 0,
+           "keys are new");
+        ok(api_keys_append(path, "one", first, &err) == 0 && api_keys_append(path, "two", second, &err) == 0,
+           "keys are kept");
         ok(api_keys_append(path, "two", first, &err) < 0 && err.code == ERR_EXISTS, "once for each name");
         ok(api_keys_load(&keys, path, &err) == 0 && keys.n == 2, "and read again");
         ok(api_keys_find(&keys, second) == &keys.keys[1], "each is found");

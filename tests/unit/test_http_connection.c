@@ -109,7 +109,8 @@ static void test_exchanges(void) {
            "while one is under way, the next is not looked at");
         n_wakes = 0;
         ok(http_respond(held, 404, NULL, NULL, 0) == 0 && n_wakes == 1, "an answer from elsewhere asks for a turn");
-        ok(feed(REQUEST("GET", "/now") "\r\n") > 0 && strstr(take(), "404") < strstr(sent, "200"), "answers keep the order");
+        ok(feed(REQUEST("GET", "/now") "\r\n") > 0 && strstr(take(), "404") < strstr(sent, "200"),
+           "answers keep the order");
         begin();
         (void) feed(REQUEST("HEAD", "/now") "\r\n");
         ok(strstr(take(), "Content-Length: 3\r\n") && ends(sent, "\r\n\r\n"), "HEAD gets the head only");
@@ -138,12 +139,14 @@ static void test_bodies(void) {
         is_text(told, "/read .", "no body ends at once");
         begin();
         (void) feed(REQUEST("POST", "/now") "Content-Length: 5\r\n\r\nhe");
-        ok(connection->phase == PHASE_DISCARD && !strstr(take(), "close"), "a small body that nobody wants is thrown away");
+        ok(connection->phase == PHASE_DISCARD && !strstr(take(), "close"),
+           "a small body that nobody wants is thrown away");
         (void) feed("llo" REQUEST("GET", "/now") "\r\n");
         is_text(told, "/now /now ", "and the connection goes on");
         begin();
         (void) feed(REQUEST("POST", "/now") "Content-Length: 5000000\r\n\r\nhe");
-        ok(connection->phase == PHASE_LAST && connection->must_linger && strstr(take(), "close"), "a large one ends it");
+        ok(connection->phase == PHASE_LAST && connection->must_linger && strstr(take(), "close"),
+           "a large one ends it");
         begin();
         (void) feed(REQUEST("POST", "/now") "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n");
         ok(connection->phase == PHASE_LAST && !strstr(take(), "Continue"), "so does one that was not asked for");
@@ -152,7 +155,8 @@ static void test_bodies(void) {
 static void test_refusals(void) {
         begin();
         (void) feed("GET / HTTP/1.1\nHost: a\r\n\r\n");
-        ok(begins(take(), "HTTP/1.1 400 ") && strstr(sent, "problem+json") && strstr(sent, "Connection: close"), "a problem");
+        ok(begins(take(), "HTTP/1.1 400 ") && strstr(sent, "problem+json") && strstr(sent, "Connection: close"),
+           "a problem");
         ok(connection->phase == PHASE_LAST && told[0] == '\0', "that the handler never sees");
         begin();
         (void) feed(REQUEST("POST", "/read") "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\nX");
@@ -163,7 +167,8 @@ static void test_refusals(void) {
         (void) http_stream_begin(held, 200, NULL, HTTP_CHUNKED);
         (void) http_stream_write(held, "x", 1);
         (void) feed("X");
-        ok(ends(take(), "1\r\nx\r\n") && connection->phase == PHASE_LAST, "a stream that was begun stays without its end");
+        ok(ends(take(), "1\r\nx\r\n") && connection->phase == PHASE_LAST,
+           "a stream that was begun stays without its end");
         begin();
         (void) feed(REQUEST("POST", "/limit") "Content-Length: 5\r\n\r\nhello");
         ok(begins(take(), "HTTP/1.1 413 "), "a body that says it is too long");
@@ -193,7 +198,8 @@ static void test_streams(void) {
         int code = 0, n = 0;
         while (code == 0 && n++ < 100)
                 code = http_stream_write(held, piece, sizeof(piece));
-        ok(code == 1 && http_out_size(&connection->out) < HTTP_OUT_HIGH + 2 * sizeof(piece), "past the mark it says wait");
+        ok(code == 1 && http_out_size(&connection->out) < HTTP_OUT_HIGH + 2 * sizeof(piece),
+           "past the mark it says wait");
         http_connection_tell_drained(connection);
         is_text(told, "/hold ", "nothing was sent yet: nobody is told");
         (void) take();
@@ -208,7 +214,8 @@ static void test_streams(void) {
         begin();
         (void) feed(REQUEST("GET", "/hold") "\r\n");
         (void) http_stream_begin(held, 200, NULL, 5);
-        ok(http_stream_write(held, "hello!", 6) < 0 && http_stream_write(held, "hel", 3) == 0, "no more than was announced");
+        ok(http_stream_write(held, "hello!", 6) < 0 && http_stream_write(held, "hel", 3) == 0,
+           "no more than was announced");
         http_stream_end(held);
         ok(connection->phase == PHASE_LAST, "and less ends the connection");
         begin();
@@ -216,7 +223,8 @@ static void test_streams(void) {
         (void) http_stream_begin(held, 200, NULL, HTTP_CHUNKED);
         (void) http_stream_write(held, "hello", 5);
         http_stream_end(held);
-        ok(ends(take(), "\r\n\r\nhello") && !strstr(sent, "chunked") && connection->phase == PHASE_LAST, "HTTP/1.0 gets no chunks");
+        ok(ends(take(), "\r\n\r\nhello") && !strstr(sent, "chunked") && connection->phase == PHASE_LAST,
+           "HTTP/1.0 gets no chunks");
         begin();
         (void) feed(REQUEST("GET", "/hold") "\r\n");
         http_connection_abandon(connection);
@@ -227,16 +235,20 @@ static void test_streams(void) {
 static void test_headers(void) {
         begin();
         (void) feed(REQUEST("GET", "/hold") "\r\n");
-        ok(http_add_header(held, "A", "b\r\nC: d") < 0 && http_add_header(held, "A b", "c") < 0, "no line breaks into the head");
+        ok(http_add_header(held, "A", "b\r\nC: d") < 0 && http_add_header(held, "A b", "c") < 0,
+           "no line breaks into the head");
         ok(http_add_header(held, "content-length", "5") < 0, "nor the framing changed");
         ok(http_respond(held, 200, "text/plain\r\nX: y", "", 0) < 0, "nor by the type");
-        ok(http_add_header(held, "cache-control", "max-age=1") == 0 && http_add_header(held, "ETag", "\"x\"") == 0, "others go");
+        ok(http_add_header(held, "cache-control", "max-age=1") == 0 && http_add_header(held, "ETag", "\"x\"") == 0,
+           "others go");
         (void) http_respond(held, 304, NULL, NULL, 0);
-        ok(strstr(take(), "ETag: \"x\"\r\n") && !strstr(sent, "no-store") && strstr(sent, "nosniff"), "and replace a default");
+        ok(strstr(take(), "ETag: \"x\"\r\n") && !strstr(sent, "no-store") && strstr(sent, "nosniff"),
+           "and replace a default");
         ok(!strstr(sent, "Content-Length"), "304 has no length");
         (void) feed(REQUEST("GET", "/hold") "\r\n");
         http_problem(held, 422, "usage", "a \"quote\", a \\ and a bad byte \xff\n", "mend it");
-        ok(strstr(take(), "\"detail\":\"a \\\"quote\\\", a \\\\ and a bad byte \xef\xbf\xbd\\u000a\",\"remedy\":\"mend it\"}"),
+        ok(strstr(take(),
+                  "\"detail\":\"a \\\"quote\\\", a \\\\ and a bad byte \xef\xbf\xbd\\u000a\",\"remedy\":\"mend it\"}"),
            "a problem is well-formed whatever its text");
         ok(!strstr(sent, "ETag"), "and headers of an earlier answer do not come again");
 }

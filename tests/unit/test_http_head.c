@@ -24,7 +24,8 @@ static const struct {
         const char *bytes;
         size_t size;
 } rows[] = {
-#define ROW(what, status, text) { what, status, text, sizeof(text) - 1 }
+#define ROW(what, status, text)                                                                                        \
+        { what, status, text, sizeof(text) - 1 }
         ROW("a plain request is taken", 0, GET "\r\n"),
         ROW("HTTP/1.0 is taken", 0, "GET / HTTP/1.0\r\nHost: a\r\n\r\n"),
         ROW("a head without its end is waited for", -1, GET),
@@ -187,16 +188,22 @@ static void test_bodies(void) {
                 }
                 ok(is_good, "chunked body with %s: %d", chunked[i].what, chunked[i].status);
         }
-        ok(decode(-1, chunked[0].bytes, 99, data, &status) == strlen(chunked[0].bytes) - 4, "what follows is left alone");
-        ok(decode(3, "abcdef", 2, data, &status) == 3 && status == 0 && strcmp(data, "abc") == 0, "a body of known length");
+        ok(decode(-1, chunked[0].bytes, 99, data, &status) == strlen(chunked[0].bytes) - 4,
+           "what follows is left alone");
+        ok(decode(3, "abcdef", 2, data, &status) == 3 && status == 0 && strcmp(data, "abc") == 0,
+           "a body of known length");
 }
 
 static void test_hosts(void) {
         static const char *const good[] = { "a", "a.b-c:1", "127.0.0.1:65535", "[::1]", "[::1]:8080", "LOCALHOST" };
-        static const char *const bad[] = { "", ":80", "a:", "a:65536", "a:b", "a b", "[::1", "[::g]", "[]", "a@b", "a,b", "::1" };
-        static const char *const local[] = { "localhost", "LocalHost:80", "a.localhost", "127.0.0.1", "127.9.9.9:1", "[::1]:80" };
-        static const char *const foreign[] = { "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1",
-                                               "[::2]", "notlocalhost", ".localhost" };
+        static const char *const bad[] = { "",     ":80",   "a:", "a:65536", "a:b", "a b",
+                                           "[::1", "[::g]", "[]", "a@b",     "a,b", "::1" };
+        static const char *const local[] = { "localhost", "LocalHost:80", "a.localhost",
+                                             "127.0.0.1", "127.9.9.9:1",  "[::1]:80" };
+        static const char *const foreign[] = {
+                "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1", "[::2]", "notlocalhost",
+                ".localhost"
+        };
         bool is_right = true;
         for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
                 is_right = is_right && http_host_is_valid(good[i]);

@@ -9,7 +9,8 @@
 static void test_query(void) {
         struct http_pairs pairs;
         struct err err;
-        ok(http_query_parse("path=a%20b%2Fc+d&all&&x=1=2&%C3%BC=%E2%82%AC", &pairs, &err) == 0 && pairs.n == 4, "a query");
+        ok(http_query_parse("path=a%20b%2Fc+d&all&&x=1=2&%C3%BC=%E2%82%AC", &pairs, &err) == 0 && pairs.n == 4,
+           "a query");
         is_text(http_query_find(&pairs, "path"), "a b/c d", "escapes and plus are decoded");
         is_text(http_query_find(&pairs, "all"), "", "a name alone has an empty value");
         is_text(http_query_find(&pairs, "x"), "1=2", "the first = divides");
@@ -18,10 +19,11 @@ static void test_query(void) {
         http_query_free(&pairs);
         ok(http_query_parse(NULL, &pairs, &err) == 0 && pairs.n == 0, "no query is an empty one");
         http_query_free(&pairs);
-        static const char *const bad[] = { "a=%", "a=%4", "a=%zz", "a=%00", "a=%C0%80", "a=%ff", "a=%ED%A0%80", "=b", "%ff=b",
-                                           "a=1&a=2", "a=1&%61=2" };
+        static const char *const bad[] = { "a=%",         "a=%4", "a=%zz", "a=%00",   "a=%C0%80", "a=%ff",
+                                           "a=%ED%A0%80", "=b",   "%ff=b", "a=1&a=2", "a=1&%61=2" };
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-                ok(http_query_parse(bad[i], &pairs, &err) < 0 && err.code == ERR_USAGE, "the query %s is refused", bad[i]);
+                ok(http_query_parse(bad[i], &pairs, &err) < 0 && err.code == ERR_USAGE, "the query %s is refused",
+                   bad[i]);
         char many[HTTP_QUERY_PAIRS_MAX * 8] = "";
         for (int i = 0; i <= HTTP_QUERY_PAIRS_MAX; i++)
                 (void) sprintf(many + strlen(many), "&a%d", i);
@@ -49,13 +51,20 @@ static void test_range(void) {
                 enum http_range_kind kind;
                 uint64_t first, length;
         } rows[] = {
-                { NULL, HTTP_RANGE_ALL, 0, 0 },           { "bytes=0-3", HTTP_RANGE_PART, 0, 4 },
-                { "bytes=4-", HTTP_RANGE_PART, 4, 6 },    { "bytes=-3", HTTP_RANGE_PART, 7, 3 },
-                { "bytes=-30", HTTP_RANGE_PART, 0, 10 },  { "bytes=9-99", HTTP_RANGE_PART, 9, 1 },
-                { "bytes=10-", HTTP_RANGE_NONE, 0, 0 },   { "bytes=-0", HTTP_RANGE_NONE, 0, 0 },
-                { "bytes=3-2", HTTP_RANGE_ALL, 0, 0 },    { "bytes=0-1,3-4", HTTP_RANGE_ALL, 0, 0 },
-                { "bytes=", HTTP_RANGE_ALL, 0, 0 },       { "bytes", HTTP_RANGE_ALL, 0, 0 },
-                { "bytes=-", HTTP_RANGE_ALL, 0, 0 },      { "lines=0-3", HTTP_RANGE_ALL, 0, 0 },
+                { NULL, HTTP_RANGE_ALL, 0, 0 },
+                { "bytes=0-3", HTTP_RANGE_PART, 0, 4 },
+                { "bytes=4-", HTTP_RANGE_PART, 4, 6 },
+                { "bytes=-3", HTTP_RANGE_PART, 7, 3 },
+                { "bytes=-30", HTTP_RANGE_PART, 0, 10 },
+                { "bytes=9-99", HTTP_RANGE_PART, 9, 1 },
+                { "bytes=10-", HTTP_RANGE_NONE, 0, 0 },
+                { "bytes=-0", HTTP_RANGE_NONE, 0, 0 },
+                { "bytes=3-2", HTTP_RANGE_ALL, 0, 0 },
+                { "bytes=0-1,3-4", HTTP_RANGE_ALL, 0, 0 },
+                { "bytes=", HTTP_RANGE_ALL, 0, 0 },
+                { "bytes", HTTP_RANGE_ALL, 0, 0 },
+                { "bytes=-", HTTP_RANGE_ALL, 0, 0 },
+                { "lines=0-3", HTTP_RANGE_ALL, 0, 0 },
                 { "bytes=0-9999999999999999999", HTTP_RANGE_ALL, 0, 0 },
         };
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -120,8 +129,10 @@ static void test_multipart(void) {
                 { "one field", PART("name=a") "hello\r\n--XX--\r\n", "[a|-|-|hello]" },
                 { "no line break at the very end", PART("name=a") "hello\r\n--XX--", "[a|-|-|hello]" },
                 { "an empty part", PART("name=\"a\"") "\r\n--XX--\r\n", "[a|-|-|]" },
-                { "two parts, a file", PART("name=a") "1\r\n--XX\r\ncontent-disposition: form-data; filename=\"x \\\"y\"; name=f\r\n"
-                  "Content-Type: text/csv\r\n\r\n2\r\n--XX--\r\n", "[a|-|-|1][f|x \"y|text/csv|2]" },
+                { "two parts, a file",
+                  PART("name=a") "1\r\n--XX\r\ncontent-disposition: form-data; filename=\"x \\\"y\"; name=f\r\n"
+                                 "Content-Type: text/csv\r\n\r\n2\r\n--XX--\r\n",
+                  "[a|-|-|1][f|x \"y|text/csv|2]" },
                 { "data that look like a boundary", PART("name=a") "\r\n--X\r\n-\r\r\n\r\n--XY--XX\r\n--XX--\r\n",
                   "[a|-|-|\r\n--X\r\n-\r\r\n\r\n--XY--XX]" },
                 { "a browser's quote", PART("name=\"a%22b%25\"") "\r\n--XX--\r\n", "[a\"b%25|-|-|]" },
@@ -134,11 +145,23 @@ static void test_multipart(void) {
                 ok(is_good, "multipart: %s", rows[i].what);
         }
         static const char *const bad[] = {
-                "", "--XX", "x--XX--\r\n", "\r\n--XX--\r\nmore", "--XX--more", "--XX \r\n", PART("name=a") "cut",
-                PART("name=a") "\r\n--XX", PART("filename=a") "\r\n--XX--", PART("name=a; name=b") "\r\n--XX--",
-                PART("name=\"a\xff\"") "\r\n--XX--", PART("name=a; filename*=UTF-8''b") "\r\n--XX--",
-                "--XX\r\nA: b\r\n\r\n\r\n--XX--", "--XX\r\nContent-Disposition: attachment; name=a\r\n\r\n\r\n--XX--",
-                "--XX\r\n\r\n\r\n--XX--", PART("name=\"a%0D%0A\"") "\r\n--XX--", PART("name=a\nB: c") "\r\n--XX--",
+                "",
+                "--XX",
+                "x--XX--\r\n",
+                "\r\n--XX--\r\nmore",
+                "--XX--more",
+                "--XX \r\n",
+                PART("name=a") "cut",
+                PART("name=a") "\r\n--XX",
+                PART("filename=a") "\r\n--XX--",
+                PART("name=a; name=b") "\r\n--XX--",
+                PART("name=\"a\xff\"") "\r\n--XX--",
+                PART("name=a; filename*=UTF-8''b") "\r\n--XX--",
+                "--XX\r\nA: b\r\n\r\n\r\n--XX--",
+                "--XX\r\nContent-Disposition: attachment; name=a\r\n\r\n\r\n--XX--",
+                "--XX\r\n\r\n\r\n--XX--",
+                PART("name=\"a%0D%0A\"") "\r\n--XX--",
+                PART("name=a\nB: c") "\r\n--XX--",
         };
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
                 bool is_refused = true;
@@ -146,7 +169,8 @@ static void test_multipart(void) {
                         is_refused = is_refused && parse(TYPE, bad[i], piece) == -1;
                 ok(is_refused, "multipart: malformed body %zu is refused", i);
         }
-        static const char *const types[] = { "multipart/form-data", "multipart/form-data; boundary=", "text/plain; boundary=XX",
+        static const char *const types[] = { "multipart/form-data",
+                                             "multipart/form-data; boundary=", "text/plain; boundary=XX",
                                              "multipart/form-data; boundary=a; boundary=b",
                                              "multipart/form-data; boundary=\"a\r\n\"" };
         for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
