@@ -199,7 +199,7 @@ static int tell_data(struct multipart *multipart, const char *bytes, size_t size
 }
 
 /* Looks for the delimiter. What may be its beginning is held back, over the end of `bytes` too; it need not be stored,
- * since it is known by its length. No byte but the delimiter's first is a CR, so that a match never overlaps another. */
+ * as its length tells it. No byte but the delimiter's first is a CR, so that a match never overlaps another. */
 static int take_data(struct multipart *multipart, const char *bytes, size_t size, size_t *ret_taken, struct err *err) {
         size_t at = 0;
         while (at < size && multipart->matched < multipart->delimiter_size) {
