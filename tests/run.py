@@ -26,6 +26,7 @@ PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "lint": ("style of the sources", lint),
     "docs": ("documents are whole", docs),
     "unit": ("C unit tests", unit),
+    "agent": ("the agent, on its own", lambda: pytest_part("agent", "tests/agent", 180)),
     "box": ("boxes, as root and as a user", lambda: pytest_part("box", "tests/box", 420)),
     "escape": ("attempts to get out", lambda: pytest_part("escape", "tests/escape", 300)),
     "sanitizers": ("unit and smoke tests with ASan and UBSan", sanitizers),

@@ -112,6 +112,7 @@ static int append(struct write *write, struct frame_reader *fields) {
 
 static int commit(struct write *write) {
         write->step = "putting the file in its place";
+        fd_close(&write->fd); /* before it has its name: who watches that should see a file that is whole */
         if (renameat(write->dir_fd, write->beside, write->dir_fd, write->name) < 0)
                 return -errno;
         write->beside[0] = '\0';
@@ -147,7 +148,8 @@ static int finish(struct request *request, struct write *write, bool keep) {
 /* A write has one answer, at its end: what goes wrong before is kept until then. */
 int write_serve(struct request *request) {
         uint32_t flags;
-        if (!frame_get_u32(&request->fields, &flags))
+        if (!frame_get_u32(&request->fields, &flags) ||
+            (flags & ~(uint32_t) (FRAME_WRITE_BEGIN | FRAME_WRITE_COMMIT | FRAME_WRITE_ABANDON)))
                 return -EPROTO;
         bool ends = flags & (FRAME_WRITE_COMMIT | FRAME_WRITE_ABANDON);
         struct write *write = flags & FRAME_WRITE_BEGIN ? begin(request->id, &request->fields) : find(request->id);
