@@ -78,7 +78,7 @@ static int add_mount(struct making *making, int source_fd, const char *destinati
         struct stat status;
         int tree = fstat(source_fd, &status) < 0 ? -errno : share(making, source_fd, writable);
         if (tree < 0)
-                return err_sys(err, -tree, "mounting at %s", destination);
+                return tree_explain(tree, destination, err);
         making->mounts[making->n_mounts++] =
                 (struct box_mount) { tree, S_ISDIR(status.st_mode), writable, destination };
         return 0;
@@ -104,7 +104,7 @@ static int open_workspace(struct making *making, const struct policy *policy, st
         if (source < 0)
                 return -1;
         making->workspace_fd = share(making, source, true);
-        return making->workspace_fd < 0 ? err_sys(err, -making->workspace_fd, "showing the workspace") : 0;
+        return making->workspace_fd < 0 ? tree_explain(making->workspace_fd, request->workspace, err) : 0;
 }
 
 static int open_mounts(struct making *making, const struct policy *policy, struct err *err) {
