@@ -61,7 +61,8 @@ void daemon_log(const char *format, ...) {
 static struct kernel *find_kernel(struct daemon *daemon, const char *id);
 
 void daemon_fill_request(const struct registry_session *row, struct maker_request *ret_request) {
-        struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker };
+        struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker,
+                                         .fresh = strcmp(row->mode, "fresh") == 0 };
         (void) snprintf(request.image, sizeof(request.image), "%s", row->image);
         (void) snprintf(request.options, sizeof(request.options), "%s", row->options);
         *ret_request = request;
@@ -123,6 +124,20 @@ static struct kernel *find_kernel(struct daemon *daemon, const char *id) {
 
 static void on_maker_died(struct daemon *daemon);
 
+static void note_nursery(struct daemon *daemon, const struct maker_nursery *news) {
+        size_t i = 0;
+        while (i < daemon->n_nurseries && strcmp(daemon->nurseries[i].image, news->image) != 0)
+                i++;
+        if (i == DAEMON_NURSERIES_MAX)
+                return;
+        if (i == daemon->n_nurseries)
+                daemon->n_nurseries++;
+        if (daemon->nurseries[i].state != news->state && news->state == NURSERY_DOWN)
+                daemon_log("the nursery of image %s is down (%s); kernels start cold until it is back", news->image,
+                           news->trouble);
+        daemon->nurseries[i] = *news;
+}
+
 static void on_maker(void *context, uint32_t events) {
         struct daemon *daemon = context;
         (void) events;
@@ -132,6 +147,10 @@ static void on_maker(void *context, uint32_t events) {
                 on_maker_died(daemon);
                 return;
         }
+        if (*reply.nursery.image)
+                note_nursery(daemon, &reply.nursery);
+        if (!*reply.kernel_id)
+                return;
         daemon->n_ordered--;
         give_orders(daemon);
         struct kernel *kernel = find_kernel(daemon, reply.kernel_id);
@@ -152,12 +171,40 @@ static void on_maker(void *context, uint32_t events) {
                         kernel_kill(kernel);
 }
 
+enum { PATHS_MAX = 64 };
+
+/* "DIR:DIR:…" as a NULL-terminated list that lives as long as the process; `also` is one more, or "" or NULL. */
+static int split_paths(const char *text, const char *also, const char *ret_paths[static PATHS_MAX], struct err *err) {
+        size_t n = 0;
+        char *copy = strdup(text ? text : ""), *rest = copy, *path;
+        while (copy && (path = strsep(&rest, ":"))) {
+                if (!*path)
+                        continue;
+                if (*path != '/' || n == PATHS_MAX - 2) {
+                        free(copy);
+                        return err_set(err, ERR_USAGE, "allowed directories are absolute paths, at most %d", PATHS_MAX - 2);
+                }
+                ret_paths[n++] = path;
+        }
+        if (also && *also)
+                ret_paths[n++] = also;
+        ret_paths[n] = NULL;
+        return copy ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+}
+
 static int start_maker(struct daemon *daemon, struct err *err) {
         static struct maker_settings settings;
         static char kernel_dir[4200];
         if (kernel_place_find(kernel_dir, sizeof(kernel_dir), err) < 0)
                 return -1;
-        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir };
+        static const char *read_paths[PATHS_MAX], *write_paths[PATHS_MAX];
+        if (split_paths(daemon->options->allow_read, NULL, read_paths, err) < 0 ||
+            split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
+                return -1;
+        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir, .read_paths = read_paths,
+                                             .write_paths = write_paths, .df_bytes = daemon->options->df_bytes,
+                                             .np_bytes = daemon->options->np_bytes,
+                                             .preload = daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD };
         if (maker_start(&settings, &daemon->maker, err) < 0)
                 return -1;
         daemon->maker_watch = loop_watch(daemon->loop, daemon->maker.fd, EPOLLIN, on_maker, daemon);
@@ -213,15 +260,18 @@ static void inherit(const char *name, const void *note, size_t note_size, int *f
         const char *id = json_string_value(json_object_get(json, "session"));
         struct session *session = id ? session_by_id(heritage->daemon, id) : NULL;
         int all[MAKER_FDS];
-        for (size_t i = 0; i < MAKER_FDS; i++)
-                all[i] = i < n_fds ? fds[i] : -1;
+        json_int_t slots = json_integer_value(json_object_get(json, "slots"));
+        for (size_t i = 0, n = 0; i < MAKER_FDS; i++)
+                all[i] = slots & (1 << i) && n < n_fds ? fds[n++] : -1;
         const char *group = json_string_value(json_object_get(json, "group"));
         if (session && !session->kernel && group) {
                 session_adopt(session, (pid_t) json_integer_value(json_object_get(json, "pid")), all, name, group);
                 heritage->adopted++;
-        } else
+        } else {
                 for (size_t i = 0; i < n_fds; i++)
                         fd_close(&fds[i]);
+                (void) vault_drop(&heritage->daemon->vault, name, NULL); /* nobody would ever ask for it again */
+        }
         json_decref(json);
 }
 
@@ -370,6 +420,8 @@ static int start(struct daemon *daemon, struct err *err) {
 
 static void stop(struct daemon *daemon) {
         listener_close(daemon);
+        loop_unwatch(&daemon->maker_watch);
+        maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
         if (daemon->loop)
                 pool_empty(daemon);
         while (daemon->clients)
@@ -377,9 +429,14 @@ static void stop(struct daemon *daemon) {
         /* Sessions outlive us through the vault; forgetting the record must not kill the kernel. */
         while (daemon->sessions) {
                 struct session *session = daemon->sessions;
-                if (session->kernel && !session->ephemeral && !daemon->end_sessions)
+                char passing[1024] = "";
+                if (session->ephemeral || session->removing)
+                        (void) snprintf(passing, sizeof(passing), "%s", session->state_dir);
+                else if (session->kernel && !daemon->end_sessions)
                         kernel_let_go(session->kernel);
                 session_free(session);
+                if (*passing)
+                        remove_tree(passing);
         }
         while (daemon->orders) {
                 struct order *order = daemon->orders;
@@ -387,9 +444,7 @@ static void stop(struct daemon *daemon) {
                 free(order);
         }
         loop_timer_drop(&daemon->sweep_timer);
-        loop_unwatch(&daemon->maker_watch);
         loop_unwatch(&daemon->signal_watch);
-        maker_stop(&daemon->maker);
         if (daemon->end_sessions && daemon->vault.fd >= 0)
                 (void) vault_end(&daemon->vault, NULL);
         vault_close(&daemon->vault);

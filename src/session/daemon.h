@@ -23,6 +23,7 @@ enum {
         DAEMON_SESSIONS_MAX = 4096,
         DAEMON_SWEEP_MS = 10000,      /* how often idle sessions are looked for */
         DAEMON_POOL_MAX = 64,
+        DAEMON_NURSERIES_MAX = 8,
         DAEMON_INTERRUPT_GRACE_MS = 2000,
         DAEMON_ORDERS_MAX = 1000, /* boxes that wait to be made */
         DAEMON_ORDERS_AT_ONCE = 4, /* given to the maker before it answers */
@@ -51,6 +52,8 @@ struct daemon {
         size_t n_sessions;
         struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */
         size_t n_pool;
+        struct maker_nursery nurseries[DAEMON_NURSERIES_MAX]; /* as the maker told last */
+        size_t n_nurseries;
         bool rootless, draining, end_sessions;
 };
 

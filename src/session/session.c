@@ -18,6 +18,8 @@
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 
+enum { DISPLAYS_MAX = 100 }; /* of one run */
+
 #define SLEEP_FILE "sleep"
 #define SLEEP_PATH "/run/session/" SLEEP_FILE /* as the kernel sees it */
 
@@ -188,12 +190,21 @@ static void tell_vault(struct session *session) {
         struct kernel *kernel = session->kernel;
         if (session->ephemeral)
                 return;
+        /* The vault holds a row of descriptors without holes: which slots they are goes into the note. */
+        int fds[MAKER_FDS];
+        size_t n_fds = 0;
+        unsigned slots = 0;
+        for (unsigned i = 0; i < MAKER_FDS; i++) {
+                if (kernel->fds[i] < 0)
+                        continue;
+                slots |= 1u << i;
+                fds[n_fds++] = kernel->fds[i];
+        }
         _cleanup_free_ char *note = NULL;
-        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d}", session->row.id, kernel->group,
-                            (int) kernel->pid);
-        size_t n_fds = kernel->fds[MAKER_LEASE] >= 0 ? MAKER_FDS : MAKER_FDS - 1;
+        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d, \"slots\": %u}", session->row.id,
+                            kernel->group, (int) kernel->pid, slots);
         struct err err;
-        if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, kernel->fds, n_fds, &err) < 0)
+        if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, fds, n_fds, &err) < 0)
                 daemon_log("session %s: will not survive this daemon: %s", session->row.name, err.message);
 }
 
@@ -229,6 +240,12 @@ static void answer_asker(struct session *session, json_t *answer, const struct e
         free(asker);
 }
 
+/* Nothing is sent to it any more; on_ended brings the next one. */
+static void end_kernel(struct session *session) {
+        session->ending = true;
+        kernel_kill(session->kernel);
+}
+
 /* The kernel's word about a trim, a sleep or a wake. */
 static void on_answer(struct session *session, json_t *answer) {
         int asked = (int) session->asked;
@@ -253,8 +270,10 @@ static void on_answer(struct session *session, json_t *answer) {
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
         } else if (asked == SESSION_ASKED_SLEEP && good) {
                 session->state = SESSION_ASLEEP;
+                json_decref(session->held_back);
+                session->held_back = NULL;
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
-                kernel_kill(session->kernel); /* it is ending anyway */
+                end_kernel(session); /* it is ending anyway */
         } else if (asked == SESSION_ASKED_SLEEP) {
                 json_decref(session->held_back);
                 session->held_back = json_incref(json_object_get(answer, "held"));
@@ -289,8 +308,10 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
                 kernel_kill(kernel); /* nobody asked */
         else if (type == KERNEL_DISPLAY) {
                 json_t *data = json_object_get(json, "data");
-                if (data && json_array_size(run->displays) < 100)
+                if (data && json_array_size(run->displays) < DISPLAYS_MAX) {
                         json_array_append(run->displays, data);
+                        run_tell_display(run, data);
+                }
         } else {
                 /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
                 const char *id = json_string_value(json_object_get(json, "id"));
@@ -319,14 +340,15 @@ static void on_ended(struct kernel *kernel) {
         } else if (run && run->started) {
                 run_finish_dead(run);
                 end_run(session);
-        } else if (session->state != SESSION_ASLEEP)
+        } else if (!session->ending && !sleeps_on_disk(session))
                 session->variables_lost = true;
-        if (session->state != SESSION_ASLEEP)
-                session->state = SESSION_LOST;
+        session->state = sleeps_on_disk(session) ? SESSION_ASLEEP : session->ending ? SESSION_NEW : SESSION_LOST;
+        session->ending = false;
         struct err gone;
         (void) err_set(&gone, ERR_GONE, "the kernel died before it answered");
         answer_asker(session, NULL, &gone);
         session->kernel = NULL;
+        session->awake = false;
         kernel_free(kernel);
         fd_close(&session->workspace_fd);
         if (session->removing || session->ephemeral)
@@ -339,20 +361,30 @@ static const struct kernel_listener listener = { on_ready, on_failed, on_output,
 
 /* ---- runs ---- */
 
-static void on_grace_over(void *context) {
+/* The kernel ignores a signal that comes before it has begun the run, so it is repeated, ever more rarely. */
+static void interrupt_again(void *context) {
         struct run *run = context;
+        uint64_t waited_ms = loop_now_ms() - run->told_ms;
         run->timer = NULL;
-        run->killed = true;
-        kernel_kill(run->session->kernel);
+        if (waited_ms >= DAEMON_INTERRUPT_GRACE_MS) {
+                run->killed = true;
+                kernel_kill(run->session->kernel);
+                return;
+        }
+        kernel_signal(run->session->kernel, SIGINT);
+        uint64_t next_ms = 2 * waited_ms + 50;
+        if (next_ms > DAEMON_INTERRUPT_GRACE_MS)
+                next_ms = DAEMON_INTERRUPT_GRACE_MS;
+        run->timer = loop_timer(run->session->daemon->loop, run->told_ms + next_ms, interrupt_again, run);
 }
 
 static void tell_to_end(struct run *run, enum run_reason reason) {
         if (run->reason != RUN_REASON_NONE)
                 return;
         run->reason = reason;
+        run->told_ms = loop_now_ms();
         loop_timer_drop(&run->timer);
-        kernel_signal(run->session->kernel, SIGINT);
-        run->timer = loop_timer(run->session->daemon->loop, loop_now_ms() + DAEMON_INTERRUPT_GRACE_MS, on_grace_over, run);
+        interrupt_again(run);
 }
 
 static void on_deadline(void *context) {
@@ -395,17 +427,21 @@ static void wake(struct session *session) {
 }
 
 void session_advance(struct session *session) {
-        if (session->removing || !session->runs || session->runs->started || session->asked != SESSION_ASKED_NOTHING)
+        if (session->removing || session->ending || !session->runs || session->runs->started ||
+            session->asked != SESSION_ASKED_NOTHING)
                 return;
         if (!session->kernel)
                 order_kernel(session);
         struct kernel *kernel = session->kernel;
-        if (!kernel || kernel->state != KERNEL_IDLE || !session->runs)
+        if (!kernel || !kernel_is_free(kernel) || !session->runs)
                 return;
-        if (sleeps_on_disk(session))
+        /* Looked for once per kernel: only a new one can have something to wake up to. */
+        if (!session->awake && sleeps_on_disk(session))
                 wake(session);
-        else
+        else {
+                session->awake = true;
                 start_run(session);
+        }
 }
 
 void session_submit(struct session *session, struct run *run) {
@@ -433,16 +469,31 @@ void session_restart(struct session *session) {
         session->variables_lost = false;
         if (session->runs && session->runs->started)
                 session->runs->reason = RUN_REASON_REMOVED;
-        if (session->kernel)
-                kernel_kill(session->kernel);
-        else
+        if (session->kernel && session->kernel->state != KERNEL_MAKING)
+                end_kernel(session);
+        else if (!session->kernel)
                 session->state = SESSION_NEW;
+}
+
+/* From here on its name is free. Its files go to where a daemon that starts after a crash clears up. */
+static void strike_out(struct session *session, bool keep_files) {
+        struct err err;
+        session->removing = true;
+        session->keep_files = keep_files;
+        if (session->ephemeral)
+                return;
+        if (registry_remove(session->daemon->registry, session->row.id, &err) < 0)
+                daemon_log("session %s: %s", session->row.name, err.message);
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/workspace", session->state_dir);
+        if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)
+                (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", path);
 }
 
 void session_remove(struct session *session, bool keep_files) {
         struct err err;
-        session->removing = true;
-        session->keep_files = keep_files;
+        if (!session->removing)
+                strike_out(session, keep_files);
         if (session->kernel) { /* on_ended comes back here */
                 if (session->runs && session->runs->started && session->runs->reason == RUN_REASON_NONE)
                         session->runs->reason = RUN_REASON_REMOVED;
@@ -452,8 +503,6 @@ void session_remove(struct session *session, bool keep_files) {
         }
         (void) err_set(&err, ERR_GONE, "the session was removed");
         fail_all_runs(session, &err);
-        if (!session->ephemeral && registry_remove(session->daemon->registry, session->row.id, &err) < 0)
-                daemon_log("session %s: %s", session->row.name, err.message);
         remove_tree(session->state_dir);
         if (!keep_files && *session->workspace && !*session->row.workspace)
                 remove_tree(session->workspace);
