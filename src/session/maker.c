@@ -26,7 +26,6 @@
 #include "box/policy.h"
 #include "box/tree.h"
 #include "image/image.h"
-#include "session/latecomers.h"
 #include "session/nursery.h"
 #include "wire/frame.h"
 
@@ -217,8 +216,7 @@ static int execute_kernel(struct making *making, char *const *environment, const
 }
 
 static int start_kernel(struct making *making, struct nursery *nursery, const struct box_spec *spec,
-                        const struct cgroup_host *host, struct maker_reply *reply, struct latecomers *latecomers,
-                        struct err *err) {
+                        const struct cgroup_host *host, struct maker_reply *reply, struct err *err) {
         char **environment = make_environment(making, err);
         if (!environment)
                 return -1;
@@ -229,15 +227,8 @@ static int start_kernel(struct making *making, struct nursery *nursery, const st
                                              .has_pids_cgroup = host->usable[CGROUP_PIDS] };
         bool is_forked = code == 0 && nursery && nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL],
                                                               &reply->fds[MAKER_STATUS], err) == 0;
-        if (is_forked)
-                latecomers_note(latecomers, &making->box.cgroup, making->box.pidfd, reply->fds[MAKER_KERNEL]);
-        else if (code == 0) {
-                if (nursery) { /* the agent's children will be where it is */
-                        latecomers_note(latecomers, &making->box.cgroup, making->box.pidfd, -1);
-                        latecomers_admit(latecomers);
-                }
+        if (code == 0 && !is_forked)
                 code = execute_kernel(making, environment, theirs, err);
-        }
         for (size_t i = 0; i < 4; i++)
                 fd_close(&theirs[i]);
         environment_free(environment);
@@ -258,8 +249,7 @@ static int start_box(const struct box_spec *spec, const struct cgroup_host *host
 }
 
 static int make(const struct maker_settings *settings, const struct cgroup_host *host, struct nursery *nursery,
-                const struct maker_request *request, struct maker_reply *reply, struct latecomers *latecomers,
-                struct err *err) {
+                const struct maker_request *request, struct maker_reply *reply, struct err *err) {
         _cleanup_(making_release) struct making making = { .request = request, .settings = settings, .lease_fd = -1,
                                                            .workspace_fd = -1, .box = { .pidfd = -1, .control_fd = -1 } };
         making.options = json_loads(*request->options ? request->options : "{}", JSON_REJECT_DUPLICATES, NULL);
@@ -281,7 +271,7 @@ static int make(const struct maker_settings *settings, const struct cgroup_host 
                                        .host_gid = making.gid, .workspace_fd = making.workspace_fd,
                                        .mounts = making.mounts, .n_mounts = making.n_mounts };
         if (start_box(&spec, host, &nursery, &making.box, err) < 0 ||
-            start_kernel(&making, nursery, &spec, host, reply, latecomers, err) < 0)
+            start_kernel(&making, nursery, &spec, host, reply, err) < 0)
                 return -1;
         reply->pid = making.box.pid;
         reply->host_uid = making.uid;
@@ -352,12 +342,10 @@ static void make_and_reply(const struct maker_settings *settings, const struct c
                 reply.fds[i] = -1;
         memcpy(reply.kernel_id, request->kernel_id, sizeof(reply.kernel_id));
         bool is_ready = nursery && nursery->state == NURSERY_READY;
-        struct latecomers latecomers = LATECOMERS_NONE;
-        reply.good = make(settings, host, is_ready ? nursery : NULL, request, &reply, &latecomers, &reply.err) == 0;
+        reply.good = make(settings, host, is_ready ? nursery : NULL, request, &reply, &reply.err) == 0;
         if (nursery)
                 describe(nursery, &reply.nursery);
         send_reply(fd, &reply);
-        latecomers_admit(&latecomers);
 }
 
 static void tell_about(int fd, const struct nursery *nursery) {

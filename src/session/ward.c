@@ -153,11 +153,7 @@ int ward_clone_box(struct ward *ward, struct box_birth *birth, struct err *err) 
         int slots[WARD_SLOTS];
         if (!request)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        /* Nobody in N may clone into a group of the host, and a move into a v2 group takes some 10 ms: where that tree only
-         * counts and kills, it is left to whoever has the time (maker.c). */
-        if (box->cgroup.host->kind == CGROUP_V2 && cgroup_open_v2_entry(&box->cgroup, err) < 0)
-                return -1;
-        if (fill_request(birth->spec, &birth->fds, request, slots, err) < 0)
+        if (cgroup_open_v2_entry(&box->cgroup, err) < 0 || fill_request(birth->spec, &birth->fds, request, slots, err) < 0)
                 return -1;
         request->kind = WARD_CLONE_BOX;
         request->uid = id_in_ward(birth->spec->host_uid);
