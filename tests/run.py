@@ -26,6 +26,7 @@ PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "lint": ("style of the sources", lint),
     "docs": ("documents are whole", docs),
     "unit": ("C unit tests", unit),
+    "agent": ("the agent, on its own", lambda: pytest_part("agent", "tests/agent", 180)),
     "box": ("boxes, as root and as a user", lambda: pytest_part("box", "tests/box", 420)),
     "nursery": ("kernels forked from a warm Python", lambda: pytest_part("nursery", "tests/nursery", 300)),
     "kernel": ("the Python kernel, without a box", kernel),

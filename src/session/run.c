@@ -56,9 +56,10 @@ void run_subscribe(struct run *run, struct subscription *subscription) {
 
 /* ---- while it is on ---- */
 
-static void feed_one(struct journal *journal, const char *run_id, struct subscription *subscription) {
+/* As much as the client takes now; at the end of the run all of it, which the journal's bounds keep small enough. */
+static void feed_one(struct journal *journal, const char *run_id, struct subscription *subscription, bool all) {
         _cleanup_free_ char *chunk = NULL;
-        while (subscription->client && subscription->stream && client_wants_more(subscription->client)) {
+        while (subscription->client && subscription->stream && (all || client_wants_more(subscription->client))) {
                 struct journal_event event;
                 if (journal_event(journal, run_id, subscription->cursor, &event, NULL) < 0 ||
                     event.kind == JOURNAL_EVENT_RESULT)
@@ -94,7 +95,7 @@ void run_feed(struct run *run) {
         if (!kernel || !kernel->journal)
                 return;
         for (struct subscription *s = run->subscriptions; s; s = s->next)
-                feed_one(kernel->journal, run->id, s);
+                feed_one(kernel->journal, run->id, s, false);
 }
 
 /* ---- its result ---- */
@@ -206,9 +207,8 @@ static void add_usage(json_t *result, const struct cgroup_usage *usage) {
 }
 
 /* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts. */
-static void write_down(struct journal *journal, json_t *result) {
+static void write_down(struct journal *journal, json_t *result, const char *text) {
         static const char *const small[] = { "run_id", "status", "exit_code", "timed_out", "oom_killed", "duration_ms" };
-        _cleanup_free_ char *text = json_dumps(result, JSON_COMPACT);
         if (text && journal_end(journal, text, strlen(text), NULL) == 0)
                 return;
         json_t *rest = json_object();
@@ -221,10 +221,26 @@ static void write_down(struct journal *journal, json_t *result) {
                 daemon_log("a run's result cannot be written down: %s", less ? err.message : "out of memory");
 }
 
+/* One client learns the end: the rest of the output, then the result, which is the last message of its request. */
+static void tell_end(struct run *run, struct journal *journal, struct subscription *subscription, json_t *result,
+                     const char *text) {
+        if (subscription->stream && journal)
+                feed_one(journal, run->id, subscription, true);
+        if (subscription->stream && text && strlen(text) <= message_payload_max(MESSAGE_ANSWER)) {
+                client_send(subscription->client, MESSAGE_ANSWER, subscription->request, text, strlen(text));
+                return;
+        }
+        json_t *answer = json_copy(result);
+        if (!subscription->stream)
+                run_add_output(journal, run->id, answer);
+        client_answer(subscription->client, subscription->request, answer);
+}
+
 /* Writes the result down, then tells everybody who waits, each as it asked. */
 static void conclude(struct run *run, json_t *result) {
         struct session *session = run->session;
         struct journal *journal = session->kernel ? session->kernel->journal : NULL;
+        json_object_set_new(result, "ok", json_true());
         json_object_set_new(result, "duration_ms", json_integer((json_int_t) (loop_now_ms() - run->started_ms)));
         json_object_set_new(result, "run_id", json_string(run->id));
         json_object_set(result, "displays", run->displays);
@@ -233,21 +249,17 @@ static void conclude(struct run *run, json_t *result) {
                 json_object_set_new(result, "variables_lost", json_true());
         session->variables_lost = false;
         struct journal_run told = { 0 };
-        if (journal && journal_open_run(journal)) {
+        bool is_open = journal && journal_open_run(journal);
+        if (is_open)
                 (void) journal_find(journal, run->id, &told, NULL);
-                json_object_set_new(result, "stdout_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_OUT]));
-                json_object_set_new(result, "stderr_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_ERR]));
-                write_down(journal, result);
-        }
-        run_feed(run);
-        for (struct subscription *s = run->subscriptions; s; s = s->next) {
-                if (!s->client)
-                        continue;
-                json_t *answer = json_copy(result);
-                if (!s->stream)
-                        run_add_output(journal, run->id, answer);
-                client_answer(s->client, s->request, answer);
-        }
+        json_object_set_new(result, "stdout_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_OUT]));
+        json_object_set_new(result, "stderr_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_ERR]));
+        _cleanup_free_ char *text = json_dumps(result, JSON_COMPACT); /* once: for the journal and for who streams */
+        if (is_open)
+                write_down(journal, result, text);
+        for (struct subscription *s = run->subscriptions; s; s = s->next)
+                if (s->client)
+                        tell_end(run, journal, s, result, text);
         json_decref(result);
 }
 

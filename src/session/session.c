@@ -270,6 +270,8 @@ static void on_answer(struct session *session, json_t *answer) {
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
         } else if (asked == SESSION_ASKED_SLEEP && good) {
                 session->state = SESSION_ASLEEP;
+                json_decref(session->held_back);
+                session->held_back = NULL;
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
                 end_kernel(session); /* it is ending anyway */
         } else if (asked == SESSION_ASKED_SLEEP) {
@@ -346,6 +348,7 @@ static void on_ended(struct kernel *kernel) {
         (void) err_set(&gone, ERR_GONE, "the kernel died before it answered");
         answer_asker(session, NULL, &gone);
         session->kernel = NULL;
+        session->awake = false;
         kernel_free(kernel);
         fd_close(&session->workspace_fd);
         if (session->removing || session->ephemeral)
@@ -432,10 +435,13 @@ void session_advance(struct session *session) {
         struct kernel *kernel = session->kernel;
         if (!kernel || !kernel_is_free(kernel) || !session->runs)
                 return;
-        if (sleeps_on_disk(session))
+        /* Looked for once per kernel: only a new one can have something to wake up to. */
+        if (!session->awake && sleeps_on_disk(session))
                 wake(session);
-        else
+        else {
+                session->awake = true;
                 start_run(session);
+        }
 }
 
 void session_submit(struct session *session, struct run *run) {
