@@ -35,5 +35,5 @@ struct nursery_answer {
         int32_t code; /* 0 or -errno */
         bool ready;
         uint32_t n_preloaded;
-        char failed[NURSERY_NAMES_MAX]; /* modules that could not be imported, separated by commas; threads if not ready */
+        char failed[NURSERY_NAMES_MAX]; /* modules that could not be imported, or threads if not ready: a,b,c */
 };
