@@ -132,7 +132,8 @@ static int open_mounts(struct making *making, const struct policy *policy, struc
 }
 
 /* The image with the kernel's own files in it. The caller closes it, whatever the result. */
-static int open_image(const struct maker_settings *settings, const char *name, struct image *ret_image, struct err *err) {
+static int open_image(const struct maker_settings *settings, const char *name, struct image *ret_image,
+                      struct err *err) {
         if (image_open(settings->data_dir, name, ret_image, err) < 0)
                 return -1;
         if (!*ret_image->python)
@@ -207,7 +208,8 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
 }
 
 /* Cold: the agent executes Python. */
-static int execute_kernel(struct making *making, char *const *environment, const int theirs[static 4], struct err *err) {
+static int execute_kernel(struct making *making, char *const *environment, const int theirs[static 4],
+                          struct err *err) {
         char *argv[] = { making->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
                          (char[]) { "--fd" }, (char[]) { "3" }, (char[]) { "--preload" },
                          (char *) making->request->preload, NULL };
@@ -227,7 +229,8 @@ static int start_kernel(struct making *making, struct nursery *nursery, const st
                 return -1;
         int theirs[4];
         int code = open_channels(making->lease_fd >= 0, reply, theirs, err);
-        const struct nursery_birth birth = { .box = &making->box, .spec = spec, .environment = environment, .fds = theirs,
+        const struct nursery_birth birth = { .box = &making->box, .spec = spec, .environment = environment,
+                                             .fds = theirs,
                                              .has_memory_cgroup = host->usable[CGROUP_MEMORY],
                                              .has_pids_cgroup = host->usable[CGROUP_PIDS] };
         bool is_forked = code == 0 && nursery && nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL],
