@@ -1,5 +1,6 @@
 #include "session/run.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "session/client.h"
 #include "session/harvest.h"
 #include "session/session.h"
+#include "session/spill.h"
 
 enum { INLINE_MAX = 1 << 20, FEED_CHUNK = 256 << 10 };
 
@@ -106,7 +108,11 @@ static json_t *error_of(const char *name, const char *message) {
 static void judge(const struct run *run, json_t *result, json_t *outcome, uint64_t oom_kills) {
         const char *told = json_string_value(json_object_get(outcome, "status"));
         json_int_t exit_code = json_integer_value(json_object_get(outcome, "exit_code"));
-        const char *status = !told ? "error" : strcmp(told, "exit") == 0 ? (exit_code ? "error" : "ok") : told;
+        const char *status = "error"; /* for any word that we do not know, too */
+        if (told && (strcmp(told, "ok") == 0 || (strcmp(told, "exit") == 0 && exit_code == 0)))
+                status = "ok";
+        else if (told && strcmp(told, "interrupted") == 0)
+                status = "interrupted";
         json_t *error = json_incref(json_object_get(outcome, "error"));
         if (json_is_string(error)) { /* the kernel refused the request itself: no such context, … */
                 json_t *refusal = error_of("request_refused", json_string_value(error));
@@ -193,6 +199,49 @@ static void add_usage(json_t *result, const struct cgroup_usage *usage) {
                                       (json_int_t) usage->memory_peak_bytes));
 }
 
+/* Everything that a streaming client has not got yet, and the answer, for later. */
+static int spill_rest(struct run *run, const struct subscription *subscription, json_t *answer) {
+        struct journal *journal = run->session->kernel->journal;
+        char dir[4200];
+        (void) snprintf(dir, sizeof(dir), "%s/state", run->session->daemon->data_dir);
+        struct spill *spill = spill_make(dir);
+        _cleanup_free_ char *chunk = malloc(FEED_CHUNK), *text = NULL;
+        int code = spill && chunk ? 0 : -ENOMEM;
+        struct journal_event event;
+        for (uint64_t number = subscription->cursor; code == 0; number++) {
+                if (journal_event(journal, run->id, number, &event, NULL) < 0 || event.kind == JOURNAL_EVENT_RESULT)
+                        break;
+                uint32_t number_le = htole32((uint32_t) number);
+                size_t size = 0;
+                for (size_t at = 0; code == 0 && at < event.size; at += size) {
+                        if (journal_read(journal, &event, at, chunk, FEED_CHUNK, &size, NULL) < 0 || size == 0)
+                                break;
+                        code = spill_put(spill, event.kind == JOURNAL_EVENT_ERR ? MESSAGE_ERR : MESSAGE_OUT,
+                                         subscription->request, &number_le, sizeof(number_le), chunk, size);
+                }
+        }
+        json_object_set_new(answer, "ok", json_true());
+        text = json_dumps(answer, JSON_COMPACT);
+        if (code == 0)
+                code = text && strlen(text) <= MESSAGE_ANSWER_MAX
+                               ? spill_put(spill, MESSAGE_ANSWER, subscription->request, NULL, 0, text, strlen(text))
+                               : -E2BIG;
+        if (code < 0) {
+                spill_free(spill);
+                return code;
+        }
+        spill_give(subscription->client, spill);
+        return 0;
+}
+
+static bool is_behind(const struct run *run, const struct subscription *subscription) {
+        struct journal_event event;
+        const struct kernel *kernel = run->session->kernel;
+        return subscription->stream && kernel && kernel->journal && !subscription->client->closing &&
+               journal_event(kernel->journal, run->id, subscription->cursor, &event, NULL) == 0 &&
+               event.kind != JOURNAL_EVENT_RESULT;
+}
+
 /* Writes the result down, then tells everybody who waits, each as it asked. */
 static void conclude(struct run *run, json_t *result) {
         struct session *session = run->session;
@@ -218,6 +267,10 @@ static void conclude(struct run *run, json_t *result) {
                 if (!s->client)
                         continue;
                 json_t *answer = json_copy(result);
+                if (is_behind(run, s) && spill_rest(run, s, answer) == 0) {
+                        json_decref(answer);
+                        continue;
+                }
                 if (!s->stream)
                         run_add_output(journal, run->id, answer);
                 client_answer(s->client, s->request, answer);

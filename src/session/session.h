@@ -61,6 +61,10 @@ void session_advance(struct session *session);
 bool session_interrupt(struct session *session);
 void session_restart(struct session *session);
 
+/* Ends a run whose caller is gone: interrupts it, or takes it out of the queue. True when the session, an ephemeral one,
+ * does not exist any more. */
+bool session_cancel(struct session *session, struct run *run);
+
 /* Asks the kernel to go to sleep or to trim; the answer goes to the asker (may be NULL; taken). */
 int session_hibernate(struct session *session, bool trim_only, struct subscription *asker, struct err *err);
 

@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import socket
+from collections.abc import Callable, Iterator
 
 STATUS_LINES = (
     "Uid",
@@ -26,7 +27,7 @@ COVERED = ("kcore", "keys", "kallsyms", "interrupts", "cmdline", "sys/kernel/ran
 LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
-def outcome(action):
+def outcome(action: Callable[[], object]) -> str:
     try:
         action()
     except OSError as problem:
@@ -34,7 +35,7 @@ def outcome(action):
     return "done"
 
 
-def read(path):
+def read(path: str) -> str:
     try:
         with open(path, "rb") as file:
             return file.read(64).hex()
@@ -42,11 +43,11 @@ def read(path):
         return errno.errorcode.get(problem.errno, "?")
 
 
-def listed(path):
+def listed(path: str) -> object:
     return sorted(os.listdir(path)) if os.path.isdir(path) else read(path)
 
 
-def mounts():
+def mounts() -> Iterator[list[str]]:
     """Point, options and kind of each; not where on the host it comes from."""
     for line in open("/proc/self/mountinfo"):
         before, _, after = line.partition(" - ")
@@ -54,28 +55,28 @@ def mounts():
         yield [before.split()[4], before.split()[5], after.split()[0], *options]
 
 
-def status():
+def status() -> dict[str, list[str]]:
     with open("/proc/self/status") as file:
         lines = dict(line.rstrip().split(":", 1) for line in file)
     return {name: lines[name].split() for name in STATUS_LINES}
 
 
-def unshare():
+def unshare() -> None:
     if ctypes.CDLL(None, use_errno=True).unshare(0x10000000) < 0:
         raise OSError(ctypes.get_errno(), "")
 
 
-def device_command():
+def device_command() -> None:
     with open("/dev/zero") as device:
         fcntl.ioctl(device, 0x5401, bytes(64))
 
 
-def loopback():
+def loopback() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         socket.create_connection(server.getsockname(), timeout=10).close()
 
 
-def own_descriptors():
+def own_descriptors() -> list[int]:
     return [fd for fd in range(64) if outcome(lambda: os.fstat(fd)) == "done"]  # noqa: B023
 
 
