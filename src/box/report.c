@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "box/identity.h"
 #include "box/landlock.h"
 #include "box/seccomp.h"
 
@@ -44,7 +45,7 @@ json_t *report_make(const struct box_spec *spec, const struct cgroup_host *host,
                 json_array_append_new(names, json_string(namespaces[i]));
         json_object_set_new(report, "namespaces", names);
         char map[64];
-        (void) snprintf(map, sizeof(map), "%d %u 1", BOX_UID, spec->host_uid);
+        (void) snprintf(map, sizeof(map), "%d %u 1", BOX_UID, identity_outside(spec->host_uid));
         json_object_set_new(report, "uid_map", json_string(map));
         json_object_set_new(report, "rootless", json_boolean(rootless));
         json_object_set_new(report, "capabilities", json_array());

@@ -140,9 +140,10 @@ int attend_call(struct attendance *attendance, struct daemon_request *request, j
         if (catch_signals(&before, err) < 0)
                 return -1;
         request->wake_fd = wake_pipe[0];
-        request->calls = (struct daemon_calls) { .output = attendance->json ? NULL : take_output,
-                                                 .event = attendance->json ? NULL : take_event, .wake = take_wake,
-                                                 .context = attendance };
+        request->calls = (struct daemon_calls){ .output = attendance->json ? NULL : take_output,
+                                                .event = attendance->json ? NULL : take_event,
+                                                .wake = take_wake,
+                                                .context = attendance };
         int code = daemon_client_call(attendance->client, request, ret_result, err);
         release_signals(&before);
         return code;
@@ -189,7 +190,8 @@ static void report_error(const json_t *result) {
         /* a limit's message explains what the traceback of the interrupted code cannot */
         if (message && !(traceback && strstr(traceback, message)))
                 print_harmless("", message);
-        if (json_is_true(json_object_get(result, "variables_lost")) && !(message && strstr(message, "variables are lost")))
+        if (json_is_true(json_object_get(result, "variables_lost")) &&
+            !(message && strstr(message, "variables are lost")))
                 (void) fprintf(stderr, "glovebox: the session's variables are lost; its files stay\n");
 }
 
@@ -200,8 +202,10 @@ static void report_cut(const json_t *result) {
         for (size_t i = 0; i < ELEMENTS(streams); i++) {
                 json_int_t cut = json_integer_value(json_object_get(result, streams[i].key));
                 if (cut > 0)
-                        (void) fprintf(stderr, "glovebox: %lld bytes of %s were cut; write large output to a file in "
-                                               "/workspace\n", (long long) cut, streams[i].name);
+                        (void) fprintf(stderr,
+                                       "glovebox: %lld bytes of %s were cut; write large output to a file in "
+                                       "/workspace\n",
+                                       (long long) cut, streams[i].name);
         }
 }
 
@@ -241,9 +245,10 @@ int attend_report(const struct attendance *attendance, const json_t *result, str
 
 int attend_leave(const struct attendance *attendance) {
         if (attendance->session && attendance->end_signal != SIGPIPE)
-                (void) fprintf(stderr,
-                               "glovebox: the run goes on without you; \"glovebox session log %s\" shows it, \"glovebox "
-                               "session interrupt %s\" stops it\n",
-                               attendance->session, attendance->session);
+                (void) fprintf(
+                        stderr,
+                        "glovebox: the run goes on without you; \"glovebox session log %s\" shows it, \"glovebox "
+                        "session interrupt %s\" stops it\n",
+                        attendance->session, attendance->session);
         return 128 + attendance->end_signal;
 }

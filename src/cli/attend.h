@@ -1,5 +1,5 @@
-/* Attending a run that the daemon carries out: its output appears here as it comes, Ctrl-C reaches it, and in the end its
- * result is told as `run` tells it. */
+/* Attending a run that the daemon carries out: its output appears here as it comes, Ctrl-C reaches it, and in the end
+ * its result is told as `run` tells it. */
 #pragma once
 
 #include <jansson.h>
@@ -11,18 +11,18 @@
 
 struct attendance {
         struct daemon_client *client;
-        const char *session;  /* whom Ctrl-C interrupts; NULL: hanging up ends the run */
-        bool json;            /* nothing is shown while it runs */
-        bool quiet;           /* no lines about artifacts */
-        bool show_value;      /* the last expression's value, as a REPL prints it */
+        const char *session; /* whom Ctrl-C interrupts; NULL: hanging up ends the run */
+        bool json;           /* nothing is shown while it runs */
+        bool quiet;          /* no lines about artifacts */
+        bool show_value;     /* the last expression's value, as a REPL prints it */
 
-        bool output_shown;    /* at least one byte was passed on */
+        bool output_shown; /* at least one byte was passed on */
         size_t displays_shown;
-        int end_signal;       /* set when DAEMON_CALL_LEFT: SIGPIPE when nobody reads our output */
+        int end_signal; /* set when DAEMON_CALL_LEFT: SIGPIPE when nobody reads our output */
 };
 
-/* Calls the daemon with `request` (its calls and wake are filled in here). Signals are caught from here to the end of the
- * call. As daemon_client_call. */
+/* Calls the daemon with `request` (its calls and wake are filled in here). Signals are caught from here to the end of
+ * the call. As daemon_client_call. */
 int attend_call(struct attendance *attendance, struct daemon_request *request, json_t **ret_result, struct err *err);
 
 /* Prints what is left to be said about the result. Returns the exit status. */

@@ -60,7 +60,8 @@ static int make_body(const struct session_options *options, const char *session,
         (void) json_object_set_new(body, "stream", json_boolean(!request->json));
         if (request->limits.timeout_ms)
                 (void) json_object_set_new(body, "timeout_ms", json_integer((json_int_t) request->limits.timeout_ms));
-        int code = request->language == RUN_PYTHON ? put_code(request, body, call) : put_command(request, body, call, err);
+        int code =
+                request->language == RUN_PYTHON ? put_code(request, body, call) : put_command(request, body, call, err);
         struct session_options creation = *options;
         creation.run.request.limits.timeout_ms = 0; /* it is this run's, not the session's */
         return code < 0 ? -1 : session_request_put(&creation, body, err);
@@ -72,8 +73,11 @@ static int execute(const struct session_options *options, const char *session, s
         struct daemon_request call = { .body = json_object() };
         json_t *result = NULL;
         const struct run_request *request = &options->run.request;
-        struct attendance attendance = { .client = &client, .session = session, .json = request->json,
-                                         .quiet = request->quiet, .show_value = request->language == RUN_PYTHON };
+        struct attendance attendance = { .client = &client,
+                                         .session = session,
+                                         .json = request->json,
+                                         .quiet = request->quiet,
+                                         .show_value = request->language == RUN_PYTHON };
         int status = -1;
         if (make_body(options, session, call.body, &call, err) == 0 &&
             socket_place_choose(&options->run.where, true, &place, err) == 0 &&

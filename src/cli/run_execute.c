@@ -57,9 +57,16 @@ struct run {
         struct cgroup_usage usage;
 };
 
+/* The directory for artifacts is made for the run, and goes again if it was not used. */
+static void tidy_workspace(const struct run *run) {
+        if (run->workspace_source_fd >= 0 && !run->had_artifacts_dir)
+                (void) unlinkat(run->workspace_source_fd, "artifacts", AT_REMOVEDIR);
+}
+
 static void run_release(struct run *run) {
         relay_release(&run->relay);
         (void) box_end(&run->box, NULL, NULL);
+        tidy_workspace(run);
         for (size_t i = 0; i < run->n_mounts; i++)
                 fd_close(&run->mounts[i].tree_fd);
         fd_close(&run->workspace_fd);
@@ -258,12 +265,8 @@ static int collect_artifacts(struct run *run, struct err *err) {
         if (artifact_scan(from_fd, &run->artifacts, err) < 0)
                 return -1;
         artifact_keep_changed(&run->artifacts, &run->before);
-        if (run->workspace_source_fd >= 0) {
-                if (!run->had_artifacts_dir) /* made for this run; goes again if it was not used */
-                        (void) unlinkat(run->workspace_source_fd, "artifacts", AT_REMOVEDIR);
-                if (!request->output_dir)
-                        return artifact_locate(&run->artifacts, run->workspace_path, err);
-        }
+        if (run->workspace_source_fd >= 0 && !request->output_dir)
+                return artifact_locate(&run->artifacts, run->workspace_path, err);
         if (run->artifacts.count == 0)
                 return 0;
         char out_dir[4200];
@@ -356,8 +359,7 @@ static void judge(const struct run *run, struct verdict *ret) {
 static int print_json(const struct run *run, const struct verdict *verdict, struct err *err) {
         const struct artifact_list *list = &run->artifacts;
         _cleanup_free_ struct run_artifact *artifacts = calloc(list->count + 1, sizeof(*artifacts));
-        char(*paths)[4200] = calloc(list->count + 1, sizeof(*paths));
-        _cleanup_free_ void *owned_paths = paths;
+        _cleanup_free_ char(*paths)[4200] = calloc(list->count + 1, sizeof(*paths));
         if (!artifacts || !paths)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         for (size_t i = 0; i < list->count; i++) {

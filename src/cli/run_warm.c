@@ -1,8 +1,8 @@
-/* A run goes to the daemon only if nobody could tell the difference but by the clock. Where that is not certain, the box
- * is made here: that is always right, and only slower.
+/* A run goes to the daemon only if nobody could tell the difference but by the clock. Where that is not certain, the
+ * box is made here: that is always right, and only slower.
  *
- * An ephemeral run has no effect but its output and its artifacts. So as long as nothing was printed, any failure of the
- * daemon is answered by running the same code here. */
+ * An ephemeral run has no effect but its output and its artifacts. So as long as nothing was printed, any failure of
+ * the daemon is answered by running the same code here. */
 #include "cli/run_warm.h"
 
 #include <stdio.h>
@@ -20,12 +20,13 @@ enum { INLINE_MAX = 64 << 10 };
 /* A kernel has no standard input, no argument vector and no file of its own, and its process goes on after the code:
  * code that has one of these words may care. */
 static const char *const telling_words[] = {
-        "input",  "stdin",   "subprocess", "system",    "popen",      "spawn",    "exec",      "fork",
-        "getpass", "fdopen", "open(0",     "read(0",    "/dev/",      "pdb",      "breakpoint", "pty",
-        "select", "termios", "__file__",   "argv",      "__import__", "importlib", "runpy",     "inspect",
-        "hread",  "Timer",   "atexit",     "concurrent", "multiprocessing", "__del__", "weakref", "finalize",
-        "signal", "getppid", "ctypes",     "await",     "gc.",        "sys.path", "__builtins__", "globals",
-        "joblib", "resource",
+        "input",    "stdin",    "subprocess",   "system",     "popen",           "spawn",
+        "exec",     "fork",     "getpass",      "fdopen",     "open(0",          "read(0",
+        "/dev/",    "pdb",      "breakpoint",   "pty",        "select",          "termios",
+        "__file__", "argv",     "__import__",   "importlib",  "runpy",           "inspect",
+        "hread",    "Timer",    "atexit",       "concurrent", "multiprocessing", "__del__",
+        "weakref",  "finalize", "signal",       "getppid",    "ctypes",          "await",
+        "gc.",      "sys.path", "__builtins__", "globals",    "joblib",          "resource",
 };
 
 static bool code_may_tell(const char *code) {
@@ -97,7 +98,8 @@ static void report_end(const struct run_request *request, const json_t *result) 
                 limit_text_timeout(text, sizeof(text), request->limits.timeout_ms);
                 say(text);
         } else if (status && strcmp(status, "oom") == 0) {
-                json_int_t peak = json_integer_value(json_object_get(json_object_get(result, "usage"), "memory_peak_bytes"));
+                json_int_t peak =
+                        json_integer_value(json_object_get(json_object_get(result, "usage"), "memory_peak_bytes"));
                 limit_text_memory(text, sizeof(text), request->limits.memory_bytes,
                                   peak > 0 ? (uint64_t) peak : request->limits.memory_bytes);
                 say(text);

@@ -1,8 +1,8 @@
 /* `glovebox serve`: the daemon, in the foreground or in the background.
  *
  * In the background: this process forks one that leaves the terminal, the session and the current directory, writes to
- * <data>/daemon.log, and becomes the daemon. A pipe tells us one of two things: it serves (a byte), or why not (an err).
- * If another daemon was quicker, that is as good: then we wait until that one answers. */
+ * <data>/daemon.log, and becomes the daemon. A pipe tells us one of two things: it serves, or why not (an err). If
+ * another daemon was quicker, that is as good: then we wait until that one answers. */
 #include "cli/serve_verb.h"
 
 #include <errno.h>
@@ -39,6 +39,13 @@ static const struct option_row rows[] = {
         { .name = "background", .kind = OPTION_FLAG, .offset = FIELD(background), .group = "Daemon",
           .help = "return when it serves; it writes to daemon.log in the data directory" },
         SOCKET_ROWS(FIELD(where)),
+        { .name = "allow-read", .kind = OPTION_TEXT, .offset = FIELD(options.allow_read), .argument = "DIR:…",
+          .group = "Daemon", .variable = "GLOVEBOX_ALLOW_READ",
+          .help = "directories that programs on the socket may mount read-only; without it none. You, at the command "
+                  "line, need no list" },
+        { .name = "allow-write", .kind = OPTION_TEXT, .offset = FIELD(options.allow_write), .argument = "DIR:…",
+          .group = "Daemon", .variable = "GLOVEBOX_ALLOW_WRITE",
+          .help = "directories that programs on the socket may mount writable" },
         { .name = "pool", .kind = OPTION_COUNT, .offset = FIELD(options.pool), .argument = "NUMBER", .group = "Kernels",
           .variable = "GLOVEBOX_POOL", .standard = "2", .min = 0, .max = SERVE_POOL_MAX,
           .help = "sealed interpreters that wait, ready, for ephemeral runs" },
@@ -47,7 +54,8 @@ static const struct option_row rows[] = {
           .help = "modules that every interpreter has imported already, separated by commas; \"\" for none; without it "
                   "numpy, pandas, sklearn, pyarrow, rdkit, matplotlib and scipy, as far as the image has them" },
         { .name = "idle", .kind = OPTION_DURATION, .offset = FIELD(options.idle_ms), .argument = "TIME",
-          .group = "Kernels", .variable = "IDLE_HIBERNATE_SEC", .standard = "900", .min = 0, .max = 365 * BOX_MS_PER_DAY,
+          .group = "Kernels", .variable = "IDLE_HIBERNATE_SEC", .standard = "900", .min = 0,
+          .max = 365 * BOX_MS_PER_DAY,
           .help = "hibernate a session that nobody has used for so long; 0 for never" },
         { .name = "df-bytes", .kind = OPTION_BYTES, .offset = FIELD(options.df_bytes), .argument = "SIZE",
           .group = "Kernels", .variable = "DF_BYTES", .standard = "1m", .min = 1, .max = 1024 * GIB,
@@ -102,7 +110,8 @@ _Noreturn static void become_daemon(struct line *line, int log_fd, int ready_fd)
         (void) umask(077);
         if (setsid() < 0 || chdir("/") < 0 || null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 ||
             dup2(log_fd, STDOUT_FILENO) < 0 || dup2(log_fd, STDERR_FILENO) < 0 ||
-            (ready_fd != READY_FD && dup3(ready_fd, READY_FD, O_CLOEXEC) < 0) || close_range(READY_FD + 1, ~0u, 0) < 0) {
+            (ready_fd != READY_FD && dup3(ready_fd, READY_FD, O_CLOEXEC) < 0) ||
+            close_range(READY_FD + 1, ~0u, 0) < 0) {
                 fd = ready_fd;
                 (void) err_sys(&err, errno, "going to the background");
         } else {
@@ -132,7 +141,7 @@ static int wait_for_other(const struct line *line) {
         return -1; /* the daemon's own error stays: it says who holds what */
 }
 
-/* Helpers of the daemon may hold the pipe open, so its end alone cannot be waited for: the process is looked at, too. */
+/* Helpers of the daemon may hold the pipe open, so its end alone cannot be waited for: the process is looked at. */
 static int read_byte(int from_fd, pid_t pid, char *ret_byte) {
         for (bool dead = false;;) {
                 struct pollfd watched = { .fd = from_fd, .events = POLLIN };
@@ -201,7 +210,8 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
         if (rest.operands[0])
                 return err_set(err, ERR_USAGE, "serve takes no operand; leave \"%.60s\" out", rest.operands[0]);
         struct socket_place place;
-        if (socket_place_choose(&line->where, false, &place, err) < 0 || place_data_dir(line->options.data_dir, err) < 0)
+        if (socket_place_choose(&line->where, false, &place, err) < 0 ||
+            place_data_dir(line->options.data_dir, err) < 0)
                 return -1;
         (void) snprintf(line->options.socket_path, sizeof(line->options.socket_path), "%s", place.path);
         (void) snprintf(line->options.project, sizeof(line->options.project), "%s", place.project);

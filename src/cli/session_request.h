@@ -7,13 +7,14 @@
 
 enum session_mode { SESSION_MODE_UNSAID, SESSION_MODE_FAST, SESSION_MODE_FRESH };
 
-/* What `exec` and `session new` are told. In `run`, what was not given is zero: the daemon's own default counts then. */
+/* What `exec` and `session new` are told. In `run`, what was not given is zero: the daemon's own default counts then.
+ */
 struct session_options {
         struct run_options run; /* its socket_choice says where the daemon is */
         int mode;               /* enum session_mode */
 };
 
-#define SESSION_OPTIONS_DEFAULT ((struct session_options) { .run = { .language = RUN_LANGUAGE_BY_NAME } })
+#define SESSION_OPTIONS_DEFAULT ((struct session_options){ .run = { .language = RUN_LANGUAGE_BY_NAME } })
 
 extern const struct option_table exec_option_table;
 enum { SESSION_NEW_ROWS = 17 };

@@ -23,7 +23,8 @@ struct line {
 };
 
 #define FIELD(field) offsetof(struct line, field)
-#define JSON_ROW { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(json), .group = "Options", .help = "print JSON" }
+#define JSON_ROW \
+        { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(json), .group = "Options", .help = "print JSON" }
 #define TABLE(array) { .rows = (array), .n_rows = ELEMENTS(array), .operands_anywhere = true }
 
 static const struct option_row plain_rows[] = { JSON_ROW, SOCKET_ROWS(FIELD(where)) };
@@ -162,10 +163,11 @@ static int do_interrupt(struct daemon_client *client, const struct line *line, c
         if (daemon_client_ask(client, "session.interrupt", names[0], &answer, err) < 0)
                 return -1;
         int code = 0;
+        bool interrupted = json_is_true(json_object_get(answer, "interrupted"));
         if (line->json)
                 code = json_print_answer(answer, err);
         else
-                (void) puts(json_is_true(json_object_get(answer, "interrupted")) ? "interrupted" : "nothing was running");
+                (void) puts(interrupted ? "interrupted" : "nothing was running");
         json_decref(answer);
         return code;
 }
@@ -212,7 +214,8 @@ static int do_hibernate(struct daemon_client *client, const struct line *line, c
 
 /* Reads a run again, and goes on with it while it is on: its exit status is ours. */
 static int follow_run(struct daemon_client *client, const struct line *line, const char *name, struct err *err) {
-        json_t *body = json_pack("{s:s, s:s, s:s, s:i}", "op", "run.read", "session", name, "run", line->run, "from", 1),
+        json_t *body = json_pack("{s:s, s:s, s:s, s:i}", "op", "run.read", "session", name, "run", line->run, "from",
+                                 1),
                *result = NULL;
         struct daemon_request request = { .body = body };
         struct attendance attendance = { .client = client, .json = line->json, .quiet = false, .show_value = true };

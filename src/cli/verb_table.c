@@ -81,12 +81,13 @@ static const char run_epilogue[] =
 
 static const char exec_synopsis[] = "glovebox exec [OPTION...] SESSION [OPTION...] -c CODE\n"
                                     "glovebox exec [OPTION...] SESSION [OPTION...] FILE\n"
-                                    "glovebox exec [OPTION...] SESSION [OPTION...] -          code from standard input\n"
+                                    "glovebox exec [OPTION...] SESSION [OPTION...] -        code from standard input\n"
                                     "glovebox exec [OPTION...] SESSION [OPTION...] -- COMMAND [ARGUMENT...]\n";
 
 static const char exec_description[] =
-        "Runs code or a command in a session: a sealed box that stays, with its files, and for Python with its variables. "
-        "A session that does not exist is made, with the limits given here; a daemon that is not running is started. "
+        "Runs code or a command in a session: a sealed box that stays, with its files, and for Python with its "
+        "variables. A session that does not exist is made, with the limits given here; a daemon that is not running is "
+        "started. "
         "Output appears as it is written, then the value of the last expression.\n"
         "Ctrl-C interrupts the code, and its variables stay; a second Ctrl-C leaves it running.\n";
 
@@ -112,8 +113,8 @@ const struct verb verbs[] = {
           .completion = COMPLETE_SESSIONS, .epilogue = exec_epilogue },
         { .name = "session", .summary = "list, show, make, remove, interrupt, restart and hibernate sessions",
           .run = verb_session, .synopsis = "glovebox session VERB [OPTION...] [NAME...]\n",
-          .description = "A session is a box that stays, with a Python interpreter that keeps its variables. It belongs "
-                         "to the daemon, outlives it, and sleeps when nobody needs it.\n",
+          .description = "A session is a box that stays, with a Python interpreter that keeps its variables. It "
+                         "belongs to the daemon, outlives it, and sleeps when nobody needs it.\n",
           .parts = session_parts, .n_parts = SESSION_PARTS,
           .epilogue = "Examples\n"
                       "  glovebox session new demo --memory 2g --workspace ./project\n"

@@ -35,22 +35,24 @@ static int explain_connect(const char *path, int code, struct err *err) {
         struct stat status;
         bool there = lstat(path, &status) == 0;
         if (code == ENOENT || code == ENOTDIR)
-                return err_set(err, ERR_NOT_FOUND,
-                               "no daemon is running (there is no socket %s); start one with: glovebox serve --background",
-                               path);
+                return err_set(
+                        err, ERR_NOT_FOUND,
+                        "no daemon is running (there is no socket %s); start one with: glovebox serve --background",
+                        path);
         if (code == ECONNREFUSED && there && !S_ISSOCK(status.st_mode))
-                return err_set(err, ERR_EXISTS, "%s is not a socket; move it away, or choose another path with --socket",
-                               path);
+                return err_set(err, ERR_EXISTS,
+                               "%s is not a socket; move it away, or choose another path with --socket", path);
         if (code == ECONNREFUSED)
                 return err_set(err, ERR_GONE,
                                "no daemon is running (the socket %s is left over from one that has ended); start one "
                                "with: glovebox serve --background",
                                path);
         if ((code == EACCES || code == EPERM) && there)
-                return err_set(err, ERR_PERMISSION,
-                               "the daemon at %s belongs to user %u; become that user, or start your own with: glovebox "
-                               "serve --background",
-                               path, (unsigned) status.st_uid);
+                return err_set(
+                        err, ERR_PERMISSION,
+                        "the daemon at %s belongs to user %u; become that user, or start your own with: glovebox "
+                        "serve --background",
+                        path, (unsigned) status.st_uid);
         return err_sys(err, code, "connecting to the daemon at %s", path);
 }
 
@@ -61,10 +63,11 @@ static int check_peer(int fd, const char *path, struct err *err) {
         if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
                 return err_sys(err, errno, "asking who listens at %s", path);
         if (peer.uid != geteuid())
-                return err_set(err, ERR_PERMISSION,
-                               "the daemon at %s belongs to user %u, who could read what you send; start your own with: "
-                               "glovebox serve --background --socket PATH",
-                               path, (unsigned) peer.uid);
+                return err_set(
+                        err, ERR_PERMISSION,
+                        "the daemon at %s belongs to user %u, who could read what you send; start your own with: "
+                        "glovebox serve --background --socket PATH",
+                        path, (unsigned) peer.uid);
         return 0;
 }
 
@@ -84,8 +87,9 @@ int daemon_client_connect(const char *path, struct daemon_client *ret_client, st
         int code = fd_set_nonblocking(fd);
         if (code < 0)
                 return err_sys(err, -code, "the connection to the daemon");
-        *ret_client = (struct daemon_client) { .fd = take_fd(&fd), .parser = message_parser_make(MESSAGE_FROM_DAEMON),
-                                               .queue = message_queue_make(QUEUE_MAX) };
+        *ret_client = (struct daemon_client){ .fd = take_fd(&fd),
+                                              .parser = message_parser_make(MESSAGE_FROM_DAEMON),
+                                              .queue = message_queue_make(QUEUE_MAX) };
         (void) strcpy(ret_client->path, address.sun_path);
         return 0;
 }
@@ -205,10 +209,11 @@ static void flush(struct exchange *exchange) {
 }
 
 static int protocol_error(const struct exchange *exchange) {
-        return err_set(exchange->err, ERR_PROTOCOL,
-                       "what listens at %s does not speak as Glovebox's daemon should; restart it with \"glovebox stop\" "
-                       "and \"glovebox serve --background\"",
-                       exchange->client->path);
+        return err_set(
+                exchange->err, ERR_PROTOCOL,
+                "what listens at %s does not speak as Glovebox's daemon should; restart it with \"glovebox stop\" "
+                "and \"glovebox serve --background\"",
+                exchange->client->path);
 }
 
 static enum err_code code_of_name(const char *name) {
@@ -261,7 +266,8 @@ static int take_message(struct exchange *exchange, const struct message *message
         case MESSAGE_ERR:
                 if (!message_get_output(message, &number, &bytes, &size))
                         return protocol_error(exchange);
-                return calls->output && calls->output(calls->context, message->type, bytes, size) ? DAEMON_CALL_LEFT : 0;
+                return calls->output && calls->output(calls->context, message->type, bytes, size) ? DAEMON_CALL_LEFT
+                                                                                                  : 0;
         case MESSAGE_DATA:
                 return calls->data && calls->data(calls->context, message->bytes, message->size) ? DAEMON_CALL_LEFT : 0;
         case MESSAGE_EVENT:
@@ -292,17 +298,18 @@ static int receive(struct exchange *exchange) {
                 return 0;
         if (n > 0)
                 return take_messages(exchange);
-        return err_set(exchange->err, ERR_GONE,
-                       "the daemon at %s ended before it answered; \"glovebox status\" tells whether it is back, and what "
-                       "a session printed is kept: glovebox session log NAME",
-                       exchange->client->path);
+        return err_set(
+                exchange->err, ERR_GONE,
+                "the daemon at %s ended before it answered; \"glovebox status\" tells whether it is back, and what "
+                "a session printed is kept: glovebox session log NAME",
+                exchange->client->path);
 }
 
 static int wait_turn(struct exchange *exchange, uint64_t deadline_ms) {
         const struct daemon_request *request = exchange->request;
         struct daemon_client *client = exchange->client;
-        bool wants_input = request->with_input && !exchange->follows_over &&
-                           message_queue_size(&client->queue) < QUEUE_FULL;
+        bool wants_input =
+                request->with_input && !exchange->follows_over && message_queue_size(&client->queue) < QUEUE_FULL;
         struct pollfd watched[3] = {
                 { .fd = client->fd, .events = (short) (POLLIN | (message_queue_size(&client->queue) ? POLLOUT : 0)) },
                 { .fd = request->calls.wake ? request->wake_fd : -1, .events = POLLIN },
@@ -314,10 +321,11 @@ static int wait_turn(struct exchange *exchange, uint64_t deadline_ms) {
         if (n < 0 && errno != EINTR)
                 return err_sys(exchange->err, errno, "waiting for the daemon");
         if (n == 0)
-                return err_set(exchange->err, ERR_TIMEOUT,
-                               "the daemon at %s does not answer; it may be stopped or overloaded: look at its log, or end "
-                               "it and start it again",
-                               client->path);
+                return err_set(
+                        exchange->err, ERR_TIMEOUT,
+                        "the daemon at %s does not answer; it may be stopped or overloaded: look at its log, or end "
+                        "it and start it again",
+                        client->path);
         if (n > 0 && watched[1].revents && request->calls.wake(request->calls.context))
                 return DAEMON_CALL_LEFT;
         if (n > 0 && watched[2].revents && put_input(exchange) < 0)

@@ -21,9 +21,10 @@ struct daemon_client {
         char path[SOCKET_PATH_MAX];
 };
 
-#define DAEMON_CLIENT_NONE ((struct daemon_client) { .fd = -1 })
+#define DAEMON_CLIENT_NONE ((struct daemon_client){ .fd = -1 })
 
-/* Connects. ERR_NOT_FOUND: no socket; ERR_GONE: a socket where nobody listens; ERR_PERMISSION: it is somebody else's. */
+/* Connects. ERR_NOT_FOUND: no socket; ERR_GONE: a socket where nobody listens; ERR_PERMISSION: it is somebody else's.
+ */
 int daemon_client_connect(const char *path, struct daemon_client *ret_client, struct err *err);
 
 enum daemon_open_flags {
@@ -47,13 +48,13 @@ struct daemon_calls {
 };
 
 struct daemon_request {
-        json_t *body;                      /* borrowed */
-        const char *follows;               /* what goes along as DATA … END, or NULL */
+        json_t *body;        /* borrowed */
+        const char *follows; /* what goes along as DATA … END, or NULL */
         size_t follows_size;
-        bool with_input;                   /* input_fd goes along as DATA … END */
-        int input_fd;                      /* borrowed, used only with with_input */
-        int wake_fd;                       /* borrowed, used only with calls.wake */
-        uint64_t timeout_ms;               /* of the whole call; 0: none */
+        bool with_input;     /* input_fd goes along as DATA … END */
+        int input_fd;        /* borrowed, used only with with_input */
+        int wake_fd;         /* borrowed, used only with calls.wake */
+        uint64_t timeout_ms; /* of the whole call; 0: none */
         struct daemon_calls calls;
 };
 

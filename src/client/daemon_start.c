@@ -15,9 +15,14 @@ enum { WORDS_MAX = 4096 };
 /* Between fork and exec: only what may be called there. */
 _Noreturn static void become_serve(const struct socket_place *place, int words_fd) {
         char project_word[] = "--project";
-        char *argv[] = { (char[]) { "glovebox" }, (char[]) { "serve" }, (char[]) { "--background" },
-                         (char[]) { "--socket" }, (char *) (uintptr_t) place->path,
-                         *place->project ? project_word : NULL, (char *) (uintptr_t) place->project, NULL };
+        char *argv[] = { (char[]){ "glovebox" },
+                         (char[]){ "serve" },
+                         (char[]){ "--background" },
+                         (char[]){ "--socket" },
+                         (char *) (uintptr_t) place->path,
+                         *place->project ? project_word : NULL,
+                         (char *) (uintptr_t) place->project,
+                         NULL };
         int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
         if (null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 && dup2(null_fd, STDOUT_FILENO) >= 0 &&
             dup2(words_fd, STDERR_FILENO) >= 0)

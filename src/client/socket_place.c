@@ -20,10 +20,11 @@ static int set_path(struct socket_place *place, const char *directory, const cha
         bool absolute = *name == '/';
         (void) snprintf(whole, sizeof(whole), "%s%s%s", absolute ? "" : directory, absolute ? "" : "/", name);
         if (strlen(whole) >= sizeof(place->path))
-                return err_set(err, ERR_USAGE,
-                               "the socket's path %.300s has more than the %d bytes that a UNIX socket may have; choose "
-                               "a shorter one with --socket PATH or --socket-dir DIR",
-                               whole, SOCKET_PATH_MAX - 1);
+                return err_set(
+                        err, ERR_USAGE,
+                        "the socket's path %.300s has more than the %d bytes that a UNIX socket may have; choose "
+                        "a shorter one with --socket PATH or --socket-dir DIR",
+                        whole, SOCKET_PATH_MAX - 1);
         (void) strcpy(place->path, whole);
         return 0;
 }
@@ -33,8 +34,8 @@ static int set_relative(struct socket_place *place, const char *path, const char
         char here[PLACE_PATH_MAX], whole[2 * PLACE_PATH_MAX];
         if (*path != '/' && !getcwd(here, sizeof(here)))
                 return err_sys(err, errno, "finding the current directory");
-        int length = snprintf(whole, sizeof(whole), "%s%s%s%s%s", *path == '/' ? "" : here, *path == '/' ? "" : "/", path,
-                              *name ? "/" : "", name);
+        int length = snprintf(whole, sizeof(whole), "%s%s%s%s%s", *path == '/' ? "" : here, *path == '/' ? "" : "/",
+                              path, *name ? "/" : "", name);
         if (length < 0 || (size_t) length >= sizeof(whole))
                 return err_set(err, ERR_USAGE, "the socket's path is too long; choose a shorter one");
         return set_path(place, "", whole, err);
@@ -101,7 +102,8 @@ int socket_place_choose(const struct socket_choice *choice, bool search_upwards,
         struct socket_place place = { 0 };
         int code = 0;
         if (choice->socket && choice->socket_dir)
-                return err_set(err, ERR_USAGE, "--socket and --socket-dir both say where the socket is; give one of them");
+                return err_set(err, ERR_USAGE,
+                               "--socket and --socket-dir both say where the socket is; give one of them");
         if (choice->project && set_project(&place, choice->project, err) < 0)
                 return -1;
         if (choice->socket)

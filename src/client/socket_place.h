@@ -5,7 +5,8 @@
  *   3. --project DIR: DIR/.sandbox/kernel.sock
  *   4. $GLOVEBOX_SOCKET
  *   5. the nearest directory from here upwards that has a .sandbox/kernel.sock of this user's (clients only)
- *   6. a data directory of one's own ($GLOVEBOX_DATA_DIR, $SANDBOX_DATA_DIR) has a daemon of its own: glovebox.sock in it
+ *   6. a data directory of one's own ($GLOVEBOX_DATA_DIR, $SANDBOX_DATA_DIR) has a daemon of its own: glovebox.sock in
+ * it
  *   7. /run/glovebox/glovebox.sock for root, $XDG_RUNTIME_DIR/glovebox/glovebox.sock or
  *      /tmp/glovebox-<uid>/glovebox.sock for a user */
 #pragma once
@@ -27,6 +28,7 @@ struct socket_place {
         char project[PLACE_PATH_MAX]; /* the project's directory, absolute and resolved, or "" */
 };
 
-/* Only chooses: nothing needs to exist but the project's directory. Too long a path is ERR_USAGE and says what to do. */
+/* Only chooses: nothing needs to exist but the project's directory. Too long a path is ERR_USAGE and says what to do.
+ */
 int socket_place_choose(const struct socket_choice *choice, bool search_upwards, struct socket_place *ret_place,
                         struct err *err);

@@ -58,12 +58,13 @@ void daemon_log(const char *format, ...) {
 
 /* ---- kernels ---- */
 
-void daemon_fill_request(const struct daemon *daemon, const struct registry_session *row, struct maker_request *ret_request) {
-        struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker };
+static struct kernel *find_kernel(struct daemon *daemon, const char *id);
+
+void daemon_fill_request(const struct registry_session *row, struct maker_request *ret_request) {
+        struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker,
+                                         .fresh = strcmp(row->mode, "fresh") == 0 };
         (void) snprintf(request.image, sizeof(request.image), "%s", row->image);
         (void) snprintf(request.options, sizeof(request.options), "%s", row->options);
-        (void) snprintf(request.preload, sizeof(request.preload), "%s",
-                        daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD);
         *ret_request = request;
 }
 
@@ -74,8 +75,41 @@ int daemon_name_kernel(const struct daemon *daemon, struct maker_request *reques
         return 0;
 }
 
+struct order {
+        struct order *next;
+        struct maker_request request;
+};
+
+/* The maker works one at a time; a few requests in its socket keep it busy, the rest waits here. */
+static void give_orders(struct daemon *daemon) {
+        struct err err;
+        while (daemon->orders && daemon->n_ordered < DAEMON_ORDERS_AT_ONCE) {
+                struct order *order = daemon->orders;
+                if (find_kernel(daemon, order->request.kernel_id)) { /* still wanted */
+                        if (maker_send(&daemon->maker, &order->request, &err) < 0)
+                                return; /* its next answer, or its end, comes back here */
+                        daemon->n_ordered++;
+                }
+                daemon->orders = order->next;
+                daemon->n_orders--;
+                free(order);
+        }
+}
+
 int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err) {
-        return maker_send(&daemon->maker, request, err);
+        if (daemon->n_orders >= DAEMON_ORDERS_MAX)
+                return err_set(err, ERR_BUSY, "%d boxes already wait to be made; try again in a moment", DAEMON_ORDERS_MAX);
+        struct order *order = malloc(sizeof(*order));
+        if (!order)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        *order = (struct order) { .request = *request };
+        struct order **last = &daemon->orders;
+        while (*last)
+                last = &(*last)->next;
+        *last = order;
+        daemon->n_orders++;
+        give_orders(daemon);
+        return 0;
 }
 
 static struct kernel *find_kernel(struct daemon *daemon, const char *id) {
@@ -90,6 +124,20 @@ static struct kernel *find_kernel(struct daemon *daemon, const char *id) {
 
 static void on_maker_died(struct daemon *daemon);
 
+static void note_nursery(struct daemon *daemon, const struct maker_nursery *news) {
+        size_t i = 0;
+        while (i < daemon->n_nurseries && strcmp(daemon->nurseries[i].image, news->image) != 0)
+                i++;
+        if (i == DAEMON_NURSERIES_MAX)
+                return;
+        if (i == daemon->n_nurseries)
+                daemon->n_nurseries++;
+        if (daemon->nurseries[i].state != news->state && news->state == NURSERY_DOWN)
+                daemon_log("the nursery of image %s is down (%s); kernels start cold until it is back", news->image,
+                           news->trouble);
+        daemon->nurseries[i] = *news;
+}
+
 static void on_maker(void *context, uint32_t events) {
         struct daemon *daemon = context;
         (void) events;
@@ -99,6 +147,12 @@ static void on_maker(void *context, uint32_t events) {
                 on_maker_died(daemon);
                 return;
         }
+        if (*reply.nursery.image)
+                note_nursery(daemon, &reply.nursery);
+        if (!*reply.kernel_id)
+                return;
+        daemon->n_ordered--;
+        give_orders(daemon);
         struct kernel *kernel = find_kernel(daemon, reply.kernel_id);
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
@@ -117,13 +171,40 @@ static void on_maker(void *context, uint32_t events) {
                         kernel_kill(kernel);
 }
 
+enum { PATHS_MAX = 64 };
+
+/* "DIR:DIR:…" as a NULL-terminated list that lives as long as the process; `also` is one more, or "" or NULL. */
+static int split_paths(const char *text, const char *also, const char *ret_paths[static PATHS_MAX], struct err *err) {
+        size_t n = 0;
+        char *copy = strdup(text ? text : ""), *rest = copy, *path;
+        while (copy && (path = strsep(&rest, ":"))) {
+                if (!*path)
+                        continue;
+                if (*path != '/' || n == PATHS_MAX - 2) {
+                        free(copy);
+                        return err_set(err, ERR_USAGE, "allowed directories are absolute paths, at most %d", PATHS_MAX - 2);
+                }
+                ret_paths[n++] = path;
+        }
+        if (also && *also)
+                ret_paths[n++] = also;
+        ret_paths[n] = NULL;
+        return copy ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+}
+
 static int start_maker(struct daemon *daemon, struct err *err) {
         static struct maker_settings settings;
         static char kernel_dir[4200];
         if (kernel_place_find(kernel_dir, sizeof(kernel_dir), err) < 0)
                 return -1;
-        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir,
-                                             .df_bytes = daemon->options->df_bytes, .np_bytes = daemon->options->np_bytes };
+        static const char *read_paths[PATHS_MAX], *write_paths[PATHS_MAX];
+        if (split_paths(daemon->options->allow_read, NULL, read_paths, err) < 0 ||
+            split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
+                return -1;
+        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir, .read_paths = read_paths,
+                                             .write_paths = write_paths, .df_bytes = daemon->options->df_bytes,
+                                             .np_bytes = daemon->options->np_bytes,
+                                             .preload = daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD };
         if (maker_start(&settings, &daemon->maker, err) < 0)
                 return -1;
         daemon->maker_watch = loop_watch(daemon->loop, daemon->maker.fd, EPOLLIN, on_maker, daemon);
@@ -136,6 +217,7 @@ static void on_maker_died(struct daemon *daemon) {
         daemon_log("the maker has died; starting another");
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker);
+        daemon->n_ordered = 0;
         if (start_maker(daemon, &err) < 0) {
                 daemon_log("%s", err.message);
                 loop_stop(daemon->loop);
@@ -178,8 +260,9 @@ static void inherit(const char *name, const void *note, size_t note_size, int *f
         const char *id = json_string_value(json_object_get(json, "session"));
         struct session *session = id ? session_by_id(heritage->daemon, id) : NULL;
         int all[MAKER_FDS];
-        for (size_t i = 0; i < MAKER_FDS; i++)
-                all[i] = i < n_fds ? fds[i] : -1;
+        json_int_t slots = json_integer_value(json_object_get(json, "slots"));
+        for (size_t i = 0, n = 0; i < MAKER_FDS; i++)
+                all[i] = slots & (1 << i) && n < n_fds ? fds[n++] : -1;
         const char *group = json_string_value(json_object_get(json, "group"));
         if (session && !session->kernel && group) {
                 session_adopt(session, (pid_t) json_integer_value(json_object_get(json, "pid")), all, name, group);
@@ -354,6 +437,11 @@ static void stop(struct daemon *daemon) {
                 session_free(session);
                 if (*passing)
                         remove_tree(passing);
+        }
+        while (daemon->orders) {
+                struct order *order = daemon->orders;
+                daemon->orders = order->next;
+                free(order);
         }
         loop_timer_drop(&daemon->sweep_timer);
         loop_unwatch(&daemon->signal_watch);

@@ -12,6 +12,7 @@
 #include "session/vault.h"
 
 struct client;
+struct order;
 struct session;
 struct serve_options;
 
@@ -22,8 +23,10 @@ enum {
         DAEMON_SESSIONS_MAX = 4096,
         DAEMON_SWEEP_MS = 10000,      /* how often idle sessions are looked for */
         DAEMON_POOL_MAX = 64,
+        DAEMON_NURSERIES_MAX = 8,
         DAEMON_INTERRUPT_GRACE_MS = 2000,
-        DAEMON_START_TIMEOUT_MS = 120000,
+        DAEMON_ORDERS_MAX = 1000, /* boxes that wait to be made */
+        DAEMON_ORDERS_AT_ONCE = 4, /* given to the maker before it answers */
 };
 
 struct daemon {
@@ -36,6 +39,8 @@ struct daemon {
         struct registry *registry;
         struct vault vault;
         struct maker maker;
+        struct order *orders; /* kernels to be made, first come first served */
+        size_t n_orders, n_ordered; /* waiting; with the maker */
         struct loop_watch *maker_watch;
         int listen_fd;
         struct loop_watch *listen_watch, *signal_watch;
@@ -47,17 +52,19 @@ struct daemon {
         size_t n_sessions;
         struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */
         size_t n_pool;
+        struct maker_nursery nurseries[DAEMON_NURSERIES_MAX]; /* as the maker told last */
+        size_t n_nurseries;
         bool rootless, draining, end_sessions;
 };
 
 /* Gives it an id, and its control groups a name that tells them from those of other daemons on this host. */
 int daemon_name_kernel(const struct daemon *daemon, struct maker_request *request, struct err *err);
 
-/* Asks the maker for a kernel. */
+/* Asks the maker for a kernel, now or as soon as it has time. */
 int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err);
 
-/* The settings that every new kernel shares. */
-void daemon_fill_request(const struct daemon *daemon, const struct registry_session *row, struct maker_request *ret_request);
+/* What a row says about its kernels. */
+void daemon_fill_request(const struct registry_session *row, struct maker_request *ret_request);
 
 /* Pool: kernels that wait, sealed and ready, for an ephemeral run with default limits. */
 void pool_refill(struct daemon *daemon);

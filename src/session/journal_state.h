@@ -9,7 +9,7 @@ enum {
         JOURNAL_EVENTS_EACH = 16384, /* stream events of a run that are never merged */
         JOURNAL_EVENT_BYTES = 1024,  /* later ones have this size, or come after this time */
         JOURNAL_EVENT_MS = 100,
-        JOURNAL_RUNS_SLACK = 28, /* dropped runs that may lie in the files until they are rewritten */
+        JOURNAL_RUNS_SLACK = 900, /* dropped runs that may lie in the files until they are rewritten */
 };
 
 /* A run of the index. The bytes of a run lie together in each stream's file, because one run is open at a time. */

@@ -25,7 +25,9 @@ enum {
 };
 
 static void on_channel(void *context, uint32_t events);
+static void on_start_timeout(void *context);
 static void on_control(void *context, uint32_t events);
+static void on_status(void *context, uint32_t events);
 static void on_out(void *context, uint32_t events);
 static void on_err(void *context, uint32_t events);
 
@@ -52,8 +54,10 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
 
 /* Everything but the record itself. */
 static void take_apart(struct kernel *kernel) {
+        loop_timer_drop(&kernel->start_timer);
         loop_unwatch(&kernel->channel_watch);
         loop_unwatch(&kernel->control_watch);
+        loop_unwatch(&kernel->status_watch);
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 loop_unwatch(&kernel->output_watch[i]);
         if (kernel->fds[MAKER_PIDFD] >= 0)
@@ -106,7 +110,9 @@ static int watch_all(struct kernel *kernel, struct err *err) {
                         return err_sys(err, errno, "preparing the kernel's channels");
         kernel->channel_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CHANNEL], EPOLLIN, on_channel, kernel);
         kernel->control_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CONTROL], EPOLLIN, on_control, kernel);
-        if (!kernel->channel_watch || !kernel->control_watch)
+        if (kernel->fds[MAKER_STATUS] >= 0)
+                kernel->status_watch = loop_watch(kernel->loop, kernel->fds[MAKER_STATUS], EPOLLIN, on_status, kernel);
+        if (!kernel->channel_watch || !kernel->control_watch || (kernel->fds[MAKER_STATUS] >= 0 && !kernel->status_watch))
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for another kernel");
         cgroup_meter_open(&kernel->cgroup, &kernel->meter);
         kernel_measure(kernel);
@@ -127,6 +133,7 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
                 take_apart(kernel);
                 return -1;
         }
+        kernel->start_timer = loop_timer(kernel->loop, loop_now_ms() + KERNEL_START_TIMEOUT_MS, on_start_timeout, kernel);
         return 0;
 }
 
@@ -140,6 +147,7 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
         kernel->state = journal_open_run(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE;
         /* The last daemon may have written the answer down and died before it took it from the socket. */
         kernel->may_repeat = kernel->state == KERNEL_IDLE;
+        kernel->was_ready = true;
         if (kernel->state == KERNEL_IDLE)
                 return 0;
         /* A frame that the last daemon had received in part goes on where it stopped. */
@@ -158,9 +166,35 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
 
 /* ---- its end ---- */
 
+/* What a kernel that never became ready had to say: one line of its standard error, made printable. */
+static void keep_last_words(struct kernel *kernel) {
+        char text[4096];
+        ssize_t n = read(kernel->fds[MAKER_ERR], text, sizeof(text) - 1);
+        while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
+                n--;
+        if (n <= 0)
+                return;
+        text[n] = '\0';
+        const char *line = strrchr(text, '\n');
+        (void) snprintf(kernel->last_words, sizeof(kernel->last_words), "%.399s", line ? line + 1 : text);
+        for (char *at = kernel->last_words; *at; at++)
+                if ((unsigned char) *at < ' ' || (unsigned char) *at > '~')
+                        *at = '?';
+}
+
+static void on_start_timeout(void *context) {
+        struct kernel *kernel = context;
+        kernel->start_timer = NULL;
+        (void) snprintf(kernel->last_words, sizeof(kernel->last_words), "it was not ready after %d s",
+                        KERNEL_START_TIMEOUT_MS / 1000);
+        kernel_kill(kernel);
+}
+
 static void end(struct kernel *kernel) {
         if (kernel->state == KERNEL_DEAD)
                 return;
+        if (!kernel->was_ready && !*kernel->last_words)
+                keep_last_words(kernel);
         if (journal_open_run(kernel->journal))
                 kernel_drain(kernel);
         kernel_measure(kernel); /* before the groups go: was it the memory limit? */
@@ -211,6 +245,22 @@ static void on_control(void *context, uint32_t events) {
         end(kernel);
 }
 
+/* A forked kernel is not its agent's child: how it ended comes from its ward. */
+static void on_status(void *context, uint32_t events) {
+        struct kernel *kernel = context;
+        (void) events;
+        /* What it said last counts before its end: let the channel go first. */
+        char byte;
+        if (kernel->channel_watch && recv(kernel->fds[MAKER_CHANNEL], &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+                return;
+        int status;
+        if (fd_read_exactly(kernel->fds[MAKER_STATUS], &status, sizeof(status)) == 0) {
+                kernel->exited = true;
+                kernel->wait_status = status;
+        }
+        end(kernel);
+}
+
 void kernel_let_go(struct kernel *kernel) {
         fd_close(&kernel->fds[MAKER_PIDFD]);
         cgroup_release(&kernel->cgroup);
@@ -229,6 +279,10 @@ bool kernel_is_free(const struct kernel *kernel) {
 }
 
 void kernel_signal(struct kernel *kernel, int signal_number) {
+        if (kernel->fds[MAKER_KERNEL] >= 0) {
+                (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], signal_number);
+                return;
+        }
         struct frame_writer payload = { 0 };
         frame_put_u32(&payload, (uint32_t) signal_number);
         frame_put_u32(&payload, 0);
@@ -362,6 +416,8 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                 if (kernel->state != KERNEL_STARTING)
                         return false;
                 kernel->state = KERNEL_IDLE;
+                kernel->was_ready = true;
+                loop_timer_drop(&kernel->start_timer);
                 kernel_measure(kernel); /* what starting took is nobody's run */
                 kernel->listener->ready(kernel);
                 return true;

@@ -29,7 +29,7 @@ enum kernel_frame {
         KERNEL_ANSWER = 132,
 };
 
-enum { KERNEL_FRAME_MAX = 32 << 20 };
+enum { KERNEL_FRAME_MAX = 32 << 20, KERNEL_START_TIMEOUT_MS = 120000 };
 
 enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
@@ -68,13 +68,17 @@ struct kernel {
         struct cgroup_meter meter;
         struct journal *journal;
 
-        struct loop_watch *channel_watch, *control_watch, *output_watch[JOURNAL_STREAMS];
+        struct loop_watch *channel_watch, *control_watch, *status_watch, *output_watch[JOURNAL_STREAMS];
         char *inbound; /* a frame that has begun */
         size_t inbound_size, inbound_room;
         char *outbound; /* a frame that did not fit into the socket yet */
         size_t outbound_at, outbound_size;
 
+        struct loop_timer *start_timer; /* until it is ready */
+        bool was_ready;
+
         /* how it ended */
+        char last_words[400]; /* the end of what it printed when it died before it was ready */
         bool exited; /* wait_status is known */
         int wait_status;
         bool broke_protocol;
@@ -102,7 +106,7 @@ int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *paylo
 /* Takes what the pipes hold now into the journal. */
 void kernel_drain(struct kernel *kernel);
 
-/* A signal to the Python process, through its agent. */
+/* A signal to the Python process: through its agent, or straight when it was forked from a nursery. */
 void kernel_signal(struct kernel *kernel, int signal_number);
 
 /* Forgets the kernel without ending it: the vault holds what it needs. */

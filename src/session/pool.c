@@ -74,8 +74,11 @@ void pool_refill(struct daemon *daemon) {
                 return;
         struct maker_request request;
         (void) snprintf(row.image, sizeof(row.image), "%s", daemon->options->image);
-        daemon_fill_request(daemon, &row, &request);
+        daemon_fill_request(&row, &request);
         request.ephemeral = true;
+        /* Only here: a kernel that somebody waits for imports what its code asks for, and nothing else. */
+        (void) snprintf(request.preload, sizeof(request.preload), "%s",
+                        daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD);
         if (daemon_name_kernel(daemon, &request, &err) < 0)
                 return;
         char state_dir[1024];

@@ -60,5 +60,8 @@ void run_fail(struct run *run, const struct err *err);
 struct journal;
 void run_add_output(struct journal *journal, const char *run_id, json_t *answer);
 
+/* Something was shown while the run is on. */
+void run_tell_display(struct run *run, json_t *data);
+
 /* Sends what the journal has and a streaming client has not. */
 void run_feed(struct run *run);

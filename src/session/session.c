@@ -17,6 +17,8 @@
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 
+enum { DISPLAYS_MAX = 100 }; /* of one run */
+
 #define SLEEP_FILE "sleep"
 #define SLEEP_PATH "/run/session/" SLEEP_FILE /* as the kernel sees it */
 
@@ -159,7 +161,7 @@ static void order_kernel(struct session *session) {
                 pool_refill(session->daemon);
                 return;
         }
-        daemon_fill_request(session->daemon, &session->row, &request);
+        daemon_fill_request(&session->row, &request);
         (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", session->state_dir);
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         request.workspace_is_ours = !*session->row.workspace;
@@ -187,12 +189,21 @@ static void tell_vault(struct session *session) {
         struct kernel *kernel = session->kernel;
         if (session->ephemeral)
                 return;
+        /* The vault holds a row of descriptors without holes: which slots they are goes into the note. */
+        int fds[MAKER_FDS];
+        size_t n_fds = 0;
+        unsigned slots = 0;
+        for (unsigned i = 0; i < MAKER_FDS; i++) {
+                if (kernel->fds[i] < 0)
+                        continue;
+                slots |= 1u << i;
+                fds[n_fds++] = kernel->fds[i];
+        }
         _cleanup_free_ char *note = NULL;
-        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d}", session->row.id, kernel->group,
-                            (int) kernel->pid);
-        size_t n_fds = kernel->fds[MAKER_LEASE] >= 0 ? MAKER_FDS : MAKER_FDS - 1;
+        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d, \"slots\": %u}", session->row.id,
+                            kernel->group, (int) kernel->pid, slots);
         struct err err;
-        if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, kernel->fds, n_fds, &err) < 0)
+        if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, fds, n_fds, &err) < 0)
                 daemon_log("session %s: will not survive this daemon: %s", session->row.name, err.message);
 }
 
@@ -228,6 +239,12 @@ static void answer_asker(struct session *session, json_t *answer, const struct e
         free(asker);
 }
 
+/* Nothing is sent to it any more; on_ended brings the next one. */
+static void end_kernel(struct session *session) {
+        session->ending = true;
+        kernel_kill(session->kernel);
+}
+
 /* The kernel's word about a trim, a sleep or a wake. */
 static void on_answer(struct session *session, json_t *answer) {
         int asked = (int) session->asked;
@@ -255,13 +272,13 @@ static void on_answer(struct session *session, json_t *answer) {
                 json_decref(session->held_back);
                 session->held_back = NULL;
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
-                kernel_kill(session->kernel); /* it is ending anyway */
+                end_kernel(session); /* it is ending anyway */
         } else if (asked == SESSION_ASKED_SLEEP) {
                 json_decref(session->held_back);
                 session->held_back = json_incref(json_object_get(answer, "held"));
-                if (session_hibernate(session, true, session->asker, NULL) == 0) { /* then at least this; the asker waits on */
+                if (session_hibernate(session, true, session->asker, NULL) == 0) {
                         json_decref(told);
-                        return;
+                        return; /* the asker waits for that answer now */
                 }
         }
         json_object_set_new(told, "state", json_string(session_state_name(session)));
@@ -299,8 +316,10 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
                 kernel_kill(kernel); /* nobody asked */
         else if (type == KERNEL_DISPLAY) {
                 json_t *data = json_object_get(json, "data");
-                if (data && json_array_size(run->displays) < 100)
+                if (data && json_array_size(run->displays) < DISPLAYS_MAX) {
                         json_array_append(run->displays, data);
+                        run_tell_display(run, data);
+                }
         } else {
                 /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
                 const char *id = json_string_value(json_object_get(json, "id"));
@@ -320,17 +339,23 @@ static void on_ended(struct kernel *kernel) {
         if (!session->ephemeral)
                 (void) vault_drop(&session->daemon->vault, kernel->id, NULL);
         session->asked = SESSION_ASKED_NOTHING;
-        if (run && run->started) {
+        if (!kernel->was_ready) { /* it would die again: whoever waits is told why */
+                struct err died;
+                (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s", *kernel->last_words ? ": " : "",
+                               kernel->last_words);
+                fail_all_runs(session, &died);
+        } else if (run && run->started) {
                 run_finish_dead(run);
                 end_run(session);
-        } else if (!session->restarting && !sleeps_on_disk(session))
+        } else if (!session->ending && !sleeps_on_disk(session))
                 session->variables_lost = true;
-        session->state = sleeps_on_disk(session) ? SESSION_ASLEEP : session->restarting ? SESSION_NEW : SESSION_LOST;
-        session->restarting = false;
+        session->state = sleeps_on_disk(session) ? SESSION_ASLEEP : session->ending ? SESSION_NEW : SESSION_LOST;
+        session->ending = false;
         struct err gone;
-        (void) err_set(&gone, ERR_GONE, "the kernel died while it was asked");
+        (void) err_set(&gone, ERR_GONE, "the kernel died before it answered");
         answer_asker(session, NULL, &gone);
         session->kernel = NULL;
+        session->awake = false;
         kernel_free(kernel);
         fd_close(&session->workspace_fd);
         if (session->removing || session->ephemeral)
@@ -409,17 +434,21 @@ static void wake(struct session *session) {
 }
 
 void session_advance(struct session *session) {
-        if (session->removing || !session->runs || session->runs->started || session->asked != SESSION_ASKED_NOTHING)
+        if (session->removing || session->ending || !session->runs || session->runs->started ||
+            session->asked != SESSION_ASKED_NOTHING)
                 return;
         if (!session->kernel)
                 order_kernel(session);
         struct kernel *kernel = session->kernel;
         if (!kernel || !kernel_is_free(kernel) || !session->runs)
                 return;
-        if (sleeps_on_disk(session))
+        /* Looked for once per kernel: only a new one can have something to wake up to. */
+        if (!session->awake && sleeps_on_disk(session))
                 wake(session);
-        else
+        else {
+                session->awake = true;
                 start_run(session);
+        }
 }
 
 void session_submit(struct session *session, struct run *run) {
@@ -463,10 +492,9 @@ void session_restart(struct session *session) {
         session->variables_lost = false;
         if (session->runs && session->runs->started)
                 session->runs->reason = RUN_REASON_REMOVED;
-        session->restarting = session->kernel && session->kernel->state != KERNEL_MAKING;
-        if (session->restarting)
-                kernel_kill(session->kernel);
-        else
+        if (session->kernel && session->kernel->state != KERNEL_MAKING)
+                end_kernel(session);
+        else if (!session->kernel)
                 session->state = SESSION_NEW;
 }
 

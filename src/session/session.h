@@ -37,8 +37,9 @@ struct session {
         json_t *held_back;   /* names that kept it from sleeping, or NULL */
         enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE } asked;
         struct subscription *asker; /* who waits for the answer to a trim or sleep */
+        bool awake;  /* this kernel holds all there is; nothing is left on disk */
+        bool ending; /* the kernel was told to end; the next run waits for another */
         bool removing, keep_files;
-        bool restarting; /* its kernel was killed because somebody wanted a new one */
 };
 
 /* Makes a session from its row: directories, record. Named ones are added to the registry by session_create. */

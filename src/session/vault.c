@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 enum { ANSWER_SECONDS = 30, LOCK_TRIES = 1000, LOCK_PAUSE_MS = 10, OPEN_TRIES = 100 };
 
 static int take_lock(const char *path, struct err *err) {
-        char name[200];
+        char name[PATH_MAX + 8];
         (void) snprintf(name, sizeof(name), "%s.lock", path);
         _cleanup_fd_ int fd = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0)
@@ -82,7 +83,7 @@ static int listen_at(const struct sockaddr_un *address) {
         return take_fd(&fd);
 }
 
-static int start(const struct sockaddr_un *address) {
+static int start(const struct sockaddr_un *address, const char *path) {
         _cleanup_fd_ int listen_fd = listen_at(address);
         if (listen_fd < 0)
                 return listen_fd;
@@ -92,7 +93,7 @@ static int start(const struct sockaddr_un *address) {
                 (void) setsid();
                 pid_t grandchild = fork();
                 if (grandchild == 0)
-                        vault_process_run(listen_fd, address->sun_path, VAULT_IDLE_MS);
+                        vault_process_run(listen_fd, path, VAULT_IDLE_MS);
                 _exit(grandchild < 0 ? errno : 0);
         }
         int status = 0;
@@ -106,7 +107,7 @@ static int start(const struct sockaddr_un *address) {
                         code = WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
         }
         if (code < 0)
-                (void) unlink(address->sun_path);
+                (void) unlink(path);
         return code;
 }
 
@@ -144,15 +145,15 @@ static int greet(int fd, struct err *err) {
         return 1;
 }
 
-static int open_locked(const struct sockaddr_un *address, struct vault *ret_vault, bool *ret_new, struct err *err) {
-        const char *path = address->sun_path;
+static int open_locked(const struct sockaddr_un *address, const char *path, struct vault *ret_vault, bool *ret_new,
+                       struct err *err) {
         bool started = false;
         for (int i = 0; i < OPEN_TRIES; i++) {
                 _cleanup_fd_ int fd = connect_to(address);
                 if (fd == -ECONNREFUSED || fd == -ENOENT) {
                         int code = remove_stale(path);
                         if (code >= 0)
-                                code = start(address);
+                                code = start(address, path);
                         if (code < 0)
                                 return err_sys(err, -code, "cannot start the vault at %s", path);
                         started = true;
@@ -175,15 +176,36 @@ static int open_locked(const struct sockaddr_un *address, struct vault *ret_vaul
         return err_set(err, ERR_SYSTEM, "the vault at %s ends as soon as it is started: see the system's log", path);
 }
 
-int vault_open(const char *path, struct vault *ret_vault, bool *ret_new, struct err *err) {
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
-        if (path[0] != '/' || strlen(path) >= sizeof(address.sun_path))
+/* A socket's address has room for 107 characters. A longer path is named through its directory, which stays open in
+ * *ret_dir_fd as long as the address is used. */
+static int find_address(const char *path, struct sockaddr_un *ret_address, int *ret_dir_fd, struct err *err) {
+        *ret_address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+        size_t room = sizeof(ret_address->sun_path), length = strlen(path);
+        const char *slash = strrchr(path, '/');
+        if (path[0] != '/' || length >= PATH_MAX || strlen(slash) > room / 2)
                 return err_set(err, ERR_USAGE,
-                               "the vault's path must begin with / and have less than %zu characters: %s",
-                               sizeof(address.sun_path), path);
-        memcpy(address.sun_path, path, strlen(path) + 1);
+                               "the vault's path must begin with / and be a path that a socket can have: %.500s", path);
+        if (length < room) {
+                memcpy(ret_address->sun_path, path, length + 1);
+                return 0;
+        }
+        char dir[PATH_MAX];
+        memcpy(dir, path, (size_t) (slash - path) + 1);
+        dir[slash - path + 1] = '\0';
+        *ret_dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (*ret_dir_fd < 0)
+                return err_sys(err, errno, "cannot open the directory of the vault");
+        (void) snprintf(ret_address->sun_path, room, "/proc/self/fd/%d%.60s", *ret_dir_fd, slash);
+        return 0;
+}
+
+int vault_open(const char *path, struct vault *ret_vault, bool *ret_new, struct err *err) {
+        struct sockaddr_un address;
+        _cleanup_fd_ int dir_fd = -1;
+        if (find_address(path, &address, &dir_fd, err) < 0)
+                return -1;
         _cleanup_fd_ int lock_fd = take_lock(path, err);
-        return lock_fd < 0 ? -1 : open_locked(&address, ret_vault, ret_new, err);
+        return lock_fd < 0 ? -1 : open_locked(&address, path, ret_vault, ret_new, err);
 }
 
 void vault_close(struct vault *vault) {

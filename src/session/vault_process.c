@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -105,7 +106,7 @@ static enum vault_status drop(struct process *process, const char *name) {
 
 /* Takes the lock that openers hold, if it is free. */
 static int try_lock(const struct process *process) {
-        char path[200];
+        char path[PATH_MAX + 8];
         (void) snprintf(path, sizeof(path), "%s.lock", process->path);
         _cleanup_fd_ int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
@@ -304,7 +305,7 @@ _Noreturn void vault_process_run(int listen_fd, const char *path, int idle_ms) {
         (void) prctl(PR_SET_NAME, "glovebox-vault");
         (void) prctl(PR_SET_PDEATHSIG, 0);
         (void) umask(077);
-        static char own_path[108];
+        static char own_path[PATH_MAX];
         (void) snprintf(own_path, sizeof(own_path), "%s", path);
         static struct process process = { .client_fd = -1, .path = own_path };
         process.listen_fd = shed(listen_fd);

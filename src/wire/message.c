@@ -67,7 +67,7 @@ static bool header_read(enum message_side side, const char *header, struct messa
                 return false;
         if (!(side == MESSAGE_FROM_CLIENT ? types[type].of_client : types[type].of_daemon))
                 return false;
-        *ret_message = (struct message) { .type = (enum message_type) type, .request = le16toh(request), .size = size };
+        *ret_message = (struct message){ .type = (enum message_type) type, .request = le16toh(request), .size = size };
         return true;
 }
 
@@ -205,7 +205,7 @@ static struct message_block *block_for(struct message_queue *queue, size_t size)
         struct message_block *block = malloc(sizeof(*block) + room);
         if (!block)
                 return NULL;
-        *block = (struct message_block) { .room = room };
+        *block = (struct message_block){ .room = room };
         if (queue->last)
                 queue->last->next = block;
         else
@@ -271,7 +271,7 @@ int message_queue_flush(struct message_queue *queue, int socket_fd) {
                 struct iovec parts[PARTS_MAX];
                 struct msghdr envelope = { .msg_iov = parts };
                 for (struct message_block *at = queue->first; at && envelope.msg_iovlen < PARTS_MAX; at = at->next)
-                        parts[envelope.msg_iovlen++] = (struct iovec) { at->bytes + at->start, at->end - at->start };
+                        parts[envelope.msg_iovlen++] = (struct iovec){ at->bytes + at->start, at->end - at->start };
                 /* writev() with the two things it lacks: no SIGPIPE, and no blocking whatever the socket's mode is */
                 ssize_t n = sendmsg(socket_fd, &envelope, MSG_NOSIGNAL | MSG_DONTWAIT);
                 if (n < 0 && errno == EINTR)

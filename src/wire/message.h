@@ -2,8 +2,8 @@
  *
  *   u32 size of the payload | u8 type | u8 zero | u16 request | payload
  *
- * Each side treats the other as hostile: a header is judged as soon as its eight bytes are there, memory grows with what
- * has arrived and not with what was announced, and what waits to be sent is bounded. */
+ * Each side treats the other as hostile: a header is judged as soon as its eight bytes are there, memory grows with
+ * what has arrived and not with what was announced, and what waits to be sent is bounded. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@ enum {
         MESSAGE_HEADER_SIZE = 8,
         MESSAGE_REQUEST_MAX = 1 << 20,
         MESSAGE_DATA_MAX = 1 << 20,
-        MESSAGE_OUTPUT_MAX = 1 << 20, /* bytes of output in one OUT or ERR, beside the event number */
+        MESSAGE_OUTPUT_MAX = 1 << 20,  /* bytes of output in one OUT or ERR, beside the event number */
         MESSAGE_ANSWER_MAX = 16 << 20, /* EVENT too: results carry figures and, unless streamed, the output */
 };
 
@@ -54,12 +54,12 @@ struct message_parser {
 };
 
 static inline struct message_parser message_parser_make(enum message_side side) {
-        return (struct message_parser) { .side = side };
+        return (struct message_parser){ .side = side };
 }
 void message_parser_release(struct message_parser *parser);
 
-/* Takes bytes in; what it holds is bounded, so it may take fewer than offered: call message_parser_next until it answers
- * 0, then offer the rest. Returns how many, or -ENOMEM, or -EPROTO after a malformed message. */
+/* Takes bytes in; what it holds is bounded, so it may take fewer than offered: call message_parser_next until it
+ * answers 0, then offer the rest. Returns how many, or -ENOMEM, or -EPROTO after a malformed message. */
 long message_parser_feed(struct message_parser *parser, const void *bytes, size_t size);
 
 /* The same from a descriptor, with one read(). 0 at the end of the stream, -EAGAIN, -errno. */
@@ -82,7 +82,7 @@ struct message_queue {
 };
 
 static inline struct message_queue message_queue_make(size_t max) {
-        return (struct message_queue) { .max = max };
+        return (struct message_queue){ .max = max };
 }
 void message_queue_release(struct message_queue *queue);
 

@@ -136,7 +136,9 @@ def test_temporary_places_are_bounded(glovebox: Glovebox) -> None:
 
 @pytest.mark.vm
 def test_empty_workspace_is_bounded_in_bytes_and_files(glovebox: Glovebox) -> None:
-    code = FILL + """
+    code = (
+        FILL
+        + """
 print(fill("f", 1 << 24), sum(os.path.getsize(f) for f in os.listdir() if os.path.isfile(f)) <= 4 << 20)
 os.unlink("f")
 made = 0
@@ -146,6 +148,7 @@ try:
 except OSError as problem:
     print(problem.errno, made < 20)
 """
+    )
     done = glovebox("run", "--disk", "4m", "--disk-files", "20", "-c", code)
     assert done.stdout == "28 True\n28 True\n" or done.stdout == "27 True\n28 True\n", done
 

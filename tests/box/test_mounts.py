@@ -6,10 +6,10 @@ import hashlib
 import os
 import socket
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
+from support.beside import beside
 from support.glovebox import Glovebox
 
 # Everything that would change what lies below /mnt/tree, tried one by one inside; says which of them worked.
@@ -107,12 +107,25 @@ def test_read_only_holds_for_mounts_below_the_mount(root_glovebox: Glovebox) -> 
     assert done.stdout == "x\n\n" and "Read-only file system" in done.stderr, done
 
 
-@pytest.mark.vm
 def test_forbidden_sources_are_refused_by_name_of_the_rule(glovebox: Glovebox) -> None:
-    secrets = [glovebox.place.make(f"home/{name}") for name in (".ssh", ".aws", ".gnupg", ".config", ".kube", ".docker")]
+    secrets = [
+        glovebox.place.make(f"home/{name}") for name in (".ssh", ".aws", ".gnupg", ".config", ".kube", ".docker")
+    ]
     link = glovebox.place.path / "link"
     link.symlink_to("/etc")
-    sources = ["/etc", "/etc/hostname", "/proc", "/sys", "/dev", "/run", "/boot", "/root", "/etc/../etc", link, "/var/run"]
+    sources = [
+        "/etc",
+        "/etc/hostname",
+        "/proc",
+        "/sys",
+        "/dev",
+        "/run",
+        "/boot",
+        "/root",
+        "/etc/../etc",
+        link,
+        "/var/run",
+    ]
     sources += [*secrets, glovebox.place.data, glovebox.place.home / ".ssh/..", "/var"]
     for source in sources:
         done = glovebox("run", "--mount", f"{source}:/mnt/x", "-c", "print('ran')")
@@ -145,27 +158,20 @@ def test_places_of_the_box_cannot_be_covered(glovebox: Glovebox) -> None:
 def test_swapping_a_link_wins_nothing(glovebox: Glovebox) -> None:
     """Somebody flips the source between an allowed directory and /etc as fast as possible while boxes are made."""
     good = make_tree(glovebox, "good")
-    link, stop = glovebox.place.path / "link", threading.Event()
+    link, spare = glovebox.place.path / "link", glovebox.place.path / "spare"
     link.symlink_to(good)
 
     def flip() -> None:
-        spare = glovebox.place.path / "spare"
-        while not stop.is_set():
-            for target in ("/etc", good):
-                spare.symlink_to(target)
-                os.replace(spare, link)
+        for target in ("/etc", good):
+            spare.symlink_to(target)
+            os.replace(spare, link)
 
-    flipper = threading.Thread(target=flip)
-    flipper.start()
-    try:
-        outcomes = set()
+    outcomes = set()
+    with beside(flip):
         for _ in range(25):
             done = glovebox("run", "--mount", f"{link}:/mnt/x", "--", "ls", "/mnt/x")
             refused = done.returncode == 125 and "cannot mount" in done.stderr
             outcomes.add("refused" if refused else done.stdout)
-    finally:
-        stop.set()
-        flipper.join()
     assert outcomes <= {"refused", "directory\nfile\n"}, outcomes
 
 
@@ -183,7 +189,6 @@ def test_every_mount_of_a_box_is_without_set_user_id_and_devices(glovebox: Glove
     assert {"/", "/usr", "/proc", "/dev", "/tmp", "/workspace", "/mnt/tree"} <= points
 
 
-@pytest.mark.vm
 def test_mount_table_names_nothing_that_was_not_shown(glovebox: Glovebox) -> None:
     lines = glovebox("run", "--", "cat", "/proc/self/mountinfo").stdout.splitlines()
     assert len(lines) > 20

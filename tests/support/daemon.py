@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -222,9 +223,14 @@ class Daemon:
             return int(client.request("session.show", session=session)["pid"])
 
     def kernel_of(self, session: str) -> int:
-        """The session's Python, as the host sees it: the first child of its agent."""
-        agent = self.agent_of(session)
-        return int(Path(f"/proc/{agent}/task/{agent}/children").read_text().split()[0])
+        """The session's Python, as the host sees it: process 2 of its box, whoever its parent is."""
+        box = os.readlink(f"/proc/{self.agent_of(session)}/ns/pid")
+        for pid in self.kernels():
+            with contextlib.suppress(OSError):
+                numbers = re.search(r"^NSpid:\s*(.*)$", Path(f"/proc/{pid}/status").read_text(), re.M)
+                if os.readlink(f"/proc/{pid}/ns/pid") == box and numbers and numbers[1].split()[-1] == "2":
+                    return pid
+        raise AssertionError(f"session {session} has no kernel")
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))

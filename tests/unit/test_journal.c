@@ -330,21 +330,21 @@ static void test_old_runs_are_dropped(void) {
         struct journal_event stale = { 0 };
         char id[33], text[16] = "";
         int failed = 0;
-        for (int i = 0; i < 300; i++) {
+        for (int i = 0; i < 2500; i++) {
                 (void) snprintf(id, sizeof(id), "run-%d", i);
                 failed += journal_begin(f.journal, id, &f.err) < 0 || feed(&f, JOURNAL_OUT, id, strlen(id)) == 0 ||
                           journal_end(f.journal, id, strlen(id), &f.err) < 0;
                 if (i == 0)
                         (void) journal_event(f.journal, id, 1, &stale, &f.err);
         }
-        ok(failed == 0, "300 runs");
+        ok(failed == 0, "2500 runs");
         ok(journal_list(f.journal, runs, JOURNAL_RUNS_KEPT + 10) == JOURNAL_RUNS_KEPT, "the last hundred are kept");
-        ok(scratch_size(f.dir, "events") < 200 * 120, "the file did not grow with all of them");
+        ok(scratch_size(f.dir, "events") < 150000, "the file did not grow with all of them");
         ok(open_it(&f) == 0 && !f.torn && journal_list(f.journal, runs, JOURNAL_RUNS_KEPT + 10) == JOURNAL_RUNS_KEPT,
            "so it is when opened again");
-        is_text(runs[JOURNAL_RUNS_KEPT - 1].run_id, "run-200", "the oldest of them");
-        is_text(tell(&f, "run-200"), "Orun-200Rrun-200", "reads as it was");
-        is_text(tell(&f, "run-299"), "Orun-299Rrun-299", "and so does the newest");
+        is_text(runs[JOURNAL_RUNS_KEPT - 1].run_id, "run-2400", "the oldest of them");
+        is_text(tell(&f, "run-2400"), "Orun-2400Rrun-2400", "reads as it was");
+        is_text(tell(&f, "run-2499"), "Orun-2499Rrun-2499", "and so does the newest");
         size_t n;
         ok(stale.size > 0 && journal_read(f.journal, &stale, 0, text, sizeof(text), &n, &f.err) < 0 &&
                    f.err.code == ERR_GONE,

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "cli/run_options.h"
+#include "cli/session_request.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "tap.h"
@@ -214,6 +215,29 @@ static void test_harmless_and_near(void) {
         ok(!suggestion_best(&near), "a long word has no neighbour");
 }
 
+/* A session's name comes first or after options, and ends nothing; what follows the second operand is not ours. */
+static void test_leading_operand(void) {
+        static const char *const lines[][8] = {
+                { "demo", "--memory", "1g", "-q", "script.py", "--json", NULL },
+                { "--memory", "1g", "demo", "-q", "script.py", "--json", NULL },
+                { "-q", "--memory=1g", "demo", "script.py", "--json", NULL },
+        };
+        for (size_t i = 0; i < ELEMENTS(lines); i++) {
+                struct session_options options = SESSION_OPTIONS_DEFAULT;
+                char *words[8] = { NULL };
+                for (size_t n = 0; lines[i][n]; n++)
+                        words[n] = (char *) (uintptr_t) lines[i][n];
+                struct option_rest rest;
+                struct err err;
+                ok(option_parse(&exec_option_table, &options, words, &rest, &err) == 0 && options.run.request.quiet &&
+                           options.run.request.limits.memory_bytes == GIB && !options.run.request.json,
+                   "options on both sides of the name are read, form %zu", i);
+                ok(strcmp(rest.operands[0], "demo") == 0 && strcmp(rest.operands[1], "script.py") == 0 &&
+                           strcmp(rest.operands[2], "--json") == 0,
+                   "and what follows the script is left alone");
+        }
+}
+
 int main(void) {
         clear_variables();
         test_forms();
@@ -224,5 +248,6 @@ int main(void) {
         test_rows_are_distinct();
         test_operands_anywhere();
         test_harmless_and_near();
+        test_leading_operand();
         return done_testing();
 }

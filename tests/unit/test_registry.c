@@ -222,13 +222,12 @@ static void test_a_damaged_file_is_moved_aside(void) {
            n);
 
         n = 0;
-        for (size_t page = 0; page < size / 4096; page++) {
+        for (size_t page = 0; page < size / 4096; page += 4) {
                 memcpy(bytes, good, size);
                 memset(bytes + page * 4096, 0, 4096);
                 bad += !survives(dir, size, &n);
         }
-        ok(bad == 0 && n > 0, "each of %zu pages zeroed in turn: %d were damage, nothing was lost in silence",
-           size / 4096, n);
+        ok(bad == 0 && n > 0, "pages zeroed in turn: %d were damage, nothing was lost in silence", n);
         memset(bytes, 'x', size);
         ok(survives(dir, size, &n), "a file that is no database");
         scratch_remove(dir);
@@ -340,9 +339,33 @@ static void test_no_permission_is_said(void) {
         scratch_remove(dir);
 }
 
+static int write_to(const char *path, const char *text) {
+        int fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (fd < 0)
+                return -1;
+        ssize_t n = write(fd, text, strlen(text));
+        close(fd);
+        return n < 0 ? -1 : 0;
+}
+
+/* Without root: a user namespace in which this user is root. Some hosts refuse a part of it. */
+static int become_root_inside(void) {
+        uid_t uid = geteuid();
+        gid_t gid = getegid();
+        if (uid == 0)
+                return 0;
+        char users[64], groups[64];
+        (void) snprintf(users, sizeof(users), "0 %u 1", uid);
+        (void) snprintf(groups, sizeof(groups), "0 %u 1", gid);
+        return unshare(CLONE_NEWUSER) < 0 || write_to("/proc/self/setgroups", "deny") < 0 ||
+                               write_to("/proc/self/uid_map", users) < 0 || write_to("/proc/self/gid_map", groups) < 0
+                       ? -1
+                       : 0;
+}
+
 /* A disk of its own, of 256 KiB, in a mount namespace of its own. */
 static int check_full_disk(const char *dir) {
-        if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) < 0 ||
+        if (become_root_inside() < 0 || unshare(CLONE_NEWNS) < 0 ||
             mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("none", dir, "tmpfs", 0, "size=256k") < 0)
                 return 77;
         struct registry *registry = open_it(dir);

@@ -200,11 +200,21 @@ static void test_what_is_in_its_place_is_not_destroyed(void) {
         scratch_write(dir, "vault", "precious", 8);
         ok(open_it(&vault, &is_new) < 0 && scratch_size(dir, "vault") == 8, "a file at its path stays");
         must(unlink(path) == 0, "unlink");
-        char longest[200];
-        memset(longest, 'p', sizeof(longest));
-        longest[0] = '/';
-        longest[199] = '\0';
-        ok(vault_open(longest, &vault, &is_new, &err) < 0 && err.code == ERR_USAGE, "a path that no socket can have");
+        char deep[800];
+        int length = snprintf(deep, sizeof(deep), "%s/", dir);
+        for (int i = 0; i < 3; i++) {
+                memset(deep + length, 'd', 100);
+                length += 100;
+                deep[length] = '\0';
+                must(mkdir(deep, 0700) == 0, "mkdir");
+                deep[length++] = '/';
+        }
+        (void) strcpy(deep + length, "vault");
+        ok(vault_open(deep, &vault, &is_new, &err) == 0 && is_new, "a path longer than a socket's name can be");
+        vault_close(&vault);
+        ok(vault_open(deep, &vault, &is_new, &err) == 0 && !is_new && vault_end(&vault, &err) == 0, "is found again");
+        (void) waitpid(-1, NULL, 0);
+        ok(access(deep, F_OK) < 0, "and cleaned up");
         ok(vault_open("relative", &vault, &is_new, &err) < 0 && err.code == ERR_USAGE, "a relative path");
 }
 

@@ -1,0 +1,310 @@
+"""The verbs that speak to the daemon, against a real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.glovebox import Completed, Glovebox, slowness
+
+USAGE, NOT_STARTED, TIMEOUT, MEMORY, INTERRUPTED = 2, 125, 124, 137, 130
+
+# True inside a kernel of the daemon, False in a box that was made for one script.
+IN_KERNEL = "import sys; print('glovebox_kernel' in sys.modules)"
+
+
+def good(done: Completed) -> str:
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def read_json(done: Completed) -> dict[str, Any]:
+    value = json.loads(good(done))
+    assert isinstance(value, dict)
+    return value
+
+
+def wait_for(what: str, happened: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds * slowness()
+    while not happened():
+        assert time.monotonic() < deadline, f"still not: {what}"
+        time.sleep(0.05)
+
+
+# ---- exec ----
+
+
+def test_exec_keeps_variables_and_shows_the_last_value(served_glovebox: Glovebox) -> None:
+    assert good(served_glovebox("exec", "demo", "-c", "print('first'); x = 41; x + 1")) == "first\n42\n"
+    assert good(served_glovebox("exec", "demo", "-c", "x")) == "41\n"
+    assert good(served_glovebox("exec", "demo", "-c", "x = 2")) == ""
+    assert good(served_glovebox("exec", "demo", "-c", "None")) == ""
+    assert good(served_glovebox("exec", "other", "-c", "'x' in globals()")) == "False\n"
+
+
+def test_exec_takes_code_from_a_file_and_from_standard_input(served_glovebox: Glovebox) -> None:
+    script = served_glovebox.place.write("script.py", "x = 6\nx * 7\n")
+    assert good(served_glovebox("exec", "demo", script)) == "42\n"
+    assert good(served_glovebox("exec", "demo", input="x + 1")) == "7\n"
+    assert good(served_glovebox("exec", "--quiet", "demo", "-", input="x + 2")) == "8\n"
+    large = f"y = {'1' * 200_000!r}\nlen(y)"  # more than travels in the request itself
+    assert good(served_glovebox("exec", "demo", "-", input=large)) == "200000\n"
+
+
+def test_exec_shows_the_traceback_and_keeps_variables(served_glovebox: Glovebox) -> None:
+    failed = served_glovebox("exec", "demo", "-c", "x = 1\nprint('before')\n1 / 0")
+    assert failed.returncode == 1 and failed.stdout == "before\n"
+    assert failed.stderr.startswith("Traceback") and "ZeroDivisionError" in failed.stderr and "1 / 0" in failed.stderr
+    assert good(served_glovebox("exec", "demo", "-c", "x")) == "1\n"
+    assert served_glovebox("exec", "demo", "-c", "import sys; sys.exit(3)").returncode == 3
+
+
+def test_exec_stops_at_the_time_limit_and_keeps_variables(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("exec", "demo", "-c", "x = 1"))
+    late = served_glovebox("exec", "demo", "--timeout", "300ms", "-c", "import time; time.sleep(600)")
+    assert late.returncode == TIMEOUT and "time limit 0.3 s" in late.stderr
+    assert good(served_glovebox("exec", "demo", "-c", "x")) == "1\n"
+
+
+def test_exec_stops_at_the_memory_limit_and_the_session_stays_usable(served_glovebox: Glovebox) -> None:
+    code = "b = bytearray(400 << 20)"
+    greedy = served_glovebox("exec", "small", "--memory", "96m", "-c", code)
+    assert greedy.returncode == MEMORY and "memory limit 96 MiB" in greedy.stderr
+    assert greedy.stderr.count("variables are lost") == 1
+    assert good(served_glovebox("exec", "small", "-c", "1 + 1")) == "2\n"
+
+
+def test_ctrl_c_interrupts_the_code_and_keeps_variables(served_glovebox: Glovebox) -> None:
+    code = "import time\nx = 5\nprint('ready', flush=True)\ntime.sleep(600)"
+    with served_glovebox.popen("exec", "demo", "-c", code) as process:
+        assert process.stdout and process.stderr
+        assert process.stdout.readline() == "ready\n"  # shown while the code runs
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60 * slowness()) == INTERRUPTED
+        assert "KeyboardInterrupt" in process.stderr.read()
+    assert good(served_glovebox("exec", "demo", "-c", "x")) == "5\n"
+
+
+def test_exec_as_json_is_the_whole_result(served_glovebox: Glovebox) -> None:
+    done = served_glovebox("exec", "demo", "--json", "-c", "import sys\nprint('out')\nprint('err', file=sys.stderr)\n7")
+    result = read_json(done)
+    assert done.stderr == "" and "ok" not in result
+    assert (result["status"], result["stdout"], result["stderr"]) == ("ok", "out\n", "err\n")
+    assert result["result"]["text/plain"] == "7"
+    failed = served_glovebox("exec", "demo", "--json", "-c", "int('x')")
+    assert failed.returncode == 1 and json.loads(failed.stdout)["error"]["name"] == "ValueError"
+
+
+def test_exec_says_where_the_artifacts_are(served_glovebox: Glovebox) -> None:
+    code = "import os; os.makedirs('/workspace/artifacts', exist_ok=True); f = open('/workspace/artifacts/a.txt', 'w')"
+    done = served_glovebox("exec", "demo", "-c", code + "; f.write('hello'); f.close()")
+    assert done.returncode == 0 and done.stderr.startswith("glovebox: artifact "), done.stderr
+    path = Path(done.stderr.removeprefix("glovebox: artifact ").rstrip("\n"))
+    assert path.read_text() == "hello"
+    assert served_glovebox("exec", "-q", "demo", "-c", "open('/workspace/artifacts/b', 'w').close()").stderr == ""
+
+
+def test_exec_refuses_what_makes_no_sense(served_glovebox: Glovebox) -> None:
+    for words, status, said in (
+        (["exec"], USAGE, "needs a session"),
+        (["exec", "demo", "-c", "1", "argument"], USAGE, "takes no arguments"),
+        (["exec", "demo", "--memory", "12x", "-c", "1"], USAGE, "is not a size"),
+        (["exec", "demo", "no-such-file.py"], NOT_STARTED, "there is no file"),
+        (["exec", "../demo", "-c", "1"], USAGE, "name"),
+        (["exec", "new", "--workspace", "/nowhere", "-c", "1"], NOT_STARTED, "/nowhere"),
+    ):
+        done = served_glovebox(*words)
+        assert done.returncode == status and said in done.stderr and done.stdout == "", (words, done)
+    assert read_json(served_glovebox("session", "ls", "--json")) == {"sessions": []}
+
+
+# ---- sessions ----
+
+
+def test_sessions_are_made_listed_shown_and_removed(served_glovebox: Glovebox) -> None:
+    assert good(served_glovebox("session", "new", "demo", "--memory", "256m")) == "session demo is made\n"
+    assert good(served_glovebox("session", "new", "demo")) == "session demo is there already\n"
+    assert read_json(served_glovebox("session", "new", "two", "--json"))["name"] == "two"
+    assert sorted(good(served_glovebox("session", "ls", "--names")).split()) == ["demo", "two"]
+    table = [line.split() for line in good(served_glovebox("session", "ls")).splitlines()]
+    assert table[0][:3] == ["NAME", "STATE", "IMAGE"] and sorted(row[0] for row in table[1:]) == ["demo", "two"]
+    shown = read_json(served_glovebox("session", "show", "demo", "--json"))
+    assert shown["name"] == "demo" and shown["limits"]["memory_bytes"] == 256 << 20
+    assert "256 MiB" in good(served_glovebox("session", "show", "demo"))
+    removed = served_glovebox("session", "rm", "nobody", "demo")
+    assert removed.returncode == NOT_STARTED and "nobody" in removed.stderr
+    wait_for("demo is gone", lambda: good(served_glovebox("session", "ls", "--names")).split() == ["two"])
+
+
+def test_session_words_that_are_wrong_are_explained(served_glovebox: Glovebox) -> None:
+    for words, status, said in (
+        (["session"], USAGE, "say what to do"),
+        (["session", "lst"], USAGE, 'did you mean "ls"?'),
+        (["session", "show"], USAGE, "needs a session's name"),
+        (["session", "ls", "demo"], USAGE, "takes no name"),
+        (["session", "restart", "a", "b"], USAGE, "takes one name"),
+        (["session", "show", "nobody"], NOT_STARTED, "nobody"),
+        (["status", "now"], USAGE, "takes no operand"),
+    ):
+        done = served_glovebox(*words)
+        assert done.returncode == status and said in done.stderr and done.stdout == "", (words, done)
+
+
+def test_restart_forgets_variables_and_interrupt_tells_whether_something_ran(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("exec", "demo", "-c", "x = 1"))
+    assert good(served_glovebox("session", "interrupt", "demo")) == "nothing was running\n"
+    good(served_glovebox("session", "restart", "demo"))
+    assert "NameError" in served_glovebox("exec", "demo", "-c", "x").stderr
+
+
+def test_log_lists_runs_and_prints_one_again(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("exec", "demo", "-c", "print('the first'); 5"))
+    assert served_glovebox("exec", "demo", "-c", "import sys; print('no', file=sys.stderr); 1/0").returncode == 1
+    runs = read_json(served_glovebox("session", "log", "demo", "--json"))["runs"]
+    assert [run["status"] for run in runs] == ["error", "ok"]
+    table = good(served_glovebox("session", "log", "demo")).splitlines()
+    assert table[0].split()[:2] == ["RUN", "STATUS"] and table[1].split()[0] == runs[0]["run_id"]
+    assert good(served_glovebox("session", "log", "demo", "--run", runs[1]["run_id"])) == "the first\n5\n"
+    again = served_glovebox("session", "log", "demo", "--run", runs[0]["run_id"])
+    assert again.returncode == 1 and again.stderr.startswith("no\n") and "ZeroDivisionError" in again.stderr
+    assert len(good(served_glovebox("session", "log", "demo", "--limit", "1")).splitlines()) == 2
+
+
+def test_hibernated_session_wakes_with_its_variables(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("exec", "demo", "-c", "x = list(range(3))"))
+    assert read_json(served_glovebox("session", "hibernate", "demo", "--json"))["state"] == "asleep"
+    assert good(served_glovebox("exec", "demo", "-c", "x")) == "[0, 1, 2]\n"
+
+
+# ---- the daemon ----
+
+
+def test_status_and_stop_without_a_daemon(idle_glovebox: Glovebox) -> None:
+    absent = idle_glovebox("status")
+    assert absent.returncode == 1 and "no daemon is running" in absent.stdout
+    as_json = idle_glovebox("status", "--json")
+    socket = str(idle_glovebox.place.data / "glovebox.sock")
+    assert as_json.returncode == 1 and json.loads(as_json.stdout) == {"running": False, "socket": socket}
+    assert "no daemon is running" in good(idle_glovebox("stop"))
+    for words in (["session", "ls"], ["session", "show", "demo"]):
+        done = idle_glovebox(*words)
+        assert done.returncode == NOT_STARTED and "glovebox serve --background" in done.stderr
+    assert good(idle_glovebox("run", "-c", IN_KERNEL)) == "False\n"
+    assert idle_glovebox("status").returncode == 1, "run starts no daemon"
+
+
+def test_status_shows_the_daemon_and_stop_returns_when_it_has_ended(served_glovebox: Glovebox) -> None:
+    status = read_json(served_glovebox("status", "--json"))
+    pid = status["daemon"]["pid"]
+    assert status["running"] is True and status["daemon"]["data_dir"] == str(served_glovebox.place.data)
+    assert f"running, pid {pid}" in good(served_glovebox("status"))
+    again = served_glovebox("serve", "--background")
+    assert again.returncode == 0 and "already" in again.stderr
+    good(served_glovebox("stop", "--end-sessions", timeout=90))
+    assert served_glovebox("status").returncode == 1
+    # the next one finds no lock of the last
+    good(served_glovebox("serve", "--background", "--pool", "0", "--preload", ""))
+    assert read_json(served_glovebox("status", "--json"))["daemon"]["pid"] != pid
+
+
+def test_two_that_start_a_daemon_at_once_both_work(idle_glovebox: Glovebox) -> None:
+    options = {"env": {"GLOVEBOX_POOL": "0", "GLOVEBOX_PRELOAD": "math"}}
+    both = [idle_glovebox.popen("exec", name, "-c", f"print({name!r})", **options) for name in ("a", "b")]
+    for process, name in zip(both, ("a", "b")):
+        with process:
+            stdout, stderr = process.communicate(timeout=90 * slowness())
+        assert (process.returncode, stdout) == (0, f"{name}\n"), stderr
+    assert sorted(good(idle_glovebox("session", "ls", "--names")).split()) == ["a", "b"]
+
+
+def test_socket_that_is_left_over_is_replaced(served_glovebox: Glovebox) -> None:
+    os.kill(read_json(served_glovebox("status", "--json"))["daemon"]["pid"], signal.SIGKILL)
+    wait_for("nobody listens", lambda: "left over" in served_glovebox("status").stdout)
+    options = {"GLOVEBOX_POOL": "0", "GLOVEBOX_PRELOAD": "math"}
+    assert good(served_glovebox("exec", "demo", "-c", "1 + 1", env=options)) == "2\n"
+
+
+def test_project_has_a_daemon_of_its_own(idle_glovebox: Glovebox) -> None:
+    project = idle_glovebox.place.make("project")
+    inner = project / "inner"
+    inner.mkdir()
+    idle_glovebox.place.give(inner)
+    good(idle_glovebox("serve", "--background", "--pool", "0", "--preload", "", "--project", project))
+    try:
+        assert (project / ".sandbox/kernel.sock").is_socket()
+        status = read_json(idle_glovebox("status", "--json", cwd=inner))
+        assert status["daemon"]["socket"] == str(project / ".sandbox/kernel.sock")
+        assert idle_glovebox("status").returncode == 1, "elsewhere it is not found"
+    finally:
+        good(idle_glovebox("stop", "--end-sessions", cwd=inner, timeout=90))
+
+
+# ---- run, through the warm pool ----
+
+
+def test_run_uses_the_daemon_only_where_nobody_can_tell(served_glovebox: Glovebox) -> None:
+    assert good(served_glovebox("run", "-c", IN_KERNEL)) == "True\n"
+    workspace = str(served_glovebox.place.make("workspace"))
+    for words in (["--no-daemon"], ["-e", "A=1"], ["--workspace", workspace], ["--verbose"]):
+        assert good(served_glovebox("run", *words, "-c", IN_KERNEL)) == "False\n", words
+    assert good(served_glovebox("run", "-c", IN_KERNEL, env={"GLOVEBOX_NO_DAEMON": "1"})) == "False\n"
+    assert good(served_glovebox("run", "-c", "print(input())", input="from outside\n")) == "from outside\n"
+    assert good(served_glovebox("run", "-c", "import sys; print(sys.argv[1])", "word")) == "word\n"
+    assert read_json(served_glovebox("session", "ls", "--json")) == {"sessions": []}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('out'); 5",
+        "import sys; print('err', file=sys.stderr); sys.exit(3)",
+        "import sys; sys.exit('bye')",
+        "def f():\n    return 1 / 0\nf()\n",
+        "import os; os._exit(4)",
+        "import os; os.kill(os.getpid(), 11)",
+        "print('no end",
+        "print('x' * 100000)",
+    ],
+)
+def test_warm_run_is_like_a_cold_one(served_glovebox: Glovebox, code: str) -> None:
+    warm = served_glovebox("run", "-c", code)
+    cold = served_glovebox("run", "--no-daemon", "-c", code)
+    assert (warm.returncode, warm.stdout) == (cold.returncode, cold.stdout)
+    # Python versions mark the failing part of a line with different signs
+    unmarked = [[x for x in done.stderr.splitlines() if x.strip(" ~^")] for done in (warm, cold)]
+    assert unmarked[0] == unmarked[1]
+
+
+def test_warm_run_stops_at_its_limits_and_says_so_as_a_cold_one(served_glovebox: Glovebox) -> None:
+    for words, code in (
+        (["--timeout", "400ms"], "import time; time.sleep(600)"),
+        (["--memory", "96m"], "b = bytearray(400 << 20)"),
+    ):
+        warm = served_glovebox("run", *words, "-c", code)
+        cold = served_glovebox("run", *words, "--no-daemon", "-c", code)
+        assert warm.returncode == cold.returncode and warm.stdout == cold.stdout == ""
+        assert warm.stderr.split("(peak")[0] == cold.stderr.split("(peak")[0]
+
+
+def test_interrupted_warm_run_ends(served_glovebox: Glovebox) -> None:
+    code = "import time\nprint('ready', flush=True)\ntime.sleep(600)"
+    with served_glovebox.popen("run", "-c", code) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60 * slowness()) == INTERRUPTED
+
+
+def test_output_without_a_reader_ends_the_client(served_glovebox: Glovebox) -> None:
+    code = "for i in range(100000): print('x' * 1000)"
+    with served_glovebox.popen("exec", "demo", "-c", code, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.wait(timeout=60 * slowness()) == 128 + signal.SIGPIPE
