@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "session/client.h"
 #include "session/harvest.h"
+#include "session/passport.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 
@@ -111,17 +112,17 @@ struct session *session_create(struct daemon *daemon, const struct registry_sess
         fresh.created_ms = fresh.used_ms = wall_ms();
         if (registry_check_name(fresh.name, err) < 0 || registry_make_id(fresh.id, err) < 0)
                 return NULL;
+        /* The row first: of a daemon that dies in between, the next one makes the directories. */
+        if (registry_add(daemon->registry, &fresh, err) < 0)
+                return NULL;
         struct session *session = session_make(daemon, &fresh, false, err);
-        if (!session)
-                return NULL;
-        if (registry_add(daemon->registry, &session->row, err) < 0) {
-                remove_tree(session->state_dir);
-                if (!*session->row.workspace)
-                        remove_tree(session->workspace);
-                session_free(session);
-                return NULL;
-        }
-        return session;
+        if (session && passport_write(session->state_dir, &fresh, err) == 0)
+                return session;
+        if (session)
+                session_remove(session, false);
+        else
+                (void) registry_remove(daemon->registry, fresh.id, NULL);
+        return NULL;
 }
 
 int session_open_workspace(const struct session *session) {
@@ -505,12 +506,14 @@ static void strike_out(struct session *session, bool keep_files) {
         session->keep_files = keep_files;
         if (session->ephemeral)
                 return;
-        if (registry_remove(session->daemon->registry, session->row.id, &err) < 0)
-                daemon_log("session %s: %s", session->row.name, err.message);
+        /* In this order: a daemon that finds the workspace among the state finishes what was begun. */
         char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/workspace", session->state_dir);
+        (void) snprintf(path, sizeof(path), "%s/" SESSION_REMOVED_WORKSPACE, session->state_dir);
         if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)
                 (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", path);
+        passport_remove(session->state_dir);
+        if (registry_remove(session->daemon->registry, session->row.id, &err) < 0)
+                daemon_log("session %s: %s", session->row.name, err.message);
 }
 
 void session_remove(struct session *session, bool keep_files) {

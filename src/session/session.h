@@ -19,6 +19,9 @@ enum session_state {
         SESSION_LOST,    /* the kernel died; files are there, variables are not */
 };
 
+/* Where in its state directory the workspace of a session goes that is being removed. */
+#define SESSION_REMOVED_WORKSPACE "removed"
+
 struct session {
         struct daemon *daemon;
         struct session *next;
