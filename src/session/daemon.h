@@ -60,6 +60,9 @@ struct daemon {
 /* Gives it an id, and its control groups a name that tells them from those of other daemons on this host. */
 int daemon_name_kernel(const struct daemon *daemon, struct maker_request *request, struct err *err);
 
+/* The kernel with this id, in the pool or of a session; NULL when there is none. */
+struct kernel *daemon_find_kernel(struct daemon *daemon, const char *id);
+
 /* Asks the maker for a kernel, now or as soon as it has time. */
 int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err);
 

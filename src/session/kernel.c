@@ -423,8 +423,12 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                 return true;
         case KERNEL_RESULT:
         case KERNEL_ANSWER:
+                if (kernel->state != KERNEL_BUSY && kernel->may_repeat) {
+                        kernel->may_repeat = false;
+                        return true;
+                }
                 if (kernel->state != KERNEL_BUSY)
-                        return kernel->may_repeat;
+                        return false;
                 if (kernel->outbound)
                         return false; /* an answer to what it has not read yet */
                 kernel->state = KERNEL_IDLE;

@@ -1,5 +1,6 @@
 #include "session/run.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "session/client.h"
 #include "session/harvest.h"
 #include "session/session.h"
+#include "session/spill.h"
 
 enum { INLINE_MAX = 1 << 20, FEED_CHUNK = 256 << 10 };
 
@@ -56,7 +58,7 @@ void run_subscribe(struct run *run, struct subscription *subscription) {
 
 /* ---- while it is on ---- */
 
-/* As much as the client takes now; at the end of the run all of it, which the journal's bounds keep small enough. */
+/* As much as the client takes now, or all of it, which the journal's bounds keep small enough. */
 static void feed_one(struct journal *journal, const char *run_id, struct subscription *subscription, bool all) {
         _cleanup_free_ char *chunk = NULL;
         while (subscription->client && subscription->stream && (all || client_wants_more(subscription->client))) {
@@ -119,7 +121,11 @@ static json_t *error_of(const char *name, const char *message) {
 static void judge(const struct run *run, json_t *result, json_t *outcome, uint64_t oom_kills) {
         const char *told = json_string_value(json_object_get(outcome, "status"));
         json_int_t exit_code = json_integer_value(json_object_get(outcome, "exit_code"));
-        const char *status = !told ? "error" : strcmp(told, "exit") == 0 ? (exit_code ? "error" : "ok") : told;
+        const char *status = "error"; /* for any word that we do not know, too */
+        if (told && (strcmp(told, "ok") == 0 || (strcmp(told, "exit") == 0 && exit_code == 0)))
+                status = "ok";
+        else if (told && strcmp(told, "interrupted") == 0)
+                status = "interrupted";
         json_t *error = json_incref(json_object_get(outcome, "error"));
         if (json_is_string(error)) { /* the kernel refused the request itself: no such context, … */
                 json_t *refusal = error_of("request_refused", json_string_value(error));
@@ -206,6 +212,45 @@ static void add_usage(json_t *result, const struct cgroup_usage *usage) {
                                       (json_int_t) usage->memory_peak_bytes));
 }
 
+/* Everything that a streaming client has not got yet, and the answer, for later. */
+static int spill_rest(struct run *run, const struct subscription *subscription, const char *text) {
+        struct journal *journal = run->session->kernel->journal;
+        char dir[4200];
+        (void) snprintf(dir, sizeof(dir), "%s/state", run->session->daemon->data_dir);
+        struct spill *spill = spill_make(dir);
+        _cleanup_free_ char *chunk = malloc(FEED_CHUNK);
+        int code = spill && chunk ? 0 : -ENOMEM;
+        struct journal_event event;
+        for (uint64_t number = subscription->cursor; code == 0; number++) {
+                if (journal_event(journal, run->id, number, &event, NULL) < 0 || event.kind == JOURNAL_EVENT_RESULT)
+                        break;
+                uint32_t number_le = htole32((uint32_t) number);
+                size_t size = 0;
+                for (size_t at = 0; code == 0 && at < event.size; at += size) {
+                        if (journal_read(journal, &event, at, chunk, FEED_CHUNK, &size, NULL) < 0 || size == 0)
+                                break;
+                        code = spill_put(spill, event.kind == JOURNAL_EVENT_ERR ? MESSAGE_ERR : MESSAGE_OUT,
+                                         subscription->request, &number_le, sizeof(number_le), chunk, size);
+                }
+        }
+        if (code == 0)
+                code = spill_put(spill, MESSAGE_ANSWER, subscription->request, NULL, 0, text, strlen(text));
+        if (code < 0) {
+                spill_free(spill);
+                return code;
+        }
+        spill_give(subscription->client, spill);
+        return 0;
+}
+
+static bool is_behind(const struct run *run, const struct subscription *subscription) {
+        struct journal_event event;
+        const struct kernel *kernel = run->session->kernel;
+        return subscription->stream && kernel && kernel->journal && !subscription->client->closing &&
+               journal_event(kernel->journal, run->id, subscription->cursor, &event, NULL) == 0 &&
+               event.kind != JOURNAL_EVENT_RESULT;
+}
+
 /* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts. */
 static void write_down(struct journal *journal, json_t *result, const char *text) {
         static const char *const small[] = { "run_id", "status", "exit_code", "timed_out", "oom_killed", "duration_ms" };
@@ -224,9 +269,14 @@ static void write_down(struct journal *journal, json_t *result, const char *text
 /* One client learns the end: the rest of the output, then the result, which is the last message of its request. */
 static void tell_end(struct run *run, struct journal *journal, struct subscription *subscription, json_t *result,
                      const char *text) {
+        bool fits = text && strlen(text) <= message_payload_max(MESSAGE_ANSWER);
+        if (subscription->stream && journal)
+                feed_one(journal, run->id, subscription, false);
+        if (fits && is_behind(run, subscription) && spill_rest(run, subscription, text) == 0)
+                return;
         if (subscription->stream && journal)
                 feed_one(journal, run->id, subscription, true);
-        if (subscription->stream && text && strlen(text) <= message_payload_max(MESSAGE_ANSWER)) {
+        if (subscription->stream && fits) {
                 client_send(subscription->client, MESSAGE_ANSWER, subscription->request, text, strlen(text));
                 return;
         }
