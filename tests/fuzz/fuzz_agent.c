@@ -1,6 +1,6 @@
-/* Frames of a hostile host, served by the agent's own handlers. Processes and terminals are not real ones, and every path
- * leads into a directory of ours. Types from 0x100 on are not for the agent: they let a process write, read or end, and
- * the host read.
+/* Frames of a hostile host, served by the agent's own handlers. Processes and terminals are not real ones, and every
+ * path leads into a directory of ours. Types from 0x100 on are not for the agent: they let a process write, read or end,
+ * and the host read.
  *
  * What must hold: the agent says only what it may say, OUTPUT comes between STARTED and EXITED and never more than the
  * host has room for, and when everything is over no file is left that was still being written. */
@@ -39,7 +39,8 @@ static void must(int condition) {
 /* ---- files ---- */
 
 static char directory[] = "/tmp/glovebox-fuzz-XXXXXX";
-static const char *const names[] = { "", "a", "b", "d", "d/a", "d/e", "d/e/f", "none/x", "fifo", "link", "self", "d/.." };
+static const char *const names[] = { "",      "a",      "b",    "d",    "d/a",  "d/e",
+                                     "d/e/f", "none/x", "fifo", "link", "self", "d/.." };
 
 static bool files_changed = true; /* making them again takes longer than all the rest */
 

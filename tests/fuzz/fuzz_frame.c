@@ -24,7 +24,7 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t size) {
         return hash;
 }
 
-/* Reads fields as the id says, two bits for each, and writes them again. */
+/* Reads fields as the id says, four bits for each, and writes them again. */
 static void read_fields(const struct frame *frame) {
         struct frame_reader reader = frame_read(frame);
         struct frame_writer again = { 0 };
@@ -33,9 +33,9 @@ static void read_fields(const struct frame *frame) {
         const char *bytes;
         size_t size, read = 0;
         bool good = true;
-        for (int field = 0; field < 16 && good; field++, order >>= 2) {
+        for (int field = 0; field < 8 && good; field++, order >>= 4) {
                 char *text = NULL, **texts = NULL, *room;
-                switch (order & 3) {
+                switch (order & 15) {
                 case 0:
                         if ((good = frame_get_u32(&reader, &number)))
                                 frame_put_u32(&again, number);
@@ -45,9 +45,13 @@ static void read_fields(const struct frame *frame) {
                                 frame_put_u64(&again, large);
                         break;
                 case 2:
-                        if (frame->type & 1 ? (good = frame_get_texts(&reader, &texts)) : (good = frame_get_text(&reader, &text)))
-                                frame->type & 1 ? frame_put_texts(&again, texts) : frame_put_text(&again, text);
+                        if ((good = frame_get_text(&reader, &text)))
+                                frame_put_text(&again, text);
                         free(text);
+                        break;
+                case 3:
+                        if ((good = frame_get_texts(&reader, &texts)))
+                                frame_put_texts(&again, texts);
                         frame_free_texts(texts);
                         break;
                 default:
