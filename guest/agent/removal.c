@@ -13,7 +13,7 @@
 #include "link.h"
 #include "path.h"
 
-/* Only two levels are ever open: directories that are found deeper are moved up to the top and have their turn there. */
+/* Only two levels are ever open: directories that are found deeper are moved up to the top and wait for their turn. */
 struct removal {
         uint32_t id;
         char *path;

@@ -1,5 +1,5 @@
-/* Directories removed with all they hold, a little in each turn: however large or deep one is, and whatever the box adds
- * to it meanwhile, nobody else waits. */
+/* Directories removed with all they hold, a little in each turn: however large or deep one is, and whatever the box
+ * adds to it meanwhile, nobody else waits. */
 #pragma once
 
 #include "request.h"

@@ -2,8 +2,8 @@
  *
  *   u32 payload size | u16 type | u16 zero | u32 id of what the frame is about | payload
  *
- * All numbers are little-endian. A payload is a row of fields: numbers (u32, u64), texts (u32 length, bytes without NUL)
- * and bytes (u32 length, any bytes). Each side treats the other as hostile: sizes are bounded before anything is
+ * All numbers are little-endian. A payload is a row of fields: numbers (u32, u64), texts (u32 length, bytes without
+ * NUL) and bytes (u32 length, any bytes). Each side treats the other as hostile: sizes are bounded before anything is
  * allocated, and nothing after a field that does not fit is read. */
 #pragma once
 
@@ -51,7 +51,7 @@ enum frame_type {
 /* START: who makes the descriptors. 0: they come with the frame and become 0, 1, 2, 3… of the process. */
 enum { FRAME_START_STREAMS = 1, FRAME_START_TERMINAL = 2 };
 
-/* WRITE: a write is one frame with both, or begins with the first, goes on with neither, and ends with one of the others. */
+/* WRITE: one frame with BEGIN and COMMIT, or one that begins, any number with no flag, and one that ends it. */
 enum { FRAME_WRITE_BEGIN = 1, FRAME_WRITE_COMMIT = 2, FRAME_WRITE_ABANDON = 4 };
 
 /* CHANGED: what. */
@@ -108,7 +108,8 @@ char *frame_begin_bytes(struct frame_writer *writer, size_t max);
 void frame_end_bytes(struct frame_writer *writer, size_t max, size_t size);
 void frame_writer_release(struct frame_writer *writer);
 
-void frame_make_header(unsigned char ret_header[static FRAME_HEADER_SIZE], enum frame_type type, uint32_t id, size_t size);
+void frame_make_header(unsigned char ret_header[static FRAME_HEADER_SIZE], enum frame_type type, uint32_t id,
+                       size_t size);
 
 /* Sends header, payload (NULL: none) and descriptors (borrowed). */
 int frame_send(int socket_fd, enum frame_type type, uint32_t id, const struct frame_writer *payload, const int *fds,

@@ -84,7 +84,7 @@ class Agent:
         self.socket.settimeout(PATIENCE_S)
         with theirs:
             number = theirs.fileno()
-            self.process = subprocess.Popen([str(binary), str(number)], pass_fds=[number], env={}, cwd="/")
+            self.process = subprocess.Popen([str(binary.resolve()), str(number)], pass_fds=[number], env={}, cwd="/")
         self.running: dict[int, int] = {}  # pids by id: outside a box nobody ends them with the agent
         assert self.receive().kind == READY
 
