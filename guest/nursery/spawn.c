@@ -146,12 +146,8 @@ static int arrange_descriptors(void) {
 static int enter_workspace(void) {
         if (chdir("/workspace") < 0)
                 return -errno;
-        /* Changes of ids made /proc/self somebody else's. First in line when memory runs out, as any process of a
-         * box. */
-        if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
-                return -errno;
-        _cleanup_fd_ int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-        return fd < 0 ? -errno : fd_write_all(fd, "500", 3);
+        /* Changes of ids made /proc/self somebody else's. */
+        return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ? -errno : privilege_offer_to_oom();
 }
 
 static int set_rlimits(void) {
