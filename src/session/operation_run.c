@@ -132,8 +132,8 @@ static int command(struct client *client, uint16_t request, json_t *json, struct
         json_t *argument;
         json_array_foreach(argv, i, argument) if (!json_is_string(argument)) return err_set(err, ERR_USAGE,
                                                                                             "argv holds texts only");
-        if (shell)
-                argv = json_pack("[s, s, s]", "/bin/sh", "-c", shell);
+        if (shell) /* the kernel knows which shell the image has */
+                argv = json_pack("[s, s, s]", "", "-c", shell);
         else if (json_array_size(argv) > 0)
                 argv = json_incref(argv);
         else
@@ -173,7 +173,8 @@ static int send_events(struct client *client, uint16_t request, struct journal *
                                 return -1;
                         if (size == 0)
                                 break;
-                        client_send_output(client, event.kind == JOURNAL_EVENT_ERR, request, (uint32_t) number, chunk, size);
+                        client_send_output(client, event.kind == JOURNAL_EVENT_ERR, request, (uint32_t) number, chunk,
+                                           size);
                         at += size;
                 }
         }

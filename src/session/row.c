@@ -36,7 +36,8 @@ static int read_limits(json_t *json, struct limits *limits, struct err *err) {
                 if (i == ELEMENTS(limit_fields))
                         return err_set(err, ERR_USAGE, "there is no limit \"%.40s\"", key);
                 double number = json_number_value(value) * limit_fields[i].factor;
-                if (!json_is_number(value) || number < (double) limit_fields[i].min || number > (double) limit_fields[i].max)
+                if (!json_is_number(value) || number < (double) limit_fields[i].min ||
+                    number > (double) limit_fields[i].max)
                         return err_set(err, ERR_USAGE, "limit %s is not a number, or out of range", key);
                 *(uint64_t *) ((char *) limits + limit_fields[i].offset) = (uint64_t) number;
         }
@@ -56,7 +57,7 @@ static int read_text(json_t *json, const char *key, char *ret_text, size_t room,
 
 /* What only the maker needs is kept as JSON. */
 static int read_options(json_t *json, struct registry_session *row, struct err *err) {
-        static const char *const keys[] = { "env", "mounts", "data" };
+        static const char *const keys[] = { "env", "mounts", "data", "operator" };
         json_t *kept = json_object();
         for (size_t i = 0; i < ELEMENTS(keys); i++)
                 if (json_object_get(json, keys[i]))
@@ -64,14 +65,17 @@ static int read_options(json_t *json, struct registry_session *row, struct err *
         _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : strdup("");
         json_decref(kept);
         if (!text || strlen(text) >= sizeof(row->options))
-                return err_set(err, ERR_USAGE, "env and mounts are larger than %zu bytes together", sizeof(row->options));
+                return err_set(err, ERR_USAGE, "env and mounts are larger than %zu bytes together",
+                               sizeof(row->options));
         (void) strcpy(row->options, text);
         return 0;
 }
 
 int row_from_json(const struct daemon *daemon, json_t *json, struct registry_session *ret_row, struct err *err) {
         const struct serve_options *options = daemon->options;
-        struct registry_session row = { .limits = options->limits, .allow_weaker = options->allow_weaker, .mode = "fast" };
+        struct registry_session row = { .limits = options->limits,
+                                        .allow_weaker = options->allow_weaker,
+                                        .mode = "fast" };
         (void) snprintf(row.image, sizeof(row.image), "%s", options->image);
         if (read_text(json, "image", row.image, sizeof(row.image), err) < 0 || image_check_name(row.image, err) < 0 ||
             read_text(json, "mode", row.mode, sizeof(row.mode), err) < 0 ||
@@ -82,6 +86,8 @@ int row_from_json(const struct daemon *daemon, json_t *json, struct registry_ses
                 return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
         if (json_is_true(json_object_get(json, "allow_weaker")))
                 row.allow_weaker = true;
+        if (!*row.workspace && strlen(options->project) < 1000) /* a project's daemon works in the project */
+                (void) snprintf(row.workspace, 1000, "%s", options->project);
         if (*row.workspace && *row.workspace != '/')
                 return err_set(err, ERR_USAGE, "workspace: %.200s is not an absolute path", row.workspace);
         *ret_row = row;

@@ -20,6 +20,9 @@ struct serve_options {
         struct limits limits;
         bool allow_weaker;
 
+        /* what callers of the socket may show to a box: directories separated by colons, NULL for none */
+        const char *allow_read, *allow_write;
+
         uint64_t pool;       /* kernels kept ready; 0: none */
         const char *preload; /* modules separated by commas or blanks; NULL: the image's own list; "": none */
         uint64_t idle_ms;    /* until a session is hibernated; 0: never */
@@ -32,6 +35,6 @@ struct serve_options {
         void *ready_context;
 };
 
-/* Serves until it is told to stop (shutdown request, SIGTERM, SIGINT): 0. -1 with err when it could not start (ERR_BUSY:
- * another daemon serves this socket or this data directory) or could not go on. */
+/* Serves until it is told to stop (shutdown request, SIGTERM, SIGINT): 0. -1 with err when it could not start
+ * (ERR_BUSY: another daemon serves this socket or this data directory) or could not go on. */
 int serve_run(const struct serve_options *options, struct err *err);
