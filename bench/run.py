@@ -1,74 +1,93 @@
 #!/usr/bin/env python3
-"""Measures a cold `glovebox run -c 'print(42)'` beside bubblewrap running the same interpreter.
+"""Measures Glovebox beside its peers, in one run on one machine, everybody in turn.
 
-The two take turns, so that whatever else the machine does hits both alike; medians are compared. The numbers go to
-build/bench.json. With --check the exit status is 1 where the promise (at most 1.5 times bubblewrap) is broken."""
+Writes results.json, results.md and results.png to bench/results (with --quick: to build/bench). With --check the exit
+status is 1 where a promise is broken; what could not be measured here is said, and held against nobody."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
-import subprocess
+import signal
 import sys
 import time
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-PROMISED_RATIO = 1.5
-CODE = "print(42)"
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-GLOVEBOX = [str(REPOSITORY / "build/glovebox"), "run", "-c", CODE]
-BUBBLEWRAP = (
-    "bwrap --unshare-all --die-with-parent --new-session --clearenv --setenv PATH /usr/bin "
-    "--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib --symlink usr/lib64 /lib64 "
-    "--proc /proc --dev /dev --tmpfs /tmp /usr/bin/python3 -c"
-).split() + [CODE]
-BARE = ["/usr/bin/python3", "-c", CODE]
-
-CONTENDERS = {"glovebox": GLOVEBOX, "bubblewrap": BUBBLEWRAP, "no box": BARE}
+import report  # noqa: E402
+from context import REPOSITORY, Bench, say  # noqa: E402
+from measure import Skipped, Table  # noqa: E402
+from tables import ALL  # noqa: E402
 
 
-def time_once(command: list[str]) -> float:
-    """Milliseconds of one run; a run that does not print 42 is an error, not a fast run."""
-    started = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    elapsed = (time.perf_counter() - started) * 1000
-    if done.stdout != "42\n":
-        sys.exit(f"bench: {command[0]} did not print 42 (status {done.returncode}): {done.stderr.strip()}")
-    return elapsed
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="exit with 1 where a promise is broken")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller sizes: about two minutes")
+    parser.add_argument("--only", action="append", metavar="TABLE", choices=[module.NAME for module in ALL], default=[])
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the results go")
+    return parser.parse_args()
 
 
-def measure(rounds: int) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {name: [] for name in CONTENDERS}
-    for round_number in range(rounds + 3):
-        for name, command in CONTENDERS.items():
-            elapsed = time_once(command)
-            if round_number >= 3:  # the first rounds only warm the page cache
-                times[name].append(elapsed)
-    return times
+def measure_all(bench: Bench, only: list[str]) -> list[Table]:
+    tables = []
+    for module in ALL:
+        if only and module.NAME not in only:
+            continue
+        say(f"{module.NAME}: {module.TITLE}")
+        started = time.monotonic()
+        try:
+            table = module.measure(bench)
+        except Skipped as missing:
+            table = Table(module.NAME, module.TITLE)
+            table.skip("glovebox", "ours", str(missing))
+        except Exception as error:  # noqa: BLE001 - one broken table must not cost the others
+            table = Table(module.NAME, module.TITLE)
+            table.fail("glovebox", "ours", f"{type(error).__name__}: {error}")
+        tables.append(table)
+        print(report.table_markdown(table), flush=True)
+        say(f"{module.NAME} took {time.monotonic() - started:.0f} s")
+    return tables
+
+
+def summarize(tables: list[Table]) -> int:
+    """Prints each promise that is not met. Returns how many are broken."""
+    states = {"met": 0, "missed": 0, "unknown": 0}
+    for table in tables:
+        for verdict in table.judge():
+            states[verdict.state] += 1
+            if verdict.state != "met":
+                measured = "" if verdict.measured is None else f" (measured: {report.number(verdict.measured)})"
+                why = f": {verdict.why}" if verdict.why else ""
+                print(f"{verdict.state}: {table.name}: {verdict.bar.text(table.unit)}{measured}{why}")
+    broken = [f"{table.name}: {row.name}: {row.failed}" for table in tables for row in table.rows if row.failed]
+    for line in broken:
+        print(f"failed: {line}")
+    print(f"{states['met']} promises kept, {states['missed']} broken, {states['unknown']} not measured here")
+    ours = sum(1 for table in tables for row in table.rows if row.failed and row.role == "ours")
+    return states["missed"] + ours
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="fail where the promise is broken")
-    parser.add_argument("--rounds", type=int, default=40, metavar="N", help="how often each is run (default 40)")
-    options = parser.parse_args()
-    times = measure(max(5, options.rounds))
-    report: dict[str, dict[str, float]] = {}
-    print(f"{'':<12}{'median':>10}{'fastest':>10}{'p95':>10}   (milliseconds, {options.rounds} rounds)")
-    for name, values in times.items():
-        row = {
-            "median": statistics.median(values),
-            "fastest": min(values),
-            "p95": statistics.quantiles(values, n=20)[-1],
-        }
-        report[name] = {key: round(value, 2) for key, value in row.items()}
-        print(f"{name:<12}{row['median']:>10.1f}{row['fastest']:>10.1f}{row['p95']:>10.1f}")
-    ratio = report["glovebox"]["median"] / report["bubblewrap"]["median"]
-    print(f"\nglovebox takes {ratio:.2f} times as long as bubblewrap; promised: at most {PROMISED_RATIO}")
-    (REPOSITORY / "build/bench.json").write_text(json.dumps({"cold_run_ms": report, "ratio": round(ratio, 3)}) + "\n")
-    return 1 if options.check and ratio > PROMISED_RATIO else 0
+    options = parse()
+    if not (REPOSITORY / "build/glovebox").exists():
+        say("build/glovebox is missing: run make first")
+        return 2
+    directory = options.out or REPOSITORY / ("build/bench" if options.quick or options.only else "bench/results")
+    before = report.machine()
+    bench = Bench(options.quick)
+    # Whoever ends us must not leave daemons behind: an exception runs what stands in `finally`.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        tables = measure_all(bench, options.only)
+    finally:
+        bench.close()
+    why_no_plot = report.write(tables, directory, options.quick, before)
+    if why_no_plot:
+        say(f"no picture: {why_no_plot}")
+    broken = summarize(tables)
+    say(f"results are in {directory}")
+    return 1 if options.check and broken else 0
 
 
 if __name__ == "__main__":

@@ -9,18 +9,22 @@ the user as well. Started as an ordinary user, the tests run as that user and th
 
 The scientific layer is built once into build/test-data (or found in $GLOVEBOX_TEST_DATA_DIR) and belongs to root. The
 store refuses directories of other people, so tests marked `layer` run as root; `user_layer_glovebox` serves the few
-that show the same for a user: its data directory has hard links to the files and directories of its own."""
+that show the same for a user: its data directory has hard links to the files and directories of its own.
+
+Daemons: `start_daemon` starts one in a fresh place, with control groups of its own, and proves afterwards that nothing
+of it is left; `daemon` is one for all tests of a file, and `layer_daemon` one for the whole session, with the layer."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.cgroups import TestGroups
+from support.daemon import Daemon
+from support.daemons import StartDaemon, link_images, make_daemons
 from support.glovebox import REPOSITORY, USER_ID, Glovebox, Place, find_binary, reachable_binary
 
 
@@ -101,16 +105,25 @@ def layer_glovebox(root_glovebox: Glovebox, layer_data: Path) -> Glovebox:
 @pytest.fixture
 def user_layer_glovebox(user_glovebox: Glovebox, layer_data: Path) -> Glovebox:
     """As `user_glovebox`, with the scientific layer as hard links (copies where the file systems differ)."""
-    data = user_glovebox.place.data
-
-    def link(source: str, target: str) -> None:
-        try:
-            os.link(source, target)
-        except OSError:
-            shutil.copy2(source, target)
-            user_glovebox.place.give(Path(target))
-
-    shutil.copytree(layer_data / "images", data / "images", symlinks=True, copy_function=link, dirs_exist_ok=True)
-    for directory, _, _ in os.walk(data):
-        user_glovebox.place.give(Path(directory))
+    link_images(layer_data, user_glovebox.place)
     return user_glovebox
+
+
+@pytest.fixture
+def start_daemon(binary: Path) -> Iterator[StartDaemon]:
+    """`start_daemon("--pool", "1")`: a daemon of this test's own."""
+    yield from make_daemons(binary)
+
+
+@pytest.fixture(scope="module")
+def daemon(binary: Path) -> Iterator[Daemon]:
+    """One daemon for all tests of a file: they must not disturb it, and each uses sessions of its own names."""
+    for make in make_daemons(binary):
+        yield make("--pool", "1")
+
+
+@pytest.fixture(scope="session")
+def layer_daemon(binary: Path, layer_data: Path) -> Iterator[Daemon]:
+    """One daemon for the whole session, whose kernels have the scientific layer. Tests must not disturb it."""
+    for make in make_daemons(binary, layer_data):
+        yield make("--memory", "1g", "--df-bytes", "64k", "--np-bytes", "64k")

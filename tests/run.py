@@ -20,7 +20,7 @@ from runner.lint import docs, lint
 from runner.machine import vm
 from runner.native import fuzz, sanitizers, unit
 from runner.outcome import Outcome
-from runner.python import pytest_part
+from runner.python import kernel, pytest_part
 
 PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "lint": ("style of the sources", lint),
@@ -28,6 +28,8 @@ PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "unit": ("C unit tests", unit),
     "agent": ("the agent, on its own", lambda: pytest_part("agent", "tests/agent", 180)),
     "box": ("boxes, as root and as a user", lambda: pytest_part("box", "tests/box", 420)),
+    "nursery": ("kernels forked from a warm Python", lambda: pytest_part("nursery", "tests/nursery", 300)),
+    "kernel": ("the Python kernel, without a box", kernel),
     "escape": ("attempts to get out", lambda: pytest_part("escape", "tests/escape", 300)),
     "sanitizers": ("unit and smoke tests with ASan and UBSan", sanitizers),
     "fuzz": ("parsers of foreign bytes", fuzz),

@@ -45,7 +45,7 @@ from escapes.world import World  # noqa: E402
 # Nobody else's: an attempt kills every process of its user.
 WEAK_USER = 62000 + os.getpid() % 3000
 IMAGE = "escape-python"
-SIGNS = {"BLOCKED": "blocked", "ESCAPED": "**reached**", "NO_TOOL": "no tool", "BROKEN": "broken"}
+SIGNS = {"BLOCKED": "blocked", "ESCAPED": "REACHED", "NO_TOOL": "no tool", "BROKEN": "broken"}
 
 
 # --- Docker -------------------------------------------------------------------------------------------------------
@@ -113,6 +113,7 @@ def docker_daemon(directories: list[str]) -> Iterator[list[str]]:
         [
             "dockerd", "--data-root", str(top / "data"), "--exec-root", str(top / "exec"), "--host", address,
             "--pidfile", str(top / "pid"), "--iptables=false", "--ip6tables=false", "--bridge=none",
+            "--cgroup-parent", f"/{top.name}",
         ],
         stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "PATH": path}, start_new_session=True,
     )  # fmt: skip
@@ -136,6 +137,9 @@ def docker_daemon(directories: list[str]) -> Iterator[list[str]]:
             daemon.wait()
         log.close()
         shutil.rmtree(top, ignore_errors=True)
+        for group in [*Path("/sys/fs/cgroup").glob(f"*/{top.name}"), *Path("/sys/fs/cgroup").glob(top.name)]:
+            with contextlib.suppress(OSError):
+                group.rmdir()
 
 
 # --- runners ------------------------------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ command zstd                    zstd
 '
 bench_rows='
 command bwrap                   bubblewrap
+command runc                    runc
+command dockerd                 docker.io
 '
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -102,14 +104,14 @@ is_at_least_one() { # version
         [[ $major =~ ^[0-9]+$ ]] && test "$major" -ge 1
 }
 
-ensure_venv() {
-        local have want
+ensure_venv() { # directory
+        local directory=${1:-$venv} have want
         want=$("$python" -c 'import sys; print(sys.version_info[:2])')
-        have=$("$venv/bin/python" -c 'import sys; print(sys.version_info[:2])' 2>/dev/null || true)
+        have=$("$directory/bin/python" -c 'import sys; print(sys.version_info[:2])' 2>/dev/null || true)
         test "$have" = "$want" && return 0
-        rm -rf "$venv"
+        rm -rf "$directory"
         mkdir -p build
-        "$python" -m venv "$venv"
+        "$python" -m venv "$directory"
 }
 
 # The distribution's meson where it is new enough; otherwise one of our own.
@@ -127,22 +129,25 @@ ensure_meson() {
         fi
 }
 
-# Python packages of the tests; installed again only when the list changed.
-ensure_requirements() {
-        ensure_venv
-        cmp -s tests/requirements.txt "$venv/requirements.done" && return 0
-        say "installing the test tools into $venv"
-        "$venv/bin/python" -m pip install --quiet -r tests/requirements.txt
-        cp tests/requirements.txt "$venv/requirements.done"
+# Python packages of the tests, or of the benchmark; installed again only when the list changed.
+ensure_requirements() { # list, directory
+        ensure_venv "$2"
+        cmp -s "$1" "$2/requirements.done" && return 0
+        say "installing what $1 lists into $2"
+        "$2/bin/python" -m pip install --quiet -r "$1"
+        cp "$1" "$2/requirements.done"
 }
 
 case $stage in
 build) install_packages "$build_rows"; ensure_meson ;;
 test)
         install_packages "$test_rows"
-        ensure_requirements
+        ensure_requirements tests/requirements.txt "$venv"
         tests/vm/fetch-kernel.sh || say "no kernel for the virtual machine: the part 'vm' of the tests will fail"
         ;;
-bench) install_packages "$bench_rows" ;;
+bench)
+        install_packages "$bench_rows"
+        ensure_requirements bench/requirements.txt build/bench-venv
+        ;;
 *) say "usage: tools/setup.sh build|test|bench"; exit 2 ;;
 esac

@@ -19,8 +19,7 @@ enum { KILL_WAIT_MS = 5000 };
 /* The seventh, for control groups, is made by the stage once it is in them. */
 #define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
 
-/* Everything is opened here, before the clone, by the process that may look at the host. */
-static void stage_fds_close(struct stage_fds *fds) {
+void stage_fds_close(struct stage_fds *fds) {
         fd_close(&fds->sync_fd);
         fd_close(&fds->control_fd);
         fd_close(&fds->agent_fd);
@@ -29,9 +28,9 @@ static void stage_fds_close(struct stage_fds *fds) {
         for (size_t i = 0; i < ELEMENTS(fds->device_fds); i++)
                 fd_close(&fds->device_fds[i]);
 }
-#define _cleanup_stage_fds_ _cleanup_(stage_fds_close)
 
-static int open_stage_fds(const struct box_spec *spec, struct stage_fds *ret_fds, struct err *err) {
+int stage_fds_open_view(const struct box_spec *spec, struct stage_fds *ret_fds, struct err *err) {
+        memset(ret_fds, 0xff, sizeof(*ret_fds)); /* every descriptor -1 */
         for (size_t i = 0; i < spec->image->n_trees; i++) {
                 ret_fds->tree_fds[i] = tree_clone(spec->image->trees[i].fd, false);
                 if (ret_fds->tree_fds[i] < 0)
@@ -44,8 +43,7 @@ static int open_stage_fds(const struct box_spec *spec, struct stage_fds *ret_fds
                 if (ret_fds->device_fds[i] < 0)
                         return err_sys(err, -ret_fds->device_fds[i], "opening %s", device->path);
         }
-        ret_fds->agent_fd = fd_sealed_copy("agent", agent_image, agent_image_size());
-        return ret_fds->agent_fd < 0 ? err_sys(err, -ret_fds->agent_fd, "preparing the agent") : 0;
+        return 0;
 }
 
 static int make_pair(int *ret_ours, int *ret_theirs, struct err *err) {
@@ -100,59 +98,94 @@ static int prefer_verdict(int sync_fd, struct err *err) {
         return -1;
 }
 
-/* The parent's half of the sealing: ids, then the child's verdict. */
-static int accompany(const struct box_spec *spec, struct box *box, int sync_fd, bool drop_groups, struct err *err) {
-        int code = drop_groups ? 0 : deny_setgroups(box->pid);
+/* The parent's half of the sealing: ids. What we could not do to a child that is gone is only a consequence. */
+static int map_ids(const struct box_spec *spec, pid_t pid, bool drop_groups, struct err *err) {
+        int code = drop_groups ? 0 : deny_setgroups(pid);
         if (code == 0)
-                code = write_id_map(box->pid, "gid_map", BOX_GID, spec->host_gid);
+                code = write_id_map(pid, "gid_map", BOX_GID, spec->host_gid);
         if (code == 0)
-                code = write_id_map(box->pid, "uid_map", BOX_UID, spec->host_uid);
-        if (code < 0) {
-                (void) err_sys(err, -code, "mapping the box's user id");
-                return prefer_verdict(sync_fd, err);
+                code = write_id_map(pid, "uid_map", BOX_UID, spec->host_uid);
+        return code < 0 ? err_sys(err, -code, "mapping the box's user id") : 0;
+}
+
+int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, struct box_birth *ret_birth,
+                struct err *err) {
+        struct box_birth birth = { .spec = spec, .sync_fd = -1,
+                                   .box = { .pidfd = -1, .control_fd = -1,
+                                            .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .v2_procs_fd = -1 } } };
+        struct box *box = &birth.box;
+        if (stage_fds_open_view(spec, &birth.fds, err) < 0)
+                goto undo;
+        birth.fds.agent_fd = fd_sealed_copy("agent", agent_image, agent_image_size());
+        if (birth.fds.agent_fd < 0) {
+                (void) err_sys(err, -birth.fds.agent_fd, "preparing the agent");
+                goto undo;
         }
-        (void) send(sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
-        return read_verdict(sync_fd, err);
+        if (make_pair(&birth.sync_fd, &birth.fds.sync_fd, err) < 0 ||
+            make_pair(&box->control_fd, &birth.fds.control_fd, err) < 0)
+                goto undo;
+        if ((spec->kept && keeper_start(host, spec->name, &box->keeper, err) < 0) ||
+            cgroup_create(host, spec->name, &spec->limits, spec->allow_weaker, &box->cgroup, err) < 0)
+                goto undo;
+        birth.has_memory_cgroup = host->usable[CGROUP_MEMORY];
+        birth.has_pids_cgroup = host->usable[CGROUP_PIDS];
+        *ret_birth = birth;
+        return 0;
+undo:
+        box_abandon(&birth);
+        return -1;
+}
+
+int box_clone(struct box_birth *birth, bool into_group, struct err *err) {
+        struct box *box = &birth->box;
+        struct stage stage = { .spec = birth->spec, .fds = &birth->fds, .cgroup = &box->cgroup,
+                               .drop_groups = may_set_groups(), .has_memory_cgroup = birth->has_memory_cgroup,
+                               .has_pids_cgroup = birth->has_pids_cgroup, .root_fd = -1 };
+        struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD, .exit_signal = SIGCHLD,
+                                   .pidfd = (uint64_t) (uintptr_t) &box->pidfd };
+        if (into_group && box->cgroup.v2_fd >= 0) {
+                args.flags |= CLONE_INTO_CGROUP;
+                args.cgroup = (uint32_t) box->cgroup.v2_fd;
+        }
+        box->pid = sys_clone3(&args);
+        if (box->pid == 0) {
+                fd_close(&birth->sync_fd);
+                stage_run(&stage);
+        }
+        if (box->pid < 0)
+                return err_sys(err, errno, "making the namespaces of a box; see `glovebox doctor`");
+        stage_fds_close(&birth->fds);
+        return map_ids(birth->spec, box->pid, stage.drop_groups, err);
+}
+
+int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err) {
+        (void) send(birth->sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
+        if (read_verdict(birth->sync_fd, err) < 0)
+                return -1;
+        fd_close(&birth->sync_fd);
+        *ret_box = birth->box;
+        birth->box = (struct box) { .pidfd = -1, .control_fd = -1 };
+        return 0;
+}
+
+void box_abandon(struct box_birth *birth) {
+        stage_fds_close(&birth->fds);
+        fd_close(&birth->sync_fd);
+        (void) box_end(&birth->box, NULL, NULL);
 }
 
 int box_start(const struct box_spec *spec, const struct cgroup_host *host, struct box *ret_box, struct err *err) {
-        struct box box = { .pidfd = -1, .control_fd = -1, .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 } } };
-        _cleanup_stage_fds_ struct stage_fds fds;
-        memset(&fds, 0xff, sizeof(fds)); /* every descriptor -1 */
-        _cleanup_fd_ int sync_fd = -1;
-        if (open_stage_fds(spec, &fds, err) < 0 || make_pair(&sync_fd, &fds.sync_fd, err) < 0 ||
-            make_pair(&box.control_fd, &fds.control_fd, err) < 0)
-                goto undo;
-        if ((spec->kept && keeper_start(host, spec->name, &box.keeper, err) < 0) ||
-            cgroup_create(host, spec->name, &spec->limits, spec->allow_weaker, &box.cgroup, err) < 0)
-                goto undo;
-
-        struct stage stage = { .spec = spec, .fds = &fds, .cgroup = &box.cgroup, .drop_groups = may_set_groups(),
-                               .has_memory_cgroup = host->usable[CGROUP_MEMORY],
-                               .has_pids_cgroup = host->usable[CGROUP_PIDS], .root_fd = -1 };
-        struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD, .exit_signal = SIGCHLD,
-                                   .pidfd = (uint64_t) (uintptr_t) &box.pidfd };
-        if (box.cgroup.v2_fd >= 0) {
-                args.flags |= CLONE_INTO_CGROUP;
-                args.cgroup = (uint32_t) box.cgroup.v2_fd;
-        }
-        box.pid = sys_clone3(&args);
-        if (box.pid == 0) {
-                fd_close(&sync_fd);
-                stage_run(&stage);
-        }
-        if (box.pid < 0) {
-                (void) err_sys(err, errno, "making the namespaces of a box; see `glovebox doctor`");
-                goto undo;
-        }
-        stage_fds_close(&fds);
-        if (accompany(spec, &box, sync_fd, stage.drop_groups, err) < 0)
-                goto undo;
-        *ret_box = box;
-        return 0;
-undo:
-        (void) box_end(&box, NULL, NULL);
-        return -1;
+        struct box_birth birth;
+        if (box_prepare(spec, host, &birth, err) < 0)
+                return -1;
+        int code = box_clone(&birth, true, err);
+        if (code < 0)
+                code = prefer_verdict(birth.sync_fd, err);
+        if (code == 0)
+                code = box_settle(&birth, ret_box, err);
+        if (code < 0)
+                box_abandon(&birth);
+        return code;
 }
 
 int box_kill(struct box *box, struct err *err) {

@@ -5,6 +5,7 @@
 #include "box/cgroup.h"
 #include "box/keeper.h"
 #include "box/spec.h"
+#include "box/stage.h"
 
 struct box {
         pid_t pid;      /* of the agent, on the host */
@@ -16,6 +17,29 @@ struct box {
 
 /* Makes and seals a box. On return the agent is running and nothing else; on failure nothing is left. */
 int box_start(const struct box_spec *spec, const struct cgroup_host *host, struct box *ret_box, struct err *err);
+
+/* The same in steps, for a box whose namespaces are made by somebody else (see session/ward.h). `spec` is borrowed until
+ * the end. After a failure, and in place of a next step, box_abandon takes apart what there is. */
+struct box_birth {
+        const struct box_spec *spec;
+        struct box box;
+        struct stage_fds fds; /* for the child */
+        int sync_fd;          /* ours, to the child */
+        bool has_memory_cgroup, has_pids_cgroup;
+};
+
+/* Opens everything that has to be looked up on the host, and makes the control groups. */
+int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, struct box_birth *ret_birth,
+                struct err *err);
+
+/* Clones the child and maps its ids; into_group: straight into the v2 group, which the caller must be allowed to write
+ * to. Afterwards birth->fds are closed, and the child waits. */
+int box_clone(struct box_birth *birth, bool into_group, struct err *err);
+
+/* Lets the child go on and waits until it has become the agent. */
+int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err);
+
+void box_abandon(struct box_birth *birth);
 
 /* Kills everything in the box at once and waits until it is gone (bounded). */
 int box_kill(struct box *box, struct err *err);

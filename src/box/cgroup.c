@@ -214,7 +214,7 @@ int cgroup_create(const struct cgroup_host *host, const char *name, const struct
                   struct cgroup *ret_cgroup, struct err *err) {
         if (check_name(name, err) < 0 || check_usable(host, weaker, err) < 0)
                 return -1;
-        struct cgroup cgroup = { .host = host, .v2_fd = -1, .tasks_fd = { -1, -1, -1 } };
+        struct cgroup cgroup = { .host = host, .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .v2_procs_fd = -1 };
         (void) snprintf(cgroup.name, sizeof(cgroup.name), "%s", name);
         int dirs[V2 + 1] = { -1, -1, -1, -1 };
         int code = create_in(host, name, limits, weaker, dirs, &cgroup, err);
@@ -255,7 +255,15 @@ int cgroup_enter(const struct cgroup *cgroup, struct err *err) {
                 if (code < 0)
                         return fail_to_move(cgroup, c, code, err);
         }
-        return 0;
+        int code = cgroup->v2_procs_fd < 0 ? 0 : fd_write_all(cgroup->v2_procs_fd, "0", 1);
+        return code < 0 ? err_sys(err, -code, "cannot enter the control group %s of the v2 tree", cgroup->name) : 0;
+}
+
+int cgroup_open_v2_entry(struct cgroup *cgroup, struct err *err) {
+        if (cgroup->v2_fd < 0 || cgroup->v2_procs_fd >= 0)
+                return 0;
+        cgroup->v2_procs_fd = openat(cgroup->v2_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+        return cgroup->v2_procs_fd < 0 ? err_sys(err, errno, "cannot open cgroup.procs of %s", cgroup->name) : 0;
 }
 
 int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err) {
@@ -356,6 +364,7 @@ void cgroup_release(struct cgroup *cgroup) {
         if (!cgroup->host)
                 return;
         fd_close(&cgroup->v2_fd);
+        fd_close(&cgroup->v2_procs_fd);
         close_all(cgroup->tasks_fd, CGROUP_CONTROLLERS);
         cgroup->host = NULL;
 }
@@ -363,7 +372,7 @@ void cgroup_release(struct cgroup *cgroup) {
 int cgroup_adopt(const struct cgroup_host *host, const char *name, struct cgroup *ret_cgroup, struct err *err) {
         if (check_name(name, err) < 0)
                 return -1;
-        struct cgroup cgroup = { .host = host, .v2_fd = -1, .tasks_fd = { -1, -1, -1 } };
+        struct cgroup cgroup = { .host = host, .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .v2_procs_fd = -1 };
         (void) snprintf(cgroup.name, sizeof(cgroup.name), "%s", name);
         if (host->parent[V2][0]) {
                 char path[CGROUP_PATH_MAX + 64];

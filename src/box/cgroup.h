@@ -41,6 +41,7 @@ struct cgroup {
         char name[64];
         int v2_fd;    /* directory of the v2 tree for CLONE_INTO_CGROUP, or -1 */
         int tasks_fd[CGROUP_CONTROLLERS]; /* v1: open `tasks` of each controller, for cgroup_enter; or -1 */
+        int v2_procs_fd; /* open cgroup.procs of the v2 tree; -1 unless cgroup_open_v2_entry was called */
         uint64_t oom_kills_before;
 };
 
@@ -53,6 +54,9 @@ int cgroup_create(const struct cgroup_host *host, const char *name, const struct
  * on a pure v2 host nothing is left to do. Some 40 µs per controller, where cgroup_attach waits for a whole grace period
  * of the kernel (seen: 9 ms): a thread that moves only itself needs no lock against forks. */
 int cgroup_enter(const struct cgroup *cgroup, struct err *err);
+
+/* Makes cgroup_enter enter the v2 tree as well, for processes that cannot be cloned into it. */
+int cgroup_open_v2_entry(struct cgroup *cgroup, struct err *err);
 
 /* Puts another process in, whatever its number of threads, into the v1 groups (see cgroup_enter). */
 int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err);

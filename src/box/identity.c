@@ -16,8 +16,6 @@
 #include "base/fd.h"
 #include "base/memory.h"
 
-enum { LEASE_FIRST_UID = 0x70000000, LEASE_COUNT = 0x10000 };
-
 #define LEASE_DIR "/run/glovebox"
 
 static bool has_sys_admin(void) {
@@ -76,7 +74,11 @@ static bool find_in_map(const char *path, uint64_t first, uint64_t wanted, uint6
 /* Is every id of our range known in this user namespace? In a container it often is not. */
 static bool range_is_mapped(const char *path) {
         uint64_t outside;
-        return find_in_map(path, LEASE_FIRST_UID, LEASE_COUNT, &outside);
+        return find_in_map(path, IDENTITY_FIRST_UID, IDENTITY_COUNT, &outside);
+}
+
+bool identity_has_range(void) {
+        return range_is_mapped("/proc/self/uid_map") && range_is_mapped("/proc/self/gid_map");
 }
 
 uid_t identity_outside(uid_t uid) {
@@ -99,7 +101,7 @@ static int open_lease_file(struct err *err) {
 }
 
 int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err *err) {
-        if (!range_is_mapped("/proc/self/uid_map") || !range_is_mapped("/proc/self/gid_map")) {
+        if (!identity_has_range()) {
                 *ret_uid = geteuid();
                 *ret_gid = getegid();
                 *ret_lease_fd = -1;
@@ -109,18 +111,20 @@ int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err
         if (fd < 0)
                 return -1;
         /* Start somewhere of our own, so that neighbours rarely try the same byte. */
-        unsigned start = (unsigned) getpid() % LEASE_COUNT;
-        for (unsigned i = 0; i < LEASE_COUNT; i++) {
-                unsigned n = (start + i) % LEASE_COUNT;
+        unsigned start = (unsigned) getpid() % IDENTITY_COUNT;
+        for (unsigned i = 0; i < IDENTITY_COUNT; i++) {
+                unsigned n = (start + i) % IDENTITY_COUNT;
+                if (n == 0)
+                        continue;
                 struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1 };
                 if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
-                        *ret_uid = LEASE_FIRST_UID + n;
-                        *ret_gid = LEASE_FIRST_UID + n;
+                        *ret_uid = IDENTITY_FIRST_UID + n;
+                        *ret_gid = IDENTITY_FIRST_UID + n;
                         *ret_lease_fd = take_fd(&fd);
                         return 0;
                 }
                 if (errno != EAGAIN && errno != EACCES)
                         return err_sys(err, errno, "leasing a user id");
         }
-        return err_set(err, ERR_LIMIT, "all %d user ids for boxes are taken; end some boxes", LEASE_COUNT);
+        return err_set(err, ERR_LIMIT, "all %d user ids for boxes are taken; end some boxes", IDENTITY_COUNT - 1);
 }

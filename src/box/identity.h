@@ -15,5 +15,11 @@ int identity_enter(bool *ret_rootless, struct err *err);
  * *ret_lease_fd is open. Where only our own id is mapped (rootless), that id, and *ret_lease_fd is -1. */
 int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err *err);
 
+/* Host ids of boxes. The first one is never leased: wards and nurseries run as it. */
+enum { IDENTITY_FIRST_UID = 0x70000000, IDENTITY_COUNT = 0x10000 };
+
+/* Can boxes have host ids of their own here? In a rootless user namespace and in many containers they cannot. */
+bool identity_has_range(void);
+
 /* What whoever started us calls this user: the same, unless identity_enter() made a user namespace. */
 uid_t identity_outside(uid_t uid);

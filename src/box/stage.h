@@ -16,6 +16,10 @@ struct stage_fds {
         int device_fds[STAGE_DEVICES];
 };
 
+/* Opens the image's trees and the devices, all else is -1; the caller closes them whatever the result. */
+int stage_fds_open_view(const struct box_spec *spec, struct stage_fds *ret_fds, struct err *err);
+void stage_fds_close(struct stage_fds *fds);
+
 struct stage {
         const struct box_spec *spec;
         const struct stage_fds *fds;

@@ -87,6 +87,15 @@ int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t bo
         return tree;
 }
 
+int tree_explain(int code, const char *source, struct err *err) {
+        if (code == -EINVAL)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "%.300s: its file system has no id-mapped mounts on this kernel (tmpfs has them since Linux 6.3), "
+                               "so files in it could not stay yours; use a directory on ext4, xfs or btrfs, or mount it read-only",
+                               source);
+        return err_sys(err, -code, "mounting %.300s", source);
+}
+
 int tree_clone_device(const char *path, unsigned major_number, unsigned minor_number) {
         _cleanup_fd_ int fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
         struct stat status;

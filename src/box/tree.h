@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/err.h"
+
 /* A private view of what `fd` (O_PATH is enough) names, with everything mounted below it: no setuid, no devices, and
  * read-only unless writable. */
 int tree_clone(int fd, bool writable);
@@ -18,6 +20,9 @@ int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, u
  * plain when it shares ours. A file system without id-mapped mounts can still be shown for reading what everybody may
  * read; writable, it is refused with -EINVAL or -EPERM. */
 int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t box_gid);
+
+/* Says why tree_clone_owned answered -code, and what to do. Returns -1. */
+int tree_explain(int code, const char *source, struct err *err);
 
 /* A device node of the host, checked to be the character device that it should be. */
 int tree_clone_device(const char *path, unsigned major_number, unsigned minor_number);

@@ -100,8 +100,7 @@ static int open_mount(struct run *run, const struct policy *policy, const char *
                 return err_sys(err, errno, "looking at %s", source);
         int tree = tree_clone_owned(source_fd, writable, run->lease_fd >= 0, run->host_uid, run->host_gid);
         if (tree < 0)
-                return err_sys(err, -tree, "mounting %s%s", source,
-                               tree == -EINVAL ? " (its file system has no id-mapped mounts; mount it read-only)" : "");
+                return tree_explain(tree, source, err);
         run->mounts[run->n_mounts++] = (struct box_mount) { tree, S_ISDIR(status.st_mode), writable, destination };
         return 0;
 }
@@ -132,7 +131,7 @@ static int open_workspace(struct run *run, const struct policy *policy, struct e
         run->workspace_fd = tree_clone_owned(run->workspace_source_fd, true, run->lease_fd >= 0, run->host_uid,
                                              run->host_gid);
         if (run->workspace_fd < 0)
-                return err_sys(err, -run->workspace_fd, "mounting %s", request->workspace);
+                return tree_explain(run->workspace_fd, request->workspace, err);
         return 0;
 }
 

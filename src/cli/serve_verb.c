@@ -39,6 +39,13 @@ static const struct option_row rows[] = {
         { .name = "background", .kind = OPTION_FLAG, .offset = FIELD(background), .group = "Daemon",
           .help = "return when it serves; it writes to daemon.log in the data directory" },
         SOCKET_ROWS(FIELD(where)),
+        { .name = "allow-read", .kind = OPTION_TEXT, .offset = FIELD(options.allow_read), .argument = "DIR:…",
+          .group = "Daemon", .variable = "GLOVEBOX_ALLOW_READ",
+          .help = "directories that programs on the socket may mount read-only; without it none. You, at the command "
+                  "line, need no list" },
+        { .name = "allow-write", .kind = OPTION_TEXT, .offset = FIELD(options.allow_write), .argument = "DIR:…",
+          .group = "Daemon", .variable = "GLOVEBOX_ALLOW_WRITE",
+          .help = "directories that programs on the socket may mount writable" },
         { .name = "pool", .kind = OPTION_COUNT, .offset = FIELD(options.pool), .argument = "NUMBER", .group = "Kernels",
           .variable = "GLOVEBOX_POOL", .standard = "2", .min = 0, .max = SERVE_POOL_MAX,
           .help = "sealed interpreters that wait, ready, for ephemeral runs" },

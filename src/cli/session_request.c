@@ -141,5 +141,9 @@ int session_request_put(const struct session_options *options, json_t *body, str
                 return -1;
         if (request->data && put_path(body, "data", "--data", request->data, err) < 0)
                 return -1;
+        /* Who types a path is the operator: it carries its own permission, as with `run`. */
+        if ((request->n_mounts || request->workspace || request->data) &&
+            put(body, "operator", json_true(), "--mount", err) < 0)
+                return -1;
         return request->allow_weaker ? put(body, "allow_weaker", json_true(), "--allow-weaker", err) : 0;
 }

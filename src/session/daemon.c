@@ -6,7 +6,6 @@
  * asks the vault what is left, and goes on; what belongs to no session any more is destroyed. */
 #include "session/daemon.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -30,6 +29,7 @@
 #include "base/memory.h"
 #include "box/identity.h"
 #include "session/client.h"
+#include "session/heritage.h"
 #include "session/kernel_place.h"
 #include "session/listener.h"
 #include "session/remove_tree.h"
@@ -58,10 +58,10 @@ void daemon_log(const char *format, ...) {
 
 /* ---- kernels ---- */
 
-static struct kernel *find_kernel(struct daemon *daemon, const char *id);
 
 void daemon_fill_request(const struct registry_session *row, struct maker_request *ret_request) {
-        struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker };
+        struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker,
+                                         .fresh = strcmp(row->mode, "fresh") == 0 };
         (void) snprintf(request.image, sizeof(request.image), "%s", row->image);
         (void) snprintf(request.options, sizeof(request.options), "%s", row->options);
         *ret_request = request;
@@ -84,7 +84,7 @@ static void give_orders(struct daemon *daemon) {
         struct err err;
         while (daemon->orders && daemon->n_ordered < DAEMON_ORDERS_AT_ONCE) {
                 struct order *order = daemon->orders;
-                if (find_kernel(daemon, order->request.kernel_id)) { /* still wanted */
+                if (daemon_find_kernel(daemon, order->request.kernel_id)) { /* still wanted */
                         if (maker_send(&daemon->maker, &order->request, &err) < 0)
                                 return; /* its next answer, or its end, comes back here */
                         daemon->n_ordered++;
@@ -111,7 +111,7 @@ int daemon_order_kernel(struct daemon *daemon, const struct maker_request *reque
         return 0;
 }
 
-static struct kernel *find_kernel(struct daemon *daemon, const char *id) {
+struct kernel *daemon_find_kernel(struct daemon *daemon, const char *id) {
         for (size_t i = 0; i < daemon->n_pool; i++)
                 if (strcmp(daemon->pool[i]->id, id) == 0)
                         return daemon->pool[i];
@@ -123,6 +123,20 @@ static struct kernel *find_kernel(struct daemon *daemon, const char *id) {
 
 static void on_maker_died(struct daemon *daemon);
 
+static void note_nursery(struct daemon *daemon, const struct maker_nursery *news) {
+        size_t i = 0;
+        while (i < daemon->n_nurseries && strcmp(daemon->nurseries[i].image, news->image) != 0)
+                i++;
+        if (i == DAEMON_NURSERIES_MAX)
+                return;
+        if (i == daemon->n_nurseries)
+                daemon->n_nurseries++;
+        if (daemon->nurseries[i].state != news->state && news->state == NURSERY_DOWN)
+                daemon_log("the nursery of image %s is down (%s); kernels start cold until it is back", news->image,
+                           news->trouble);
+        daemon->nurseries[i] = *news;
+}
+
 static void on_maker(void *context, uint32_t events) {
         struct daemon *daemon = context;
         (void) events;
@@ -132,9 +146,13 @@ static void on_maker(void *context, uint32_t events) {
                 on_maker_died(daemon);
                 return;
         }
+        if (*reply.nursery.image)
+                note_nursery(daemon, &reply.nursery);
+        if (!*reply.kernel_id)
+                return;
         daemon->n_ordered--;
         give_orders(daemon);
-        struct kernel *kernel = find_kernel(daemon, reply.kernel_id);
+        struct kernel *kernel = daemon_find_kernel(daemon, reply.kernel_id);
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
                         fd_close(&reply.fds[i]);
@@ -152,12 +170,40 @@ static void on_maker(void *context, uint32_t events) {
                         kernel_kill(kernel);
 }
 
+enum { PATHS_MAX = 64 };
+
+/* "DIR:DIR:…" as a NULL-terminated list that lives as long as the process; `also` is one more, or "" or NULL. */
+static int split_paths(const char *text, const char *also, const char *ret_paths[static PATHS_MAX], struct err *err) {
+        size_t n = 0;
+        char *copy = strdup(text ? text : ""), *rest = copy, *path;
+        while (copy && (path = strsep(&rest, ":"))) {
+                if (!*path)
+                        continue;
+                if (*path != '/' || n == PATHS_MAX - 2) {
+                        free(copy);
+                        return err_set(err, ERR_USAGE, "allowed directories are absolute paths, at most %d", PATHS_MAX - 2);
+                }
+                ret_paths[n++] = path;
+        }
+        if (also && *also)
+                ret_paths[n++] = also;
+        ret_paths[n] = NULL;
+        return copy ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+}
+
 static int start_maker(struct daemon *daemon, struct err *err) {
         static struct maker_settings settings;
         static char kernel_dir[4200];
         if (kernel_place_find(kernel_dir, sizeof(kernel_dir), err) < 0)
                 return -1;
-        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir };
+        static const char *read_paths[PATHS_MAX], *write_paths[PATHS_MAX];
+        if (split_paths(daemon->options->allow_read, NULL, read_paths, err) < 0 ||
+            split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
+                return -1;
+        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir, .read_paths = read_paths,
+                                             .write_paths = write_paths, .df_bytes = daemon->options->df_bytes,
+                                             .np_bytes = daemon->options->np_bytes,
+                                             .preload = daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD };
         if (maker_start(&settings, &daemon->maker, err) < 0)
                 return -1;
         daemon->maker_watch = loop_watch(daemon->loop, daemon->maker.fd, EPOLLIN, on_maker, daemon);
@@ -191,94 +237,6 @@ static void on_maker_died(struct daemon *daemon) {
                                 again = true;
                         }
         }
-}
-
-/* ---- taking over from a daemon that died ---- */
-
-struct heritage {
-        struct daemon *daemon;
-        size_t adopted;
-};
-
-static struct session *session_by_id(struct daemon *daemon, const char *id) {
-        for (struct session *session = daemon->sessions; session; session = session->next)
-                if (strcmp(session->row.id, id) == 0)
-                        return session;
-        return NULL;
-}
-
-static void inherit(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds, void *context) {
-        struct heritage *heritage = context;
-        json_t *json = json_loadb(note, note_size, 0, NULL);
-        const char *id = json_string_value(json_object_get(json, "session"));
-        struct session *session = id ? session_by_id(heritage->daemon, id) : NULL;
-        int all[MAKER_FDS];
-        for (size_t i = 0; i < MAKER_FDS; i++)
-                all[i] = i < n_fds ? fds[i] : -1;
-        const char *group = json_string_value(json_object_get(json, "group"));
-        if (session && !session->kernel && group) {
-                session_adopt(session, (pid_t) json_integer_value(json_object_get(json, "pid")), all, name, group);
-                heritage->adopted++;
-        } else
-                for (size_t i = 0; i < n_fds; i++)
-                        fd_close(&fds[i]);
-        json_decref(json);
-}
-
-static int add_session(const struct registry_session *row, void *context) {
-        struct err err;
-        struct session *session = session_make(context, row, false, &err);
-        if (!session)
-                daemon_log("session %s: %s", row->name, err.message);
-        else {
-                char path[1100];
-                (void) snprintf(path, sizeof(path), "%s/kernel/sleep", session->state_dir);
-                session->state = access(path, F_OK) == 0 ? SESSION_ASLEEP : SESSION_NEW;
-        }
-        return 0;
-}
-
-/* Control groups and state of kernels that nobody holds any more. */
-static void sweep_leftovers(struct daemon *daemon) {
-        char path[4400];
-        size_t prefix = strlen(daemon->group_prefix);
-        for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
-                DIR *directory = *daemon->host.parent[i] ? opendir(daemon->host.parent[i]) : NULL;
-                struct dirent *entry;
-                while (directory && (entry = readdir(directory)))
-                        if (strncmp(entry->d_name, daemon->group_prefix, prefix) == 0 &&
-                            !find_kernel(daemon, entry->d_name + prefix))
-                                (void) cgroup_destroy_by_name(&daemon->host, entry->d_name, NULL);
-                if (directory)
-                        (void) closedir(directory);
-        }
-        (void) snprintf(path, sizeof(path), "%s/state", daemon->data_dir);
-        DIR *directory = opendir(path);
-        struct dirent *entry;
-        while (directory && (entry = readdir(directory))) {
-                if (entry->d_name[0] == '.' || session_by_id(daemon, entry->d_name))
-                        continue;
-                (void) snprintf(path, sizeof(path), "%s/state/%s", daemon->data_dir, entry->d_name);
-                remove_tree(path);
-        }
-        if (directory)
-                (void) closedir(directory);
-}
-
-static int take_over(struct daemon *daemon, struct err *err) {
-        struct heritage heritage = { .daemon = daemon };
-        if (registry_each(daemon->registry, add_session, daemon, err) < 0 ||
-            vault_each(&daemon->vault, inherit, &heritage, err) < 0)
-                return -1;
-        if (heritage.adopted)
-                daemon_log("took over %zu living kernels", heritage.adopted);
-        for (struct session *session = daemon->sessions; session; session = session->next)
-                if (!session->kernel && session->state == SESSION_NEW && session_had_kernel(session)) {
-                        session->state = SESSION_LOST;
-                        session->variables_lost = true;
-                }
-        sweep_leftovers(daemon);
-        return 0;
 }
 
 /* ---- time and signals ---- */
@@ -361,7 +319,7 @@ static int start(struct daemon *daemon, struct err *err) {
         cgroup_host_look(&daemon->host);
         (void) snprintf(vault_path, sizeof(vault_path), "%s/vault.sock", daemon->data_dir);
         if (vault_open(vault_path, &daemon->vault, &is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
-            start_maker(daemon, err) < 0 || take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
+            start_maker(daemon, err) < 0 || heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
                 return -1;
         daemon->sweep_timer = loop_timer(daemon->loop, loop_now_ms() + sweep_ms(daemon), on_sweep, daemon);
         pool_refill(daemon);
@@ -370,6 +328,8 @@ static int start(struct daemon *daemon, struct err *err) {
 
 static void stop(struct daemon *daemon) {
         listener_close(daemon);
+        loop_unwatch(&daemon->maker_watch);
+        maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
         if (daemon->loop)
                 pool_empty(daemon);
         while (daemon->clients)
@@ -377,9 +337,14 @@ static void stop(struct daemon *daemon) {
         /* Sessions outlive us through the vault; forgetting the record must not kill the kernel. */
         while (daemon->sessions) {
                 struct session *session = daemon->sessions;
-                if (session->kernel && !session->ephemeral && !daemon->end_sessions)
+                char passing[1024] = "";
+                if (session->ephemeral || session->removing)
+                        (void) snprintf(passing, sizeof(passing), "%s", session->state_dir);
+                else if (session->kernel && !daemon->end_sessions)
                         kernel_let_go(session->kernel);
                 session_free(session);
+                if (*passing)
+                        remove_tree(passing);
         }
         while (daemon->orders) {
                 struct order *order = daemon->orders;
@@ -387,9 +352,7 @@ static void stop(struct daemon *daemon) {
                 free(order);
         }
         loop_timer_drop(&daemon->sweep_timer);
-        loop_unwatch(&daemon->maker_watch);
         loop_unwatch(&daemon->signal_watch);
-        maker_stop(&daemon->maker);
         if (daemon->end_sessions && daemon->vault.fd >= 0)
                 (void) vault_end(&daemon->vault, NULL);
         vault_close(&daemon->vault);

@@ -23,6 +23,7 @@ enum {
         DAEMON_SESSIONS_MAX = 4096,
         DAEMON_SWEEP_MS = 10000,      /* how often idle sessions are looked for */
         DAEMON_POOL_MAX = 64,
+        DAEMON_NURSERIES_MAX = 8,
         DAEMON_INTERRUPT_GRACE_MS = 2000,
         DAEMON_ORDERS_MAX = 1000, /* boxes that wait to be made */
         DAEMON_ORDERS_AT_ONCE = 4, /* given to the maker before it answers */
@@ -51,11 +52,16 @@ struct daemon {
         size_t n_sessions;
         struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */
         size_t n_pool;
+        struct maker_nursery nurseries[DAEMON_NURSERIES_MAX]; /* as the maker told last */
+        size_t n_nurseries;
         bool rootless, draining, end_sessions;
 };
 
 /* Gives it an id, and its control groups a name that tells them from those of other daemons on this host. */
 int daemon_name_kernel(const struct daemon *daemon, struct maker_request *request, struct err *err);
+
+/* The kernel with this id, in the pool or of a session; NULL when there is none. */
+struct kernel *daemon_find_kernel(struct daemon *daemon, const char *id);
 
 /* Asks the maker for a kernel, now or as soon as it has time. */
 int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@ enum {
 static void on_channel(void *context, uint32_t events);
 static void on_start_timeout(void *context);
 static void on_control(void *context, uint32_t events);
+static void on_status(void *context, uint32_t events);
 static void on_out(void *context, uint32_t events);
 static void on_err(void *context, uint32_t events);
 
@@ -55,6 +57,7 @@ static void take_apart(struct kernel *kernel) {
         loop_timer_drop(&kernel->start_timer);
         loop_unwatch(&kernel->channel_watch);
         loop_unwatch(&kernel->control_watch);
+        loop_unwatch(&kernel->status_watch);
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 loop_unwatch(&kernel->output_watch[i]);
         if (kernel->fds[MAKER_PIDFD] >= 0)
@@ -75,6 +78,9 @@ static void take_apart(struct kernel *kernel) {
 void kernel_free(struct kernel *kernel) {
         if (!kernel)
                 return;
+        /* Its maker has died, and what it had made so far was never ours. */
+        if (kernel->state == KERNEL_MAKING)
+                (void) cgroup_destroy_by_name(kernel->host, kernel->group, NULL);
         take_apart(kernel);
         fd_close(&kernel->fds[MAKER_WORKSPACE]);
         journal_close(kernel->journal);
@@ -104,7 +110,9 @@ static int watch_all(struct kernel *kernel, struct err *err) {
                         return err_sys(err, errno, "preparing the kernel's channels");
         kernel->channel_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CHANNEL], EPOLLIN, on_channel, kernel);
         kernel->control_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CONTROL], EPOLLIN, on_control, kernel);
-        if (!kernel->channel_watch || !kernel->control_watch)
+        if (kernel->fds[MAKER_STATUS] >= 0)
+                kernel->status_watch = loop_watch(kernel->loop, kernel->fds[MAKER_STATUS], EPOLLIN, on_status, kernel);
+        if (!kernel->channel_watch || !kernel->control_watch || (kernel->fds[MAKER_STATUS] >= 0 && !kernel->status_watch))
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for another kernel");
         cgroup_meter_open(&kernel->cgroup, &kernel->meter);
         kernel_measure(kernel);
@@ -196,7 +204,22 @@ static void end(struct kernel *kernel) {
 
 static void break_off(struct kernel *kernel) {
         kernel->broke_protocol = true;
-        end(kernel);
+        if (kernel->ending)
+                loop_unwatch(&kernel->channel_watch); /* its end is being dealt with */
+        else
+                end(kernel);
+}
+
+/* The process is gone, but what it said last may still be in the socket: a result, or that it has gone to sleep. */
+static void hear_last_words(struct kernel *kernel) {
+        enum { TURNS_MAX = 2 * (KERNEL_FRAME_MAX >> 16) };
+        int waiting = 0;
+        kernel->ending = true;
+        for (int turn = 0; turn < TURNS_MAX && kernel->channel_watch && !kernel->deaf; turn++) {
+                if (ioctl(kernel->fds[MAKER_CHANNEL], FIONREAD, &waiting) < 0 || waiting <= 0)
+                        break;
+                on_channel(kernel, EPOLLIN);
+        }
 }
 
 static void on_control(void *context, uint32_t events) {
@@ -204,6 +227,7 @@ static void on_control(void *context, uint32_t events) {
         (void) events;
         struct frame frame;
         if (frame_receive(kernel->fds[MAKER_CONTROL], &frame) < 0) {
+                hear_last_words(kernel);
                 end(kernel); /* the agent is gone, and all of the box with it */
                 return;
         }
@@ -215,8 +239,26 @@ static void on_control(void *context, uint32_t events) {
                 kernel->wait_status = (int) status;
         }
         frame_release(&frame);
-        if (gone)
-                end(kernel);
+        if (!gone)
+                return;
+        hear_last_words(kernel);
+        end(kernel);
+}
+
+/* A forked kernel is not its agent's child: how it ended comes from its ward. */
+static void on_status(void *context, uint32_t events) {
+        struct kernel *kernel = context;
+        (void) events;
+        /* What it said last counts before its end: let the channel go first. */
+        char byte;
+        if (kernel->channel_watch && recv(kernel->fds[MAKER_CHANNEL], &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+                return;
+        int status;
+        if (fd_read_exactly(kernel->fds[MAKER_STATUS], &status, sizeof(status)) == 0) {
+                kernel->exited = true;
+                kernel->wait_status = status;
+        }
+        end(kernel);
 }
 
 void kernel_let_go(struct kernel *kernel) {
@@ -225,11 +267,22 @@ void kernel_let_go(struct kernel *kernel) {
 }
 
 void kernel_kill(struct kernel *kernel) {
-        if (kernel->state != KERNEL_DEAD && kernel->fds[MAKER_PIDFD] >= 0)
-                (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
+        if (kernel->state == KERNEL_DEAD || kernel->fds[MAKER_PIDFD] < 0)
+                return;
+        (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
+        kernel->ending = kernel->deaf = true;
+        loop_unwatch(&kernel->channel_watch);
+}
+
+bool kernel_is_free(const struct kernel *kernel) {
+        return kernel->state == KERNEL_IDLE && !kernel->ending;
 }
 
 void kernel_signal(struct kernel *kernel, int signal_number) {
+        if (kernel->fds[MAKER_KERNEL] >= 0) {
+                (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], signal_number);
+                return;
+        }
         struct frame_writer payload = { 0 };
         frame_put_u32(&payload, (uint32_t) signal_number);
         frame_put_u32(&payload, 0);
@@ -311,11 +364,12 @@ static void flush(struct kernel *kernel) {
                 kernel->outbound = NULL;
                 kernel->outbound_at = kernel->outbound_size = 0;
         }
-        (void) loop_watch_change(kernel->channel_watch, waiting ? EPOLLIN | EPOLLOUT : EPOLLIN);
+        if (kernel->channel_watch)
+                (void) loop_watch_change(kernel->channel_watch, waiting ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
 int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *payload, size_t size, struct err *err) {
-        if (kernel->state != KERNEL_IDLE)
+        if (!kernel_is_free(kernel))
                 return err_set(err, ERR_BUSY, "the kernel is busy");
         if (size > KERNEL_FRAME_MAX)
                 return err_set(err, ERR_LIMIT, "more than %d bytes of code", KERNEL_FRAME_MAX);
@@ -369,8 +423,14 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                 return true;
         case KERNEL_RESULT:
         case KERNEL_ANSWER:
+                if (kernel->state != KERNEL_BUSY && kernel->may_repeat) {
+                        kernel->may_repeat = false;
+                        return true;
+                }
                 if (kernel->state != KERNEL_BUSY)
-                        return kernel->may_repeat;
+                        return false;
+                if (kernel->outbound)
+                        return false; /* an answer to what it has not read yet */
                 kernel->state = KERNEL_IDLE;
                 kernel->may_repeat = false;
                 if (journal_open_run(kernel->journal))
@@ -409,7 +469,7 @@ static bool handle_frames(struct kernel *kernel) {
                 kernel->inbound_size -= whole;
                 if (!handle_frame(kernel, type, frame, size))
                         return false;
-                if (kernel->state == KERNEL_DEAD)
+                if (kernel->deaf)
                         return true;
         }
         return true;
@@ -471,7 +531,7 @@ static void on_channel(void *context, uint32_t events) {
         }
         kernel->inbound_size += (size_t) n;
         bool good = handle_frames(kernel);
-        if (kernel->state == KERNEL_DEAD)
+        if (kernel->deaf)
                 return;
         if (journaled && whole)
                 good &= consume(channel, (size_t) n);

@@ -68,7 +68,7 @@ struct kernel {
         struct cgroup_meter meter;
         struct journal *journal;
 
-        struct loop_watch *channel_watch, *control_watch, *output_watch[JOURNAL_STREAMS];
+        struct loop_watch *channel_watch, *control_watch, *status_watch, *output_watch[JOURNAL_STREAMS];
         char *inbound; /* a frame that has begun */
         size_t inbound_size, inbound_room;
         char *outbound; /* a frame that did not fit into the socket yet */
@@ -82,6 +82,8 @@ struct kernel {
         bool exited; /* wait_status is known */
         int wait_status;
         bool broke_protocol;
+        bool ending; /* killed, or its process is gone: nothing more is sent to it */
+        bool deaf;   /* killed: what it still says does not count */
         struct cgroup_usage usage;   /* as of the last kernel_measure */
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
         bool may_repeat; /* taken over from a dead daemon: its last answer may come once more */
@@ -104,14 +106,17 @@ int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *paylo
 /* Takes what the pipes hold now into the journal. */
 void kernel_drain(struct kernel *kernel);
 
-/* A signal to the Python process, through its agent. */
+/* A signal to the Python process: through its agent, or straight when it was forked from a nursery. */
 void kernel_signal(struct kernel *kernel, int signal_number);
 
 /* Forgets the kernel without ending it: the vault holds what it needs. */
 void kernel_let_go(struct kernel *kernel);
 
-/* Kills the whole box; `ended` is called from the loop. */
+/* Kills the whole box; `ended` is called from the loop. Whatever arrives from it in between is not heard any more. */
 void kernel_kill(struct kernel *kernel);
+
+/* Can something be sent to it now? */
+bool kernel_is_free(const struct kernel *kernel);
 
 /* A run begins: what is used from now on is its own. Costs nothing: the last measure is still true. */
 void kernel_mark_usage(struct kernel *kernel);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,19 +17,29 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/loop.h"
 #include "base/memory.h"
+#include "base/passing.h"
 #include "box/box.h"
 #include "box/environment.h"
 #include "box/identity.h"
 #include "box/policy.h"
 #include "box/tree.h"
 #include "image/image.h"
+#include "session/nursery.h"
 #include "wire/frame.h"
 
 #define KERNEL_TREE "/opt/glovebox/kernel"
 #define SESSION_DIR "/run/session"
 
-enum { MOUNTS_MAX = 32, ENV_MAX = 256 };
+enum {
+        MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20,
+        ENV_MAX = 256, /* beside our own few */
+        NURSERIES_MAX = 4,
+        WAITING_MAX = 64,
+        NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
+        NURSERY_NO_IMAGE_MS = 60000,
+};
 
 /* Everything that is open while one box is being made. */
 struct making {
@@ -41,7 +52,7 @@ struct making {
         gid_t gid;
         struct box_mount mounts[MOUNTS_MAX];
         size_t n_mounts;
-        char *env[ENV_MAX + 2];
+        char *env[ENV_MAX + 4]; /* the caller's, three of ours, NULL */
         struct box box;
 };
 
@@ -67,7 +78,7 @@ static int add_mount(struct making *making, int source_fd, const char *destinati
         struct stat status;
         int tree = fstat(source_fd, &status) < 0 ? -errno : share(making, source_fd, writable);
         if (tree < 0)
-                return err_sys(err, -tree, "mounting at %s", destination);
+                return tree_explain(tree, destination, err);
         making->mounts[making->n_mounts++] =
                 (struct box_mount) { tree, S_ISDIR(status.st_mode), writable, destination };
         return 0;
@@ -93,7 +104,7 @@ static int open_workspace(struct making *making, const struct policy *policy, st
         if (source < 0)
                 return -1;
         making->workspace_fd = share(making, source, true);
-        return making->workspace_fd < 0 ? err_sys(err, -making->workspace_fd, "showing the workspace") : 0;
+        return making->workspace_fd < 0 ? tree_explain(making->workspace_fd, request->workspace, err) : 0;
 }
 
 static int open_mounts(struct making *making, const struct policy *policy, struct err *err) {
@@ -120,19 +131,21 @@ static int open_mounts(struct making *making, const struct policy *policy, struc
         return session_dir < 0 ? -1 : add_mount(making, session_dir, SESSION_DIR, true, err);
 }
 
-static int open_image(struct making *making, struct err *err) {
-        if (image_open(making->settings->data_dir, making->request->image, &making->image, err) < 0)
+/* The image with the kernel's own files in it. The caller closes it, whatever the result. */
+static int open_image(const struct maker_settings *settings, const char *name, struct image *ret_image,
+                      struct err *err) {
+        if (image_open(settings->data_dir, name, ret_image, err) < 0)
                 return -1;
-        if (!*making->image.python)
-                return err_set(err, ERR_NOT_FOUND, "image %s has no python3: it cannot hold a kernel", making->image.name);
-        if (making->image.n_trees == IMAGE_TREES_MAX)
-                return err_set(err, ERR_LIMIT, "image %s shows too many directories", making->image.name);
-        struct image_tree *tree = &making->image.trees[making->image.n_trees];
-        tree->fd = open(making->settings->kernel_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (!*ret_image->python)
+                return err_set(err, ERR_NOT_FOUND, "image %s has no python3: it cannot hold a kernel", ret_image->name);
+        if (ret_image->n_trees == IMAGE_TREES_MAX)
+                return err_set(err, ERR_LIMIT, "image %s shows too many directories", ret_image->name);
+        struct image_tree *tree = &ret_image->trees[ret_image->n_trees];
+        tree->fd = open(settings->kernel_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (tree->fd < 0)
-                return err_sys(err, errno, "opening the kernel's own files in %s", making->settings->kernel_dir);
+                return err_sys(err, errno, "opening the kernel's own files in %s", settings->kernel_dir);
         (void) snprintf(tree->path, sizeof(tree->path), KERNEL_TREE);
-        making->image.n_trees++;
+        ret_image->n_trees++;
         return 0;
 }
 
@@ -140,8 +153,12 @@ static int read_env(struct making *making, struct err *err) {
         const char *name;
         json_t *value;
         size_t n = 0;
+        /* From when on data are worth trimming; the session may have its own idea, which comes later and wins. */
+        if (asprintf(&making->env[n++], "DF_BYTES=%" PRIu64, making->settings->df_bytes) < 0 ||
+            asprintf(&making->env[n++], "NP_BYTES=%" PRIu64, making->settings->np_bytes) < 0)
+                return err_set(err, ERR_SYSTEM, "out of memory");
         json_object_foreach(json_object_get(making->options, "env"), name, value) {
-                if (n == ENV_MAX || !json_is_string(value) || !*name || strchr(name, '='))
+                if (n == ENV_MAX + 2 || !json_is_string(value) || !*name || strchr(name, '='))
                         return err_set(err, ERR_USAGE, "env: names without \"=\" and texts only, at most %d", ENV_MAX);
                 if (asprintf(&making->env[n], "%s=%s", name, json_string_value(value)) < 0)
                         return err_set(err, ERR_SYSTEM, "out of memory");
@@ -171,13 +188,17 @@ static char **make_environment(struct making *making, struct err *err) {
 }
 
 /* Ours go into the reply, theirs to the agent. */
-static int open_channels(struct maker_reply *reply, int ret_theirs[static 4], struct err *err) {
+static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[static 4], struct err *err) {
         int channel[2] = { -1, -1 }, out[2] = { -1, -1 }, error[2] = { -1, -1 };
         int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         int code = 0;
         if (null_fd < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
             pipe2(error, O_CLOEXEC) < 0)
                 code = err_sys(err, errno, "making the kernel's channels");
+        /* A megabyte printed at once then costs one wake-up instead of sixteen. An ordinary user may not have many such
+         * pipes (fs.pipe-user-pages-soft): only where the limit does not count. */
+        if (code == 0 && geteuid() == 0 && leased)
+                (void) fcntl(out[1], F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
         reply->fds[MAKER_CHANNEL] = channel[0];
         reply->fds[MAKER_OUT] = out[0];
         reply->fds[MAKER_ERR] = error[0];
@@ -186,81 +207,216 @@ static int open_channels(struct maker_reply *reply, int ret_theirs[static 4], st
         return code;
 }
 
-static int start_kernel(struct making *making, struct maker_reply *reply, struct err *err) {
+/* Cold: the agent executes Python. */
+static int execute_kernel(struct making *making, char *const *environment, const int theirs[static 4],
+                          struct err *err) {
+        char *argv[] = { making->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
+                         (char[]) { "--fd" }, (char[]) { "3" }, (char[]) { "--preload" },
+                         (char *) making->request->preload, NULL };
+        struct frame_writer payload = { 0 };
+        frame_put_text(&payload, BOX_WORKSPACE);
+        frame_put_texts(&payload, argv);
+        frame_put_texts(&payload, environment);
+        int sent = frame_send(making->box.control_fd, FRAME_START, 1, &payload, theirs, 4);
+        frame_writer_release(&payload);
+        return sent < 0 ? err_sys(err, -sent, "asking the agent for a kernel") : 0;
+}
+
+static int start_kernel(struct making *making, struct nursery *nursery, const struct box_spec *spec,
+                        const struct cgroup_host *host, struct maker_reply *reply, struct err *err) {
         char **environment = make_environment(making, err);
         if (!environment)
                 return -1;
         int theirs[4];
-        int code = open_channels(reply, theirs, err);
-        if (code == 0) {
-                char *argv[] = { making->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
-                                 (char[]) { "--fd" }, (char[]) { "3" }, (char[]) { "--preload" },
-                                 (char *) making->request->preload, NULL };
-                struct frame_writer payload = { 0 };
-                frame_put_text(&payload, BOX_WORKSPACE);
-                frame_put_texts(&payload, argv);
-                frame_put_texts(&payload, environment);
-                int sent = frame_send(making->box.control_fd, FRAME_START, 1, &payload, theirs, 4);
-                frame_writer_release(&payload);
-                if (sent < 0)
-                        code = err_sys(err, -sent, "asking the agent for a kernel");
-        }
+        int code = open_channels(making->lease_fd >= 0, reply, theirs, err);
+        const struct nursery_birth birth = { .box = &making->box, .spec = spec, .environment = environment,
+                                             .fds = theirs,
+                                             .has_memory_cgroup = host->usable[CGROUP_MEMORY],
+                                             .has_pids_cgroup = host->usable[CGROUP_PIDS] };
+        bool is_forked = code == 0 && nursery && nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL],
+                                                              &reply->fds[MAKER_STATUS], err) == 0;
+        if (code == 0 && !is_forked)
+                code = execute_kernel(making, environment, theirs, err);
         for (size_t i = 0; i < 4; i++)
                 fd_close(&theirs[i]);
         environment_free(environment);
         return code;
 }
 
-static int make(const struct maker_settings *settings, const struct cgroup_host *host,
+/* A box of the nursery's ward, so that it can fork into it; *nursery becomes NULL when that does not work out. */
+static int start_box(const struct box_spec *spec, const struct cgroup_host *host, struct nursery **nursery,
+                     struct box *ret_box, struct err *err) {
+        struct box_birth birth;
+        if (*nursery && box_prepare(spec, host, &birth, err) == 0) {
+                if (ward_clone_box(&(*nursery)->ward, &birth, err) == 0 && box_settle(&birth, ret_box, err) == 0)
+                        return 0;
+                box_abandon(&birth);
+        }
+        *nursery = NULL;
+        return box_start(spec, host, ret_box, err);
+}
+
+static int make(const struct maker_settings *settings, const struct cgroup_host *host, struct nursery *nursery,
                 const struct maker_request *request, struct maker_reply *reply, struct err *err) {
         _cleanup_(making_release) struct making making = { .request = request, .settings = settings, .lease_fd = -1,
                                                            .workspace_fd = -1, .box = { .pidfd = -1, .control_fd = -1 } };
-        const struct policy policy = { .operator = true, .state_dir = settings->data_dir };
         making.options = json_loads(*request->options ? request->options : "{}", JSON_REJECT_DUPLICATES, NULL);
         if (!making.options)
                 return err_set(err, ERR_USAGE, "the session's options are not JSON");
-        if (identity_lease(&making.uid, &making.gid, &making.lease_fd, err) < 0 || open_image(&making, err) < 0 ||
-            open_workspace(&making, &policy, err) < 0 || open_mounts(&making, &policy, err) < 0 ||
-            read_env(&making, err) < 0)
+        const struct policy policy = { .operator = json_is_true(json_object_get(making.options, "operator")),
+                                       .read_paths = settings->read_paths, .write_paths = settings->write_paths,
+                                       .state_dir = settings->data_dir };
+        if (identity_lease(&making.uid, &making.gid, &making.lease_fd, err) < 0 ||
+            open_image(settings, request->image, &making.image, err) < 0 || open_workspace(&making, &policy, err) < 0 ||
+            open_mounts(&making, &policy, err) < 0 || read_env(&making, err) < 0)
                 return -1;
+        if (nursery && nursery->fingerprint != nursery_fingerprint(&making.image)) {
+                nursery_stop(nursery); /* the image was rebuilt: the next nursery imports the new one */
+                nursery = NULL;
+        }
         const struct box_spec spec = { .name = request->group, .image = &making.image, .limits = request->limits,
                                        .allow_weaker = request->allow_weaker, .host_uid = making.uid,
                                        .host_gid = making.gid, .workspace_fd = making.workspace_fd,
                                        .mounts = making.mounts, .n_mounts = making.n_mounts };
-        if (box_start(&spec, host, &making.box, err) < 0 || start_kernel(&making, reply, err) < 0)
+        if (start_box(&spec, host, &nursery, &making.box, err) < 0 ||
+            start_kernel(&making, nursery, &spec, host, reply, err) < 0)
                 return -1;
         reply->pid = making.box.pid;
         reply->host_uid = making.uid;
-        reply->has_lease = making.lease_fd >= 0;
         reply->fds[MAKER_PIDFD] = take_fd(&making.box.pidfd);
         reply->fds[MAKER_CONTROL] = take_fd(&making.box.control_fd);
         reply->fds[MAKER_WORKSPACE] = take_fd(&making.workspace_fd);
-        reply->fds[MAKER_LEASE] = reply->has_lease ? take_fd(&making.lease_fd) : -1;
+        reply->fds[MAKER_LEASE] = take_fd(&making.lease_fd);
         /* From here on the box belongs to whoever holds these descriptors; only its control groups keep a name. */
         making.box.pid = 0;
         cgroup_release(&making.box.cgroup);
         return 0;
 }
 
+/* ---- nurseries ---- */
+
+static struct nursery nurseries[NURSERIES_MAX];
+static size_t n_nurseries;
+
+/* A nursery is worth its memory for a few images; the others start cold. */
+static struct nursery *find_nursery(const struct maker_request *request) {
+        if (request->fresh)
+                return NULL;
+        for (size_t i = 0; i < n_nurseries; i++)
+                if (strcmp(nurseries[i].image, request->image) == 0)
+                        return &nurseries[i];
+        if (n_nurseries == NURSERIES_MAX)
+                return NULL;
+        struct nursery *nursery = &nurseries[n_nurseries++];
+        *nursery = (struct nursery) { .ward = { .fd = -1 }, .socket_fd = -1, .pidfd = -1 };
+        (void) snprintf(nursery->image, sizeof(nursery->image), "%s", request->image);
+        return nursery;
+}
+
+static void start_nursery(const struct maker_settings *settings, struct nursery *nursery) {
+        struct image image = { 0 };
+        struct err err;
+        struct box_spec spec = { .image = &image, .limits = LIMITS_DEFAULT };
+        if (open_image(settings, nursery->image, &image, &err) < 0)
+                nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
+        else
+                (void) nursery_start(nursery, &spec, settings->preload, &err); /* a failure is told by its state */
+        image_close(&image);
+}
+
+static void describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
+        *ret_nursery = (struct maker_nursery) { .state = nursery->state, .pid = nursery->pid, .forks = nursery->forks,
+                                                .n_preloaded = nursery->n_preloaded };
+        (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
+        (void) snprintf(ret_nursery->trouble, sizeof(ret_nursery->trouble), "%s", nursery->trouble);
+        (void) snprintf(ret_nursery->failed_imports, sizeof(ret_nursery->failed_imports), "%.399s", nursery->failed);
+}
+
 /* ---- the process ---- */
 
-static int send_reply(int fd, const struct maker_reply *reply) {
-        struct iovec part = { (void *) reply, sizeof(*reply) };
-        union {
-                struct cmsghdr align;
-                char bytes[CMSG_SPACE(sizeof(int) * MAKER_FDS)];
-        } control = { 0 };
-        struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-        size_t n = reply->good ? (reply->has_lease ? MAKER_FDS : MAKER_FDS - 1) : 0;
-        if (n) {
-                message.msg_control = control.bytes;
-                message.msg_controllen = CMSG_SPACE(sizeof(int) * n);
-                struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-                *head = (struct cmsghdr) { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
-                                           .cmsg_len = CMSG_LEN(sizeof(int) * n) };
-                memcpy(CMSG_DATA(head), reply->fds, sizeof(int) * n);
+static void send_reply(int fd, struct maker_reply *reply) {
+        int code = passing_send(fd, reply, sizeof(*reply), reply->fds, MAKER_FDS, 0);
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                fd_close(&reply->fds[i]);
+        if (code < 0)
+                _exit(EXIT_FAILURE);
+}
+
+static void make_and_reply(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
+                           const struct maker_request *request) {
+        struct maker_reply reply = { 0 };
+        struct nursery *nursery = find_nursery(request);
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                reply.fds[i] = -1;
+        memcpy(reply.kernel_id, request->kernel_id, sizeof(reply.kernel_id));
+        bool is_ready = nursery && nursery->state == NURSERY_READY;
+        reply.good = make(settings, host, is_ready ? nursery : NULL, request, &reply, &reply.err) == 0;
+        if (nursery)
+                describe(nursery, &reply.nursery);
+        send_reply(fd, &reply);
+}
+
+static void tell_about(int fd, const struct nursery *nursery) {
+        struct maker_reply reply = { 0 };
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                reply.fds[i] = -1;
+        describe(nursery, &reply.nursery);
+        send_reply(fd, &reply);
+}
+
+/* Requests that wait until a nursery is ready. One that wants modules imported has them from there before a cold Python
+ * would; any other is served cold at once. */
+static struct maker_request *waiting[WAITING_MAX];
+static size_t n_waiting;
+
+static bool should_wait(const struct maker_request *request) {
+        const struct nursery *nursery = *request->preload ? find_nursery(request) : NULL;
+        return nursery && nursery->state == NURSERY_STARTING && loop_now_ms() - nursery->started_ms < NURSERY_WAIT_MS;
+}
+
+static bool postpone(const struct maker_request *request) {
+        if (n_waiting == WAITING_MAX || !should_wait(request))
+                return false;
+        struct maker_request *copy = malloc(sizeof(*copy));
+        if (!copy)
+                return false;
+        *copy = *request;
+        waiting[n_waiting++] = copy;
+        return true;
+}
+
+static void make_postponed(const struct maker_settings *settings, const struct cgroup_host *host, int fd) {
+        for (size_t i = 0; i < n_waiting;) {
+                if (should_wait(waiting[i])) {
+                        i++;
+                        continue;
+                }
+                struct maker_request *request = waiting[i];
+                memmove(&waiting[i], &waiting[i + 1], (--n_waiting - i) * sizeof(waiting[0]));
+                make_and_reply(settings, host, fd, request);
+                free(request);
         }
-        return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void look_after_nurseries(const struct maker_settings *settings, int fd, const struct pollfd *polled) {
+        for (size_t i = 0; i < n_nurseries; i++) {
+                struct nursery *nursery = &nurseries[i];
+                if (polled[i].revents && polled[i].fd == nursery->socket_fd && nursery_hear(nursery))
+                        tell_about(fd, nursery);
+                if (nursery_is_due(nursery, loop_now_ms()))
+                        start_nursery(settings, nursery);
+        }
+}
+
+static void take_request(const struct maker_settings *settings, const struct cgroup_host *host, int fd) {
+        static struct maker_request request; /* large: not on the stack */
+        if (recv(fd, &request, sizeof(request), 0) != (ssize_t) sizeof(request))
+                _exit(EXIT_SUCCESS);
+        struct nursery *nursery = find_nursery(&request);
+        if (nursery && nursery_is_due(nursery, loop_now_ms()))
+                start_nursery(settings, nursery);
+        if (!postpone(&request))
+                make_and_reply(settings, host, fd, &request);
 }
 
 static void serve(const struct maker_settings *settings, int fd) __attribute__((noreturn));
@@ -270,27 +426,19 @@ static void serve(const struct maker_settings *settings, int fd) {
         (void) signal(SIGTERM, SIG_DFL);
         struct cgroup_host host;
         cgroup_host_look(&host);
-        static struct maker_request request; /* large: not on the stack */
         for (;;) {
-                struct pollfd watched = { .fd = fd, .events = POLLIN };
-                (void) poll(&watched, 1, 1000);
+                struct pollfd polled[NURSERIES_MAX + 1];
+                size_t n = n_nurseries;
+                for (size_t i = 0; i < n; i++)
+                        polled[i] = (struct pollfd) { .fd = nurseries[i].socket_fd, .events = POLLIN };
+                polled[n] = (struct pollfd) { .fd = fd, .events = POLLIN };
+                (void) poll(polled, n + 1, 1000);
                 while (waitpid(-1, NULL, WNOHANG) > 0)
                         ;
-                if (!watched.revents)
-                        continue;
-                ssize_t n = recv(fd, &request, sizeof(request), 0);
-                if (n != sizeof(request))
-                        _exit(EXIT_SUCCESS);
-                struct maker_reply reply = { 0 };
-                for (size_t i = 0; i < MAKER_FDS; i++)
-                        reply.fds[i] = -1;
-                memcpy(reply.kernel_id, request.kernel_id, sizeof(reply.kernel_id));
-                reply.good = make(settings, &host, &request, &reply, &reply.err) == 0;
-                int code = send_reply(fd, &reply);
-                for (size_t i = 0; i < MAKER_FDS; i++)
-                        fd_close(&reply.fds[i]);
-                if (code < 0)
-                        _exit(EXIT_FAILURE);
+                look_after_nurseries(settings, fd, polled);
+                make_postponed(settings, &host, fd);
+                if (polled[n].revents)
+                        take_request(settings, &host, fd);
         }
 }
 
@@ -336,20 +484,10 @@ int maker_send(struct maker *maker, const struct maker_request *request, struct 
 }
 
 int maker_receive(struct maker *maker, struct maker_reply *ret_reply, struct err *err) {
-        union {
-                struct cmsghdr align;
-                char bytes[CMSG_SPACE(sizeof(int) * MAKER_FDS)];
-        } control;
-        struct iovec part = { ret_reply, sizeof(*ret_reply) };
-        struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
-                                  .msg_controllen = sizeof(control.bytes) };
-        ssize_t n = recvmsg(maker->fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-        if (n != (ssize_t) sizeof(*ret_reply))
+        int fds[MAKER_FDS];
+        if (passing_receive(maker->fd, ret_reply, sizeof(*ret_reply), fds, MAKER_FDS, MSG_DONTWAIT) !=
+            (ssize_t) sizeof(*ret_reply))
                 return err_set(err, ERR_GONE, "the maker has died");
-        for (size_t i = 0; i < MAKER_FDS; i++)
-                ret_reply->fds[i] = -1;
-        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-        if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
-                memcpy(ret_reply->fds, CMSG_DATA(head), head->cmsg_len - CMSG_LEN(0));
+        memcpy(ret_reply->fds, fds, sizeof(fds));
         return 0;
 }

@@ -1,17 +1,25 @@
 /* The maker: a process of the daemon's that makes boxes with kernels in them, so that the daemon itself never waits.
  *
- * Theory of operation. The daemon forks it at its start and talks to it over one SEQPACKET socket: a request in, a reply
- * with descriptors out, in order. It is the parent of every agent it makes and reaps them. It decides nothing: limits,
- * mounts and images were checked by the session layer; paths that a caller named go through the mount policy here, in the
- * process that opens them. When the daemon goes away, so does the maker; the boxes stay, as long as somebody (the vault)
- * holds their descriptors. */
+ * Theory of operation. The daemon forks it at its start and talks to it over one SEQPACKET socket: a request in, a
+ * reply with descriptors out. It is the parent of every agent it makes and reaps them. It decides nothing: limits,
+ * mounts and images were checked by the session layer; paths that a caller named go through the mount policy here, in
+ * the process that opens them. A kernel is forked from a nursery (session/ward.h) where that is possible and wanted;
+ * a request that comes while the nursery is still importing waits for it. When the daemon goes away, so does the
+ * maker; the boxes stay, as long as somebody (the vault) holds their descriptors. */
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
 #include "box/limits.h"
+
+enum nursery_state {
+        NURSERY_DOWN,     /* none; it is tried again after a while */
+        NURSERY_STARTING, /* importing */
+        NURSERY_READY,
+};
 
 enum { MAKER_OPTIONS_MAX = 8192 };
 
@@ -22,28 +30,56 @@ struct maker_request {
         char workspace[1024]; /* shown as /workspace, unless ephemeral */
         bool workspace_is_ours; /* made by the daemon; a directory that a caller named goes through the mount policy */
         char image[65];
-        char preload[512];
+        char preload[512]; /* to be imported if it has to start cold; "": nothing, so that it starts soon */
         struct limits limits;
         bool allow_weaker;
         bool ephemeral; /* the workspace is a bounded tmpfs */
+        bool fresh;     /* a Python of its own, never one forked from a nursery */
         char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"} */
 };
 
-enum maker_fd { MAKER_PIDFD, MAKER_CONTROL, MAKER_CHANNEL, MAKER_OUT, MAKER_ERR, MAKER_WORKSPACE, MAKER_LEASE, MAKER_FDS };
+/* Slots without a descriptor are -1: the lease where box ids are not leased; the kernel and its status where Python
+ * is the agent's child. */
+enum maker_fd {
+        MAKER_PIDFD,
+        MAKER_CONTROL,
+        MAKER_CHANNEL,
+        MAKER_OUT,
+        MAKER_ERR,
+        MAKER_WORKSPACE,
+        MAKER_LEASE,
+        MAKER_KERNEL, /* pidfd of a forked Python */
+        MAKER_STATUS, /* its wait status (an int) comes here; nothing before the end if its ward died */
+        MAKER_FDS
+};
+
+/* How the nursery of an image is, for `glovebox status`. */
+struct maker_nursery {
+        char image[65];
+        enum nursery_state state;
+        pid_t pid;
+        uint64_t forks;
+        uint32_t n_preloaded;
+        char failed_imports[400];
+        char trouble[200]; /* why it went down last */
+};
 
 struct maker_reply {
-        char kernel_id[27];
+        char kernel_id[27]; /* "": only the news about a nursery */
+        struct maker_nursery nursery; /* of the image that was asked for; image "" when there is none */
         bool good;
         struct err err; /* when not good */
         pid_t pid;
         uid_t host_uid;
-        bool has_lease;
         int fds[MAKER_FDS]; /* owned by the receiver */
 };
 
 struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
         const char *kernel_dir; /* holds the package glovebox_kernel */
+        const char *preload;    /* what nurseries import */
+        const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
+        uint64_t df_bytes, np_bytes; /* what is large enough to be trimmed */
 };
 
 struct maker {

@@ -25,9 +25,11 @@ struct session *operation_session(struct client *client, json_t *json, struct er
         return session;
 }
 
-static uint64_t own_memory_bytes(void) {
+static uint64_t memory_bytes_of(pid_t pid) {
         unsigned long pages = 0;
-        FILE *file = fopen("/proc/self/statm", "re");
+        char path[64];
+        (void) snprintf(path, sizeof(path), "/proc/%d/statm", (int) pid);
+        FILE *file = fopen(path, "re");
         if (file) {
                 if (fscanf(file, "%*u %lu", &pages) != 1)
                         pages = 0;
@@ -43,6 +45,22 @@ static int ping(struct client *client, uint16_t request, json_t *json, struct er
         return 0;
 }
 
+/* The nursery of the daemon's own image, or null. */
+static json_t *describe_nursery(const struct daemon *daemon) {
+        static const char *const states[] = { "down", "starting", "ready" };
+        for (size_t i = 0; i < daemon->n_nurseries; i++) {
+                const struct maker_nursery *nursery = &daemon->nurseries[i];
+                if (strcmp(nursery->image, daemon->options->image) != 0)
+                        continue;
+                uint64_t memory_bytes = nursery->pid > 0 ? memory_bytes_of(nursery->pid) : 0;
+                return json_pack("{s:s, s:s, s:i, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
+                                 states[nursery->state], "pid", (int) nursery->pid, "forks", (json_int_t) nursery->forks,
+                                 "preloaded", (json_int_t) nursery->n_preloaded, "failed_imports",
+                                 nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
+        }
+        return json_null();
+}
+
 static int status(struct client *client, uint16_t request, json_t *json, struct err *err) {
         (void) json;
         (void) err;
@@ -52,11 +70,12 @@ static int status(struct client *client, uint16_t request, json_t *json, struct 
                 if (!session->ephemeral)
                         json_array_append_new(sessions, session_to_json(session));
         json_t *answer = json_pack(
-                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I}, s:{s:I, s:I}, s:o}", "daemon", "pid", (int) getpid(), "version",
+                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid", (int) getpid(), "version",
                 GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms), "memory_bytes",
-                (json_int_t) own_memory_bytes(), "socket", daemon->socket_path, "data_dir", daemon->data_dir, "image",
+                (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "data_dir", daemon->data_dir, "image",
                 daemon->options->image, "clients", (json_int_t) daemon->n_clients, "pool", "wanted",
-                (json_int_t) daemon->options->pool, "ready", (json_int_t) pool_ready(daemon), "sessions", sessions);
+                (json_int_t) daemon->options->pool, "ready", (json_int_t) pool_ready(daemon), "nursery",
+                describe_nursery(daemon), "sessions", sessions);
         client_answer(client, request, answer);
         return 0;
 }

@@ -132,8 +132,8 @@ static int command(struct client *client, uint16_t request, json_t *json, struct
         json_t *argument;
         json_array_foreach(argv, i, argument) if (!json_is_string(argument)) return err_set(err, ERR_USAGE,
                                                                                             "argv holds texts only");
-        if (shell)
-                argv = json_pack("[s, s, s]", "/bin/sh", "-c", shell);
+        if (shell) /* the kernel knows which shell the image has */
+                argv = json_pack("[s, s, s]", "", "-c", shell);
         else if (json_array_size(argv) > 0)
                 argv = json_incref(argv);
         else

@@ -56,7 +56,7 @@ static int read_text(json_t *json, const char *key, char *ret_text, size_t room,
 
 /* What only the maker needs is kept as JSON. */
 static int read_options(json_t *json, struct registry_session *row, struct err *err) {
-        static const char *const keys[] = { "env", "mounts", "data" };
+        static const char *const keys[] = { "env", "mounts", "data", "operator" };
         json_t *kept = json_object();
         for (size_t i = 0; i < ELEMENTS(keys); i++)
                 if (json_object_get(json, keys[i]))
@@ -82,6 +82,8 @@ int row_from_json(const struct daemon *daemon, json_t *json, struct registry_ses
                 return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
         if (json_is_true(json_object_get(json, "allow_weaker")))
                 row.allow_weaker = true;
+        if (!*row.workspace && strlen(options->project) < 1000) /* a project's daemon works in the project */
+                (void) snprintf(row.workspace, 1000, "%s", options->project);
         if (*row.workspace && *row.workspace != '/')
                 return err_set(err, ERR_USAGE, "workspace: %.200s is not an absolute path", row.workspace);
         *ret_row = row;

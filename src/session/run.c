@@ -1,5 +1,6 @@
 #include "session/run.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "session/client.h"
 #include "session/harvest.h"
 #include "session/session.h"
+#include "session/spill.h"
 
 enum { INLINE_MAX = 1 << 20, FEED_CHUNK = 256 << 10 };
 
@@ -56,9 +58,10 @@ void run_subscribe(struct run *run, struct subscription *subscription) {
 
 /* ---- while it is on ---- */
 
-static void feed_one(struct journal *journal, const char *run_id, struct subscription *subscription) {
+/* As much as the client takes now, or all of it, which the journal's bounds keep small enough. */
+static void feed_one(struct journal *journal, const char *run_id, struct subscription *subscription, bool all) {
         _cleanup_free_ char *chunk = NULL;
-        while (subscription->client && subscription->stream && client_wants_more(subscription->client)) {
+        while (subscription->client && subscription->stream && (all || client_wants_more(subscription->client))) {
                 struct journal_event event;
                 if (journal_event(journal, run_id, subscription->cursor, &event, NULL) < 0 ||
                     event.kind == JOURNAL_EVENT_RESULT)
@@ -77,12 +80,24 @@ static void feed_one(struct journal *journal, const char *run_id, struct subscri
         }
 }
 
+void run_tell_display(struct run *run, json_t *data) {
+        for (struct subscription *s = run->subscriptions; s; s = s->next) {
+                if (!s->client || !s->stream || !client_wants_more(s->client))
+                        continue; /* the result has them all */
+                json_t *event = json_pack("{s:s, s:O}", "event", "display", "data", data);
+                _cleanup_free_ char *text = json_dumps(event, JSON_COMPACT);
+                json_decref(event);
+                if (text)
+                        client_send(s->client, MESSAGE_EVENT, s->request, text, strlen(text));
+        }
+}
+
 void run_feed(struct run *run) {
         struct kernel *kernel = run->session->kernel;
         if (!kernel || !kernel->journal)
                 return;
         for (struct subscription *s = run->subscriptions; s; s = s->next)
-                feed_one(kernel->journal, run->id, s);
+                feed_one(kernel->journal, run->id, s, false);
 }
 
 /* ---- its result ---- */
@@ -106,7 +121,11 @@ static json_t *error_of(const char *name, const char *message) {
 static void judge(const struct run *run, json_t *result, json_t *outcome, uint64_t oom_kills) {
         const char *told = json_string_value(json_object_get(outcome, "status"));
         json_int_t exit_code = json_integer_value(json_object_get(outcome, "exit_code"));
-        const char *status = !told ? "error" : strcmp(told, "exit") == 0 ? (exit_code ? "error" : "ok") : told;
+        const char *status = "error"; /* for any word that we do not know, too */
+        if (told && (strcmp(told, "ok") == 0 || (strcmp(told, "exit") == 0 && exit_code == 0)))
+                status = "ok";
+        else if (told && strcmp(told, "interrupted") == 0)
+                status = "interrupted";
         json_t *error = json_incref(json_object_get(outcome, "error"));
         if (json_is_string(error)) { /* the kernel refused the request itself: no such context, … */
                 json_t *refusal = error_of("request_refused", json_string_value(error));
@@ -193,10 +212,85 @@ static void add_usage(json_t *result, const struct cgroup_usage *usage) {
                                       (json_int_t) usage->memory_peak_bytes));
 }
 
+/* Everything that a streaming client has not got yet, and the answer, for later. */
+static int spill_rest(struct run *run, const struct subscription *subscription, const char *text) {
+        struct journal *journal = run->session->kernel->journal;
+        char dir[4200];
+        (void) snprintf(dir, sizeof(dir), "%s/state", run->session->daemon->data_dir);
+        struct spill *spill = spill_make(dir);
+        _cleanup_free_ char *chunk = malloc(FEED_CHUNK);
+        int code = spill && chunk ? 0 : -ENOMEM;
+        struct journal_event event;
+        for (uint64_t number = subscription->cursor; code == 0; number++) {
+                if (journal_event(journal, run->id, number, &event, NULL) < 0 || event.kind == JOURNAL_EVENT_RESULT)
+                        break;
+                uint32_t number_le = htole32((uint32_t) number);
+                size_t size = 0;
+                for (size_t at = 0; code == 0 && at < event.size; at += size) {
+                        if (journal_read(journal, &event, at, chunk, FEED_CHUNK, &size, NULL) < 0 || size == 0)
+                                break;
+                        code = spill_put(spill, event.kind == JOURNAL_EVENT_ERR ? MESSAGE_ERR : MESSAGE_OUT,
+                                         subscription->request, &number_le, sizeof(number_le), chunk, size);
+                }
+        }
+        if (code == 0)
+                code = spill_put(spill, MESSAGE_ANSWER, subscription->request, NULL, 0, text, strlen(text));
+        if (code < 0) {
+                spill_free(spill);
+                return code;
+        }
+        spill_give(subscription->client, spill);
+        return 0;
+}
+
+static bool is_behind(const struct run *run, const struct subscription *subscription) {
+        struct journal_event event;
+        const struct kernel *kernel = run->session->kernel;
+        return subscription->stream && kernel && kernel->journal && !subscription->client->closing &&
+               journal_event(kernel->journal, run->id, subscription->cursor, &event, NULL) == 0 &&
+               event.kind != JOURNAL_EVENT_RESULT;
+}
+
+/* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts. */
+static void write_down(struct journal *journal, json_t *result, const char *text) {
+        static const char *const small[] = { "run_id", "status", "exit_code", "timed_out", "oom_killed", "duration_ms" };
+        if (text && journal_end(journal, text, strlen(text), NULL) == 0)
+                return;
+        json_t *rest = json_object();
+        for (size_t i = 0; i < ELEMENTS(small); i++)
+                json_object_set(rest, small[i], json_object_get(result, small[i]));
+        _cleanup_free_ char *less = json_dumps(rest, JSON_COMPACT);
+        json_decref(rest);
+        struct err err;
+        if (!less || journal_end(journal, less, strlen(less), &err) < 0)
+                daemon_log("a run's result cannot be written down: %s", less ? err.message : "out of memory");
+}
+
+/* One client learns the end: the rest of the output, then the result, which is the last message of its request. */
+static void tell_end(struct run *run, struct journal *journal, struct subscription *subscription, json_t *result,
+                     const char *text) {
+        bool fits = text && strlen(text) <= message_payload_max(MESSAGE_ANSWER);
+        if (subscription->stream && journal)
+                feed_one(journal, run->id, subscription, false);
+        if (fits && is_behind(run, subscription) && spill_rest(run, subscription, text) == 0)
+                return;
+        if (subscription->stream && journal)
+                feed_one(journal, run->id, subscription, true);
+        if (subscription->stream && fits) {
+                client_send(subscription->client, MESSAGE_ANSWER, subscription->request, text, strlen(text));
+                return;
+        }
+        json_t *answer = json_copy(result);
+        if (!subscription->stream)
+                run_add_output(journal, run->id, answer);
+        client_answer(subscription->client, subscription->request, answer);
+}
+
 /* Writes the result down, then tells everybody who waits, each as it asked. */
 static void conclude(struct run *run, json_t *result) {
         struct session *session = run->session;
         struct journal *journal = session->kernel ? session->kernel->journal : NULL;
+        json_object_set_new(result, "ok", json_true());
         json_object_set_new(result, "duration_ms", json_integer((json_int_t) (loop_now_ms() - run->started_ms)));
         json_object_set_new(result, "run_id", json_string(run->id));
         json_object_set(result, "displays", run->displays);
@@ -205,23 +299,17 @@ static void conclude(struct run *run, json_t *result) {
                 json_object_set_new(result, "variables_lost", json_true());
         session->variables_lost = false;
         struct journal_run told = { 0 };
-        if (journal && journal_open_run(journal)) {
+        bool is_open = journal && journal_open_run(journal);
+        if (is_open)
                 (void) journal_find(journal, run->id, &told, NULL);
-                json_object_set_new(result, "stdout_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_OUT]));
-                json_object_set_new(result, "stderr_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_ERR]));
-                _cleanup_free_ char *text = json_dumps(result, JSON_COMPACT);
-                if (text)
-                        (void) journal_end(journal, text, strlen(text), NULL);
-        }
-        run_feed(run);
-        for (struct subscription *s = run->subscriptions; s; s = s->next) {
-                if (!s->client)
-                        continue;
-                json_t *answer = json_copy(result);
-                if (!s->stream)
-                        run_add_output(journal, run->id, answer);
-                client_answer(s->client, s->request, answer);
-        }
+        json_object_set_new(result, "stdout_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_OUT]));
+        json_object_set_new(result, "stderr_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_ERR]));
+        _cleanup_free_ char *text = json_dumps(result, JSON_COMPACT); /* once: for the journal and for who streams */
+        if (is_open)
+                write_down(journal, result, text);
+        for (struct subscription *s = run->subscriptions; s; s = s->next)
+                if (s->client)
+                        tell_end(run, journal, s, result, text);
         json_decref(result);
 }
 

@@ -33,6 +33,7 @@ struct run {
         uint64_t started_ms;
         struct loop_timer *timer;
         enum run_reason reason; /* why it was told to end */
+        uint64_t told_ms;       /* and when */
         bool killed;            /* the grace period is over */
         json_t *displays;
         struct subscription *subscriptions;
@@ -58,6 +59,9 @@ void run_fail(struct run *run, const struct err *err);
 /* Puts what a run printed, bounded, into its result. */
 struct journal;
 void run_add_output(struct journal *journal, const char *run_id, json_t *answer);
+
+/* Something was shown while the run is on. */
+void run_tell_display(struct run *run, json_t *data);
 
 /* Sends what the journal has and a streaming client has not. */
 void run_feed(struct run *run);

@@ -20,6 +20,9 @@ struct serve_options {
         struct limits limits;
         bool allow_weaker;
 
+        /* what callers of the socket may show to a box: directories separated by colons, NULL for none */
+        const char *allow_read, *allow_write;
+
         uint64_t pool;       /* kernels kept ready; 0: none */
         const char *preload; /* modules separated by commas or blanks; NULL: the image's own list; "": none */
         uint64_t idle_ms;    /* until a session is hibernated; 0: never */

@@ -12,11 +12,13 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "box/report.h"
 #include "session/client.h"
 #include "session/harvest.h"
+#include "session/passport.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
+
+enum { DISPLAYS_MAX = 100 }; /* of one run */
 
 #define SLEEP_FILE "sleep"
 #define SLEEP_PATH "/run/session/" SLEEP_FILE /* as the kernel sees it */
@@ -110,17 +112,17 @@ struct session *session_create(struct daemon *daemon, const struct registry_sess
         fresh.created_ms = fresh.used_ms = wall_ms();
         if (registry_check_name(fresh.name, err) < 0 || registry_make_id(fresh.id, err) < 0)
                 return NULL;
+        /* The row first: of a daemon that dies in between, the next one makes the directories. */
+        if (registry_add(daemon->registry, &fresh, err) < 0)
+                return NULL;
         struct session *session = session_make(daemon, &fresh, false, err);
-        if (!session)
-                return NULL;
-        if (registry_add(daemon->registry, &session->row, err) < 0) {
-                remove_tree(session->state_dir);
-                if (!*session->row.workspace)
-                        remove_tree(session->workspace);
-                session_free(session);
-                return NULL;
-        }
-        return session;
+        if (session && passport_write(session->state_dir, &fresh, err) == 0)
+                return session;
+        if (session)
+                session_remove(session, false);
+        else
+                (void) registry_remove(daemon->registry, fresh.id, NULL);
+        return NULL;
 }
 
 int session_open_workspace(const struct session *session) {
@@ -188,12 +190,21 @@ static void tell_vault(struct session *session) {
         struct kernel *kernel = session->kernel;
         if (session->ephemeral)
                 return;
+        /* The vault holds a row of descriptors without holes: which slots they are goes into the note. */
+        int fds[MAKER_FDS];
+        size_t n_fds = 0;
+        unsigned slots = 0;
+        for (unsigned i = 0; i < MAKER_FDS; i++) {
+                if (kernel->fds[i] < 0)
+                        continue;
+                slots |= 1u << i;
+                fds[n_fds++] = kernel->fds[i];
+        }
         _cleanup_free_ char *note = NULL;
-        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d}", session->row.id, kernel->group,
-                            (int) kernel->pid);
-        size_t n_fds = kernel->fds[MAKER_LEASE] >= 0 ? MAKER_FDS : MAKER_FDS - 1;
+        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d, \"slots\": %u}", session->row.id,
+                            kernel->group, (int) kernel->pid, slots);
         struct err err;
-        if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, kernel->fds, n_fds, &err) < 0)
+        if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, fds, n_fds, &err) < 0)
                 daemon_log("session %s: will not survive this daemon: %s", session->row.name, err.message);
 }
 
@@ -229,6 +240,12 @@ static void answer_asker(struct session *session, json_t *answer, const struct e
         free(asker);
 }
 
+/* Nothing is sent to it any more; on_ended brings the next one. */
+static void end_kernel(struct session *session) {
+        session->ending = true;
+        kernel_kill(session->kernel);
+}
+
 /* The kernel's word about a trim, a sleep or a wake. */
 static void on_answer(struct session *session, json_t *answer) {
         int asked = (int) session->asked;
@@ -253,8 +270,10 @@ static void on_answer(struct session *session, json_t *answer) {
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
         } else if (asked == SESSION_ASKED_SLEEP && good) {
                 session->state = SESSION_ASLEEP;
+                json_decref(session->held_back);
+                session->held_back = NULL;
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
-                kernel_kill(session->kernel); /* it is ending anyway */
+                end_kernel(session); /* it is ending anyway */
         } else if (asked == SESSION_ASKED_SLEEP) {
                 json_decref(session->held_back);
                 session->held_back = json_incref(json_object_get(answer, "held"));
@@ -279,6 +298,15 @@ static void end_run(struct session *session) {
         session->state = SESSION_IDLE;
 }
 
+static void finish_run(struct session *session, json_t *outcome) {
+        run_finish(session->runs, outcome);
+        end_run(session);
+        if (session->ephemeral)
+                session_remove(session, false);
+        else
+                session_advance(session);
+}
+
 static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
         struct session *session = kernel->owner;
         struct run *run = session->runs;
@@ -289,18 +317,19 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
                 kernel_kill(kernel); /* nobody asked */
         else if (type == KERNEL_DISPLAY) {
                 json_t *data = json_object_get(json, "data");
-                if (data && json_array_size(run->displays) < 100)
+                if (data && json_array_size(run->displays) < DISPLAYS_MAX) {
                         json_array_append(run->displays, data);
+                        run_tell_display(run, data);
+                }
         } else {
                 /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
                 const char *id = json_string_value(json_object_get(json, "id"));
-                bool ours = id && strcmp(id, run->id) == 0;
-                run_finish(run, ours ? json : NULL);
-                end_run(session);
-                if (session->ephemeral)
-                        session_remove(session, false);
-                else
-                        session_advance(session);
+                if (id && strcmp(id, run->id) == 0)
+                        finish_run(session, json);
+                else { /* whatever it answers from now on would be one run late */
+                        kernel->broke_protocol = true;
+                        kernel_kill(kernel);
+                }
         }
         json_decref(json);
 }
@@ -319,14 +348,15 @@ static void on_ended(struct kernel *kernel) {
         } else if (run && run->started) {
                 run_finish_dead(run);
                 end_run(session);
-        } else if (session->state != SESSION_ASLEEP)
+        } else if (!session->ending && !sleeps_on_disk(session))
                 session->variables_lost = true;
-        if (session->state != SESSION_ASLEEP)
-                session->state = SESSION_LOST;
+        session->state = sleeps_on_disk(session) ? SESSION_ASLEEP : session->ending ? SESSION_NEW : SESSION_LOST;
+        session->ending = false;
         struct err gone;
         (void) err_set(&gone, ERR_GONE, "the kernel died before it answered");
         answer_asker(session, NULL, &gone);
         session->kernel = NULL;
+        session->awake = false;
         kernel_free(kernel);
         fd_close(&session->workspace_fd);
         if (session->removing || session->ephemeral)
@@ -339,20 +369,30 @@ static const struct kernel_listener listener = { on_ready, on_failed, on_output,
 
 /* ---- runs ---- */
 
-static void on_grace_over(void *context) {
+/* The kernel ignores a signal that comes before it has begun the run, so it is repeated, ever more rarely. */
+static void interrupt_again(void *context) {
         struct run *run = context;
+        uint64_t waited_ms = loop_now_ms() - run->told_ms;
         run->timer = NULL;
-        run->killed = true;
-        kernel_kill(run->session->kernel);
+        if (waited_ms >= DAEMON_INTERRUPT_GRACE_MS) {
+                run->killed = true;
+                kernel_kill(run->session->kernel);
+                return;
+        }
+        kernel_signal(run->session->kernel, SIGINT);
+        uint64_t next_ms = 2 * waited_ms + 50;
+        if (next_ms > DAEMON_INTERRUPT_GRACE_MS)
+                next_ms = DAEMON_INTERRUPT_GRACE_MS;
+        run->timer = loop_timer(run->session->daemon->loop, run->told_ms + next_ms, interrupt_again, run);
 }
 
 static void tell_to_end(struct run *run, enum run_reason reason) {
         if (run->reason != RUN_REASON_NONE)
                 return;
         run->reason = reason;
+        run->told_ms = loop_now_ms();
         loop_timer_drop(&run->timer);
-        kernel_signal(run->session->kernel, SIGINT);
-        run->timer = loop_timer(run->session->daemon->loop, loop_now_ms() + DAEMON_INTERRUPT_GRACE_MS, on_grace_over, run);
+        interrupt_again(run);
 }
 
 static void on_deadline(void *context) {
@@ -395,17 +435,21 @@ static void wake(struct session *session) {
 }
 
 void session_advance(struct session *session) {
-        if (session->removing || !session->runs || session->runs->started || session->asked != SESSION_ASKED_NOTHING)
+        if (session->removing || session->ending || !session->runs || session->runs->started ||
+            session->asked != SESSION_ASKED_NOTHING)
                 return;
         if (!session->kernel)
                 order_kernel(session);
         struct kernel *kernel = session->kernel;
-        if (!kernel || kernel->state != KERNEL_IDLE || !session->runs)
+        if (!kernel || !kernel_is_free(kernel) || !session->runs)
                 return;
-        if (sleeps_on_disk(session))
+        /* Looked for once per kernel: only a new one can have something to wake up to. */
+        if (!session->awake && sleeps_on_disk(session))
                 wake(session);
-        else
+        else {
+                session->awake = true;
                 start_run(session);
+        }
 }
 
 void session_submit(struct session *session, struct run *run) {
@@ -426,6 +470,22 @@ bool session_interrupt(struct session *session) {
         return true;
 }
 
+bool session_cancel(struct session *session, struct run *run) {
+        if (run->started) {
+                (void) session_interrupt(session);
+                return false;
+        }
+        struct run **at = &session->runs;
+        while (*at != run)
+                at = &(*at)->next;
+        *at = run->next;
+        run_free(run);
+        bool gone = session->ephemeral && !session->kernel;
+        if (session->ephemeral)
+                session_remove(session, false);
+        return gone;
+}
+
 void session_restart(struct session *session) {
         char path[1100];
         (void) snprintf(path, sizeof(path), "%s/kernel/" SLEEP_FILE, session->state_dir);
@@ -433,16 +493,33 @@ void session_restart(struct session *session) {
         session->variables_lost = false;
         if (session->runs && session->runs->started)
                 session->runs->reason = RUN_REASON_REMOVED;
-        if (session->kernel)
-                kernel_kill(session->kernel);
-        else
+        if (session->kernel && session->kernel->state != KERNEL_MAKING)
+                end_kernel(session);
+        else if (!session->kernel)
                 session->state = SESSION_NEW;
+}
+
+/* From here on its name is free. Its files go to where a daemon that starts after a crash clears up. */
+static void strike_out(struct session *session, bool keep_files) {
+        struct err err;
+        session->removing = true;
+        session->keep_files = keep_files;
+        if (session->ephemeral)
+                return;
+        /* In this order: a daemon that finds the workspace among the state finishes what was begun. */
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/" SESSION_REMOVED_WORKSPACE, session->state_dir);
+        if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)
+                (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", path);
+        passport_remove(session->state_dir);
+        if (registry_remove(session->daemon->registry, session->row.id, &err) < 0)
+                daemon_log("session %s: %s", session->row.name, err.message);
 }
 
 void session_remove(struct session *session, bool keep_files) {
         struct err err;
-        session->removing = true;
-        session->keep_files = keep_files;
+        if (!session->removing)
+                strike_out(session, keep_files);
         if (session->kernel) { /* on_ended comes back here */
                 if (session->runs && session->runs->started && session->runs->reason == RUN_REASON_NONE)
                         session->runs->reason = RUN_REASON_REMOVED;
@@ -452,8 +529,6 @@ void session_remove(struct session *session, bool keep_files) {
         }
         (void) err_set(&err, ERR_GONE, "the session was removed");
         fail_all_runs(session, &err);
-        if (!session->ephemeral && registry_remove(session->daemon->registry, session->row.id, &err) < 0)
-                daemon_log("session %s: %s", session->row.name, err.message);
         remove_tree(session->state_dir);
         if (!keep_files && *session->workspace && !*session->row.workspace)
                 remove_tree(session->workspace);
@@ -507,59 +582,4 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
         session->runs = run;
         harvest_prepare(session);
         watch_deadline(run);
-}
-
-/* ---- telling about it ---- */
-
-int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err) {
-        char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/journal", session->state_dir);
-        _cleanup_fd_ int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (dir < 0)
-                return err_set(err, ERR_NOT_FOUND, "session %s has not run anything yet", session->row.name);
-        bool torn;
-        return journal_open(dir, ret_journal, &torn, err);
-}
-
-bool session_had_kernel(const struct session *session) {
-        char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/journal", session->state_dir);
-        return access(path, F_OK) == 0;
-}
-
-json_t *session_isolation(const struct session *session) {
-        struct image image = { 0 };
-        (void) snprintf(image.name, sizeof(image.name), "%s", session->row.image);
-        const struct box_spec spec = { .image = &image, .limits = session->row.limits,
-                                       .host_uid = session->kernel ? session->kernel->host_uid : 0 };
-        return report_make(&spec, &session->daemon->host, session->daemon->rootless);
-}
-
-const char *session_state_name(const struct session *session) {
-        static const char *const names[] = { "new", "idle", "running", "trimmed", "asleep", "lost" };
-        return names[session->state];
-}
-
-json_t *session_to_json(const struct session *session) {
-        const struct limits *limits = &session->row.limits;
-        struct cgroup_usage usage = { 0 };
-        if (session->kernel && session->kernel->cgroup.host)
-                cgroup_read_usage(&session->kernel->cgroup, &usage);
-        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "id", session->row.id, "name",
-                                 session->row.name, "state", session_state_name(session), "image", session->row.image, "mode",
-                                 session->row.mode, "workspace", session->workspace, "created",
-                                 (json_int_t) session->row.created_ms, "used", (json_int_t) session->row.used_ms,
-                                 "memory_bytes", (json_int_t) usage.memory_now_bytes, "pid",
-                                 (json_int_t) (session->kernel ? session->kernel->pid : 0), "allow_weaker",
-                                 (int) session->row.allow_weaker);
-        if (!json)
-                return json_object();
-        json_object_set_new(json, "limits",
-                            json_pack("{s:I, s:f, s:I, s:I, s:I, s:I}", "memory_bytes", (json_int_t) limits->memory_bytes, "cpus",
-                                      (double) limits->cpu_thousandths / 1000, "pids", (json_int_t) limits->pids,
-                                      "timeout_ms", (json_int_t) limits->timeout_ms, "tmp_bytes",
-                                      (json_int_t) limits->tmp_bytes, "disk_bytes", (json_int_t) limits->disk_bytes));
-        if (session->held_back)
-                json_object_set(json, "held_back", session->held_back);
-        return json;
 }

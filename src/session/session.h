@@ -19,6 +19,9 @@ enum session_state {
         SESSION_LOST,    /* the kernel died; files are there, variables are not */
 };
 
+/* Where in its state directory the workspace of a session goes that is being removed. */
+#define SESSION_REMOVED_WORKSPACE "removed"
+
 struct session {
         struct daemon *daemon;
         struct session *next;
@@ -37,6 +40,8 @@ struct session {
         json_t *held_back;   /* names that kept it from sleeping, or NULL */
         enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE } asked;
         struct subscription *asker; /* who waits for the answer to a trim or sleep */
+        bool awake;  /* this kernel holds all there is; nothing is left on disk */
+        bool ending; /* the kernel was told to end; the next run waits for another */
         bool removing, keep_files;
 };
 
@@ -59,6 +64,10 @@ void session_advance(struct session *session);
 /* True when a run was on. */
 bool session_interrupt(struct session *session);
 void session_restart(struct session *session);
+
+/* Ends a run whose caller is gone: interrupts it, or takes it out of the queue. True when the session, an ephemeral one,
+ * does not exist any more. */
+bool session_cancel(struct session *session, struct run *run);
 
 /* Asks the kernel to go to sleep or to trim; the answer goes to the asker (may be NULL; taken). */
 int session_hibernate(struct session *session, bool trim_only, struct subscription *asker, struct err *err);

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 
-enum { VAULT_FDS_MAX = 8, VAULT_NOTE_MAX = 4096, VAULT_NAME_MAX = 64 };
+enum { VAULT_FDS_MAX = 12, VAULT_NOTE_MAX = 4096, VAULT_NAME_MAX = 64 };
 
 struct vault {
         int fd;

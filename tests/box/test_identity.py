@@ -49,7 +49,6 @@ def test_every_namespace_is_the_boxs_own(glovebox: Glovebox) -> None:
         assert inside[name] != HOST_NAMESPACES[name], name
 
 
-@pytest.mark.vm
 def test_boxes_at_the_same_time_have_users_of_their_own(root_glovebox: Glovebox) -> None:
     words = ["run", "--json", "-c", "input()"]
     processes = [root_glovebox.popen(*words, stdin=subprocess.PIPE) for _ in range(3)]
@@ -106,7 +105,6 @@ def test_no_process_of_the_host_is_visible(glovebox: Glovebox) -> None:
     assert json.loads(pids) in ([2], [1, 2]) and parent == "1\n", "the agent itself is hidden by hidepid"
 
 
-@pytest.mark.vm
 def test_no_descriptor_of_the_caller_gets_in(glovebox: Glovebox) -> None:
     secret = os.open("/", os.O_RDONLY)
     os.set_inheritable(secret, True)
@@ -126,7 +124,6 @@ def test_no_descriptor_of_the_caller_gets_in(glovebox: Glovebox) -> None:
         os.close(secret)
 
 
-@pytest.mark.vm
 def test_no_variable_of_the_caller_gets_in(glovebox: Glovebox) -> None:
     code = "import os; print(sorted(os.environ)); print(open('/proc/self/environ').read())"
     done = glovebox("run", "-c", code, env={"CANARY": "yellow-bird", "AWS_SECRET_ACCESS_KEY": "yellow-bird"})
@@ -171,7 +168,6 @@ def test_nothing_tells_which_host_it_is(glovebox: Glovebox) -> None:
     assert {line.split(":", 2)[2] for line in groups.splitlines()} == {"/"}, groups
 
 
-@pytest.mark.vm
 def test_files_of_the_host_are_not_there(glovebox: Glovebox) -> None:
     """Not even those that everybody may read."""
     visible = glovebox.place.write("everybody", "may read this", 0o644)

@@ -47,7 +47,6 @@ def test_interrupt_ends_with_130_and_leaves_nothing(glovebox: Glovebox) -> None:
     assert left_behind(glovebox, before) == {}
 
 
-@pytest.mark.vm
 def test_termination_and_hangup_leave_nothing(glovebox: Glovebox) -> None:
     before = count_host(glovebox)
     assert end_by_signal(glovebox, signal.SIGTERM) == 128 + signal.SIGTERM
@@ -163,7 +162,6 @@ def test_boxes_side_by_side_do_not_disturb_each_other(glovebox: Glovebox) -> Non
     assert left_behind(glovebox, before) == {}
 
 
-@pytest.mark.vm
 def test_box_that_cannot_be_made_leaves_nothing(glovebox: Glovebox) -> None:
     """The image is fine, the mounts are not: the box is half made when it is found out."""
     workspace = glovebox.place.make("workspace")

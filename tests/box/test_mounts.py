@@ -107,7 +107,6 @@ def test_read_only_holds_for_mounts_below_the_mount(root_glovebox: Glovebox) -> 
     assert done.stdout == "x\n\n" and "Read-only file system" in done.stderr, done
 
 
-@pytest.mark.vm
 def test_forbidden_sources_are_refused_by_name_of_the_rule(glovebox: Glovebox) -> None:
     secrets = [
         glovebox.place.make(f"home/{name}") for name in (".ssh", ".aws", ".gnupg", ".config", ".kube", ".docker")
@@ -190,7 +189,6 @@ def test_every_mount_of_a_box_is_without_set_user_id_and_devices(glovebox: Glove
     assert {"/", "/usr", "/proc", "/dev", "/tmp", "/workspace", "/mnt/tree"} <= points
 
 
-@pytest.mark.vm
 def test_mount_table_names_nothing_that_was_not_shown(glovebox: Glovebox) -> None:
     lines = glovebox("run", "--", "cat", "/proc/self/mountinfo").stdout.splitlines()
     assert len(lines) > 20

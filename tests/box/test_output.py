@@ -8,7 +8,6 @@ import signal
 import subprocess
 from pathlib import Path
 
-import pytest
 from support.glovebox import Glovebox, slowness
 from support.host_count import count_host, left_behind
 
@@ -48,7 +47,6 @@ def test_flood_is_cut_and_counted_in_bounded_memory(glovebox: Glovebox) -> None:
     assert len(result["stdout"]) == KEPT and result["stdout_cut_bytes"] == size - KEPT
 
 
-@pytest.mark.vm
 def test_run_ends_quietly_when_nobody_reads(glovebox: Glovebox) -> None:
     before = count_host(glovebox)
     with glovebox.popen("run", "-c", "while True: print('x' * 1000)") as process:
@@ -69,7 +67,6 @@ def test_slow_reader_gets_everything(glovebox: Glovebox) -> None:
         assert (total, process.wait(60 * slowness())) == (500_001, 0)
 
 
-@pytest.mark.vm
 def test_interrupt_ends_a_run_whose_output_nobody_takes(glovebox: Glovebox) -> None:
     """The pipe is full and stays open: neither the program nor the relay can write another byte."""
     with glovebox.popen("run", "-c", "while True: print('x' * 1000)") as process:

@@ -58,7 +58,6 @@ def test_command_of_the_image_gets_its_words_as_they_are(glovebox: Glovebox) -> 
     assert (done.returncode, done.stdout) == (0, "[a b][][*][$HOME][--json]"), done.stderr
 
 
-@pytest.mark.vm
 def test_standard_input_reaches_the_program(glovebox: Glovebox) -> None:
     text = "".join(f"line {i}\n" for i in range(20000))
     done = glovebox("run", "-c", "import sys; print(len(sys.stdin.read()))", input=text)
@@ -66,7 +65,6 @@ def test_standard_input_reaches_the_program(glovebox: Glovebox) -> None:
     assert glovebox("run", "--", "head", "-n", "1", input=text).stdout == "line 0\n"
 
 
-@pytest.mark.vm
 def test_output_arrives_while_the_program_still_runs(glovebox: Glovebox) -> None:
     code = "import sys\nprint('first')\nprint('second', file=sys.stderr)\nprint('heard', sys.stdin.readline())"
     with glovebox.popen("run", "-c", code, stdin=subprocess.PIPE) as process:

@@ -29,7 +29,8 @@ class KernelProcess:
         environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(workspace),
-            "PYTHONPATH": str(PACKAGE),
+            # Behind the package: where whoever runs the tests keeps numpy and the rest.
+            "PYTHONPATH": os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "WORKSPACE_DIR": str(workspace),
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",

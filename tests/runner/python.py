@@ -6,6 +6,7 @@ listed as flaky: a race is a fault to be mended, and it must not be able to hide
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Mapping
@@ -50,6 +51,18 @@ def pytest_part(
         if not done.timed_out:
             _retry(outcome, _failed_tests(junit), junit, env)
     return outcome
+
+
+def kernel() -> Outcome:
+    """The kernel's own tests, with the packages of the scientific layer, which the box tests use as well."""
+    data = Path(os.environ.get("GLOVEBOX_TEST_DATA_DIR", REPOSITORY / "build/test-data"))
+    layer = data / "images/host/python"
+    if not layer.is_dir():
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        built = run([REPOSITORY / "build/glovebox", "image", "build", "host"], 600, {"GLOVEBOX_DATA_DIR": str(data)})
+        if not built.good:
+            return Outcome(failed=1, details=[f"the scientific layer could not be built:\n{built.output}"])
+    return pytest_part("kernel", "tests/kernel", 300, {"PYTHONPATH": str(layer)})
 
 
 def _retry(outcome: Outcome, tests: list[str], junit: Path, env: Mapping[str, str] | None) -> None:

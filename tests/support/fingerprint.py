@@ -10,7 +10,19 @@ import resource
 import socket
 from collections.abc import Callable, Iterator
 
-STATUS_LINES = "Uid Gid Groups Umask CapInh CapPrm CapEff CapBnd CapAmb NoNewPrivs Seccomp".split()
+STATUS_LINES = (
+    "Uid",
+    "Gid",
+    "Groups",
+    "Umask",
+    "CapInh",
+    "CapPrm",
+    "CapEff",
+    "CapBnd",
+    "CapAmb",
+    "NoNewPrivs",
+    "Seccomp",
+)
 COVERED = ("kcore", "keys", "kallsyms", "interrupts", "cmdline", "sys/kernel/random/boot_id", "acpi", "scsi", "tty")
 LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
 

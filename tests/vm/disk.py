@@ -13,15 +13,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 # Programs in the machine. A missing one is an error: a test that needs it would otherwise fail in a puzzling way.
-PROGRAMS = """bash sh cat chmod chown cp cut date dd df dirname basename du echo env false find grep head id kill ln ls
-    mkdir mktemp mount mv nproc ps python3 pwd readlink rm rmdir sed seq setpriv sleep sort stat sync tail tar tee
-    timeout touch tr true truncate umount uname unshare wc xargs""".split()
+PROGRAMS = """bash sh cat chmod chown cp cut date dd df dirname basename du echo env false find grep head id
+    kill ln ls mkdir mkfifo mknod mktemp mount mv nproc od printf ps python3 pwd readlink rm rmdir sed seq
+    setpriv sha256sum sleep sort stat sync tail tar tee timeout touch tr true truncate umount uname uniq unshare
+    wc xargs""".split()
 
 EMPTY_DIRECTORIES = ["proc", "sys", "dev", "run", "tmp", "var/lib", "var/tmp", "home", "root", "results", "srv"]
 
 REPOSITORY_PARTS = ["tests", "examples", "guest", "pyproject.toml"]
 
-# Linked lists of the system's top: /bin is usr/bin and so on, as every current Debian and Ubuntu has it.
+# Programs of the build that the tests in the machine use.
+BUILT = ["glovebox*", "tests/unit/test_cgroup*", "tests/support/*"]
+
+# Links of the system's top: /bin is usr/bin and so on, as every current Debian and Ubuntu has it.
 TOP_LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 
 ETC_FILES = {
@@ -133,8 +137,8 @@ def _copy_repository(tree: Path, repository: Path) -> None:
             place.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place / part)
     build = repository / "build"
-    binaries = [path for path in build.glob("glovebox*") if path.is_file() and os.access(path, os.X_OK)]
-    binaries += [path for path in build.glob("tests/unit/test_cgroup*") if path.is_file() and os.access(path, os.X_OK)]
+    found = [path for pattern in BUILT for path in build.glob(pattern)]
+    binaries = [path for path in found if path.is_file() and os.access(path, os.X_OK)]
     for binary in binaries:
         target = place / binary.relative_to(repository)
         target.parent.mkdir(parents=True, exist_ok=True)

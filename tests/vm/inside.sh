@@ -17,9 +17,9 @@ for unit in build/tests/unit/test_cgroup*; do
 done
 
 directories=()
-for directory in tests/box tests/escape; do
+for directory in tests/box tests/nursery tests/escape; do
         test -d "$directory" && directories+=("$directory")
 done
-python3 -m pytest -p no:cacheprovider -m vm --timeout 300 -q --junitxml=/results/pytest.xml "${directories[@]}" \
+python3 -m pytest -p no:cacheprovider -m vm --timeout 120 -v --junitxml=/results/pytest.xml "${directories[@]}" \
         </dev/null 2>&1 | tee /results/pytest.log
 echo "${PIPESTATUS[0]}" >/results/pytest.status

@@ -32,6 +32,8 @@ def command_run(request: dict[str, Any]) -> int:
     """Runs it to its end; the exit status as a shell tells it. An interrupt ends its whole group and is passed on."""
     env = {**os.environ, **request.get("env", {})}
     argv = request["argv"]
+    if not argv[0]:  # a shell command: the image's best shell
+        argv = ["/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh", *argv[1:]]
     try:
         process = subprocess.Popen(
             argv, cwd=request.get("cwd"), env=env, stdin=subprocess.DEVNULL, stdout=1, stderr=2, start_new_session=True

@@ -6,26 +6,32 @@ reads itself: `armed`. Three places would still be hit:
 - the instructions of `run_guarded` around the run: the first signal there is caught by its outer `except`, and
   `struck` makes the handler ignore all later ones in that very function, so a storm cannot get past the second net;
 - a forked child of a cell, which must see the usual KeyboardInterrupt: told apart by its process id.
+
+A host cannot know whether a run has begun when it interrupts it, so it repeats the signal until the run ends. One that
+comes less than REPEAT_S after the one that struck is such a repetition: clean-up code is not hit by it.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from time import monotonic
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable
 
 _SIGINT_ONLY = frozenset((signal.SIGINT,))
+REPEAT_S = 1.0
 
 
 class Gate:
     """One per kernel. Also the context manager that postpones a signal (`with gate:`)."""
 
-    __slots__ = ("_boundary", "armed", "pending", "pid", "shielded", "struck")
+    __slots__ = ("_boundary", "armed", "pending", "pid", "shielded", "struck", "struck_at")
 
     def __init__(self) -> None:
         self.armed = False
         self.struck = False
+        self.struck_at = 0.0
         self.pending = False
         self.shielded = 0
         self.pid = os.getpid()
@@ -49,9 +55,10 @@ class Gate:
         if self.shielded:
             self.pending = True
             return
-        if self.struck and frame is not None and frame.f_code is self._boundary:
+        if self.struck and (monotonic() - self.struck_at < REPEAT_S or (frame and frame.f_code is self._boundary)):
             return
         self.struck = True
+        self.struck_at = monotonic()
         raise KeyboardInterrupt
 
     def __enter__(self) -> None:
@@ -64,6 +71,7 @@ class Gate:
         if self.pending and self.armed and not self.shielded:
             self.pending = False
             self.struck = True
+            self.struck_at = monotonic()
             raise KeyboardInterrupt
 
     def run_guarded(self, call: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:

@@ -411,7 +411,7 @@ def swap_artifacts() -> None:
 
 
 @attempt("files", "leave a tree that cannot be removed", promise="R38", weak="-: Glovebox's own cleaning", alone=True,
-         only="glovebox")  # fmt: skip
+         box={"session": True}, only="glovebox")  # fmt: skip
 def unremovable_tree() -> None:
     os.chdir("/workspace")
     for _ in range(1500):  # far beyond PATH_MAX

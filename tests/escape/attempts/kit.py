@@ -327,11 +327,16 @@ def read_until_end(reader: int, seconds: float) -> bytes | None:
             return data
 
 
+def report(row: dict[str, Any]) -> None:
+    """One line, by one call, begun afresh: an attempt may have written to the same place, or read from it."""
+    sys.stdout.flush()
+    os.write(1, b"\n" + json.dumps(row).encode() + b"\n")
+
+
 def main(names: list[str]) -> None:
     for name in names:
-        print(json.dumps({"begin": name}), flush=True)
+        report({"begin": name})
         item = ATTEMPTS[name]
         verdict, why = run_attempt(item) if item.alone else run_forked(item)
-        print(json.dumps({"attempt": name, "verdict": verdict, "why": why}), flush=True)
-    print(json.dumps({"done": len(names)}), flush=True)
-    sys.stdout.flush()
+        report({"attempt": name, "verdict": verdict, "why": why})
+    report({"done": len(names)})

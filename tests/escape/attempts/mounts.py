@@ -350,7 +350,7 @@ def climb_by_descriptor() -> None:
     escaped(os.read(found, 40))
 
 
-@attempt("mounts", "read host paths in mountinfo", promise="R46", weak="bwrap")
+@attempt("mounts", "read host paths in mountinfo", promise="R46", weak="docker")
 def mountinfo_paths() -> None:
     for name in ("mountinfo", "mounts", "mountstats"):
         try:

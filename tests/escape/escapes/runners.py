@@ -49,6 +49,11 @@ class Start:
     stdin: Path | None = None
     stdout: Path | None = None
 
+    @property
+    def needs_stdin(self) -> bool:
+        """Standard input is for the attempt, not for the script."""
+        return self.stdin is not None or bool(self.options.get("terminal"))
+
     def limit(self, name: str, default: str) -> str:
         return str(self.options.get(name, default))
 
@@ -68,6 +73,7 @@ class Runner:
 
     name = "host"
     inside = False
+    by_stdin = False  # the script comes by standard input, so that no mount of it can be seen
 
     def __init__(self, uid: int) -> None:
         self.uid = uid
@@ -142,7 +148,11 @@ def _popen(
 def _run_files(runner: Runner, start: Start, seconds: float) -> Ended:
     """With files as its output: a pipe would stay open as long as a process that was left behind holds it."""
     with contextlib.ExitStack() as stack:
-        stdin: Any = subprocess.DEVNULL if start.stdin is None else stack.enter_context(start.stdin.open("r+b"))
+        stdin: Any = subprocess.DEVNULL
+        if start.stdin is not None:
+            stdin = stack.enter_context(start.stdin.open("r+b"))
+        elif runner.by_stdin:
+            stdin = stack.enter_context(start.script.open("rb"))
         stdout: Any = stack.enter_context(start.stdout.open("r+b") if start.stdout else tempfile.TemporaryFile())
         stderr = stack.enter_context(tempfile.TemporaryFile())
         stdout.seek(0, os.SEEK_END)
@@ -160,9 +170,9 @@ def _run_files(runner: Runner, start: Start, seconds: float) -> Ended:
 
 # A stand-in for a shell: it has the terminal, runs the command, and then says what was typed meanwhile.
 SHELL = """\
-import os, select, subprocess, sys, tty
+import os, select, subprocess, sys, termios, tty
 code = subprocess.call(sys.argv[2:], close_fds=False)
-tty.setcbreak(0)
+tty.setcbreak(0, termios.TCSANOW)
 typed = b""
 while select.select([0], [], [], 0.3)[0]:
     piece = os.read(0, 4096)
@@ -179,6 +189,8 @@ def _run_terminal(runner: Runner, start: Start, seconds: float) -> Ended:
     """With a terminal as the controlling one, as a person would start it."""
     typed = start.world.write("typed", "")
     master, slave = os.openpty()
+    if os.geteuid() == 0:
+        os.fchown(slave, runner.uid, -1)  # as login does
     try:
         shell = [PYTHON, "-c", SHELL, str(typed)]
         process = _popen(runner, start, slave, before=shell, stdin=slave, stdout=slave, stderr=slave)
@@ -235,19 +247,22 @@ class UserNamespace(Runner):
 class Bubblewrap(Runner):
     name = "bwrap"
     inside = True
+    by_stdin = True
 
     def command(self, start: Start) -> list[str]:
         command = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/usr", "/usr"]
         for name in ("bin", "sbin", "lib", "lib64"):
             command += ["--symlink", f"usr/{name}", f"/{name}"]
-        command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", str(start.script), "/script.py"]
-        workspace = start.workspace or start.world.make_directory("workspace")
-        command += ["--bind", str(workspace), "/workspace", "--chdir", "/workspace"]
+        command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+        command += ["--bind", str(start.workspace), "/workspace"] if start.workspace else ["--tmpfs", "/workspace"]
+        command += ["--chdir", "/workspace"]
         if start.mount:
             command += ["--ro-bind", str(start.mount), "/mounted"]
         if start.data:
             command += ["--ro-bind", str(start.data), "/data"]
-        return [*command, PYTHON, "/script.py"]
+        if start.needs_stdin:
+            command += ["--ro-bind", str(start.script), "/script.py"]
+        return [*command, PYTHON, "/script.py" if start.needs_stdin else "-"]
 
 
 class Docker(Runner):
@@ -255,6 +270,7 @@ class Docker(Runner):
 
     name = "docker"
     inside = True
+    by_stdin = True
 
     def __init__(self, uid: int, client: list[str], image: str) -> None:
         super().__init__(uid)
@@ -268,7 +284,9 @@ class Docker(Runner):
         return []
 
     def command(self, start: Start) -> list[str]:
-        command = [*self.client, "run", "--rm", "--init", "-v", f"{start.script}:/script.py:ro", "-w", "/workspace"]
+        command = [*self.client, "run", "--rm", "--init", "-w", "/workspace"]
+        if start.needs_stdin:
+            command += ["-v", f"{start.script}:/script.py:ro"]
         command += ["-i"] if not start.options.get("terminal") else ["-it"]
         if start.workspace:
             command += ["-v", f"{start.workspace}:/workspace"]
@@ -276,7 +294,8 @@ class Docker(Runner):
             command += ["-v", f"{start.mount}:/mounted:ro"]
         if start.data:
             command += ["-v", f"{start.data}:/data:ro"]
-        return [*command, *self.options(start), self.image, PYTHON, "/script.py"]
+        script = "/script.py" if start.needs_stdin else "-"
+        return [*command, *self.options(start), self.image, PYTHON, script]
 
 
 class DockerHardened(Docker):

@@ -234,7 +234,7 @@ class World:
             "canary_file": str(self.canary_file),
             "canary_files": self.canary_files,
             "key_name": self.token,
-            "secret_names": [self.token, str(self.directory)],
+            "secret_names": [self.token, "escape-docker-", "glovebox-test-"],
             "environment_name": f"ESCAPE_{self.token.upper()}",
             "host_name": os.uname().nodename,
             "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),

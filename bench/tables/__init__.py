@@ -1,0 +1,20 @@
+"""One module per table, each with NAME, TITLE and measure(bench)."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from tables import burst, cold, density, ephemeral, files, hibernate, output, pandas_cell, throughput, warm
+
+ALL: list[ModuleType] = [
+    cold,
+    ephemeral,
+    pandas_cell,
+    warm,
+    output,
+    throughput,
+    burst,
+    density,
+    hibernate,
+    files,
+]

@@ -1,0 +1,102 @@
+"""Many idle sessions: what each costs in memory, and whether one of them is slower for it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from client import Client
+from context import Bench, Daemon
+from measure import Bar, Table
+
+NAME = "density"
+TITLE = "Idle sessions with numpy and pandas loaded, each after a cell and a garbage collection"
+CELL = (
+    "import gc, numpy as np, pandas as pd\n"
+    'df = pd.DataFrame({"x": np.arange(100)})\n'
+    "total = int(df.x.sum())\n"
+    "del df\n"
+    "gc.collect()\n"
+    "print(total)"
+)
+OURS_MEMORY = "MB per session, by the fall of free memory"
+OURS_DAEMON = "KB of the daemon per session"
+OURS_FIRST = "warm 1+1 with one session, ms"
+OURS_LAST = "warm 1+1 with all sessions, ms"
+OURS_SLOWER = "warm 1+1 with all sessions, × of that with one"
+OURS_IDLE = "CPU of the idle daemon, % of one core"
+
+
+def _free_bytes() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("/proc/meminfo has no MemAvailable")
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def _warm(daemon: Daemon, name: str, rounds: int) -> list[float]:
+    times = []
+    with daemon.connect() as client:
+        client.execute("1+1", name)
+        for _ in range(rounds):
+            time.sleep(0.005)
+            started = time.perf_counter()
+            client.execute("1+1", name)
+            times.append((time.perf_counter() - started) * 1000)
+    return times
+
+
+def measure(bench: Bench) -> Table:
+    table = Table(NAME, TITLE, unit="as said")
+    count = 50 if bench.quick else 1000
+    table.bars = [
+        Bar(OURS_MEMORY, "at_most", 4),
+        Bar(OURS_SLOWER, "at_most", 1.3),
+        Bar(OURS_DAEMON, "at_most", 20),
+        Bar(OURS_IDLE, "at_most", 1),
+    ]
+    # Its own daemon, so that nothing of the other tables is in the numbers.
+    daemon = bench.daemon(1)
+    rounds = bench.rounds(200, 40)
+    with daemon.connect() as client:
+        names = [f"idle{number}" for number in range(count)]
+        _open(client, names[:1])
+        first = _warm(daemon, names[0], rounds)
+        time.sleep(1)
+        free, own = _free_bytes(), daemon.memory_bytes()
+        started = time.perf_counter()
+        _open(client, names[1:])
+        made_in = time.perf_counter() - started
+        time.sleep(2)
+        per_session = (free - _free_bytes()) / (count - 1)
+        own_each = (daemon.memory_bytes() - own) / (count - 1)
+        last = _warm(daemon, names[count // 2], rounds)
+        cpu, slept = _cpu_seconds(daemon.process.pid), 5.0 if not bench.quick else 2.0
+        time.sleep(slept)
+        busy = (_cpu_seconds(daemon.process.pid) - cpu) / slept * 100
+        for name in names:
+            client.request("session.remove", session=name)
+    table.add(OURS_MEMORY, "ours", [per_session / 1e6])
+    table.add(OURS_DAEMON, "ours", [own_each / 1e3])
+    table.add(OURS_FIRST, "ours", first)
+    table.add(OURS_LAST, "ours", last)
+    middle = (sorted(first)[len(first) // 2], sorted(last)[len(last) // 2])
+    table.add(OURS_SLOWER, "ours", [middle[1] / middle[0]])
+    table.add(OURS_IDLE, "ours", [busy])
+    table.add("ms to make one session and run the cell", "ours", [made_in * 1000 / (count - 1)])
+    table.notes.append(
+        f"{count} sessions; for comparison, memory of each: docker 41 MB, ipykernel with pandas 79–90 MB"
+    )
+    return table
+
+
+def _open(client: Client, names: list[str]) -> None:
+    for name in names:
+        answer = client.execute(CELL, name)
+        if answer.get("stdout") != "4950\n":
+            raise RuntimeError(f"session {name} answered {str(answer)[:300]}")

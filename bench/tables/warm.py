@@ -1,0 +1,87 @@
+"""A round trip to a kernel that waits: `1+1` in a session, as an agent does it (after a pause) and back to back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from client import Client
+from context import Bench
+from measure import Bar, Contender, Table, lazily, take_turns
+from peers import bare_loop, jupyter
+
+NAME = "warm"
+TITLE = "Warm round trip: `1+1` in a session"
+CALLS = 50
+
+
+class Session:
+    """One session of the pool's daemon and a connection to it."""
+
+    def __init__(self, bench: Bench, name: str) -> None:
+        self.client: Client = bench.daemon().connect()
+        self.name = name
+        self.add()
+
+    def add(self) -> None:
+        answer = self.client.execute("1+1", self.name)
+        if answer.get("status") != "ok" or "2" not in str(answer.get("result")):
+            raise RuntimeError(f"1+1 answered {str(answer)[:300]}")
+
+    def stop(self) -> None:
+        self.client.close()
+
+
+def session(bench: Bench, name: str = "warm") -> Session:
+    return bench.share(f"session {name}", lambda: Session(bench, name))
+
+
+def back_to_back(call: Callable[[], object]) -> Callable[[], float]:
+    """Milliseconds per call of a burst: taken one by one, each call would have been preceded by a pause."""
+
+    def once() -> float:
+        started = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        return (time.perf_counter() - started) * 1000 / CALLS
+
+    return once
+
+
+def pause() -> None:
+    time.sleep(0.005)
+
+
+def measure(bench: Bench) -> Table:
+    table = Table(NAME, TITLE)
+    who: list[tuple[str, str, Callable[[], Callable[[], object]]]] = [
+        ("glovebox", "ours", lambda: session(bench).add),
+        ("ipykernel", "peer", lambda: lambda: jupyter.kernel(bench).execute("1+1")),
+        ("bare loop", "peer", lambda: lambda: bare_loop.loop(bench).execute("1+1")),
+        ("socket ping-pong", "limit", lambda: bare_loop.echo(bench).ping),
+    ]
+    for label in ("after 5 ms", "back to back"):
+        table.bars += [
+            Bar(f"glovebox, {label}", "faster", 25, f"ipykernel, {label}"),
+            Bar(f"glovebox, {label}", "within", 3, f"bare loop, {label}"),
+        ]
+    idle = [Contender(f"{name}, after 5 ms", lazily(_ignoring(make)), role, before=pause) for name, role, make in who]
+    take_turns(table, idle, bench.rounds(400, 60), warm_up=5)
+    busy = [
+        Contender(f"{name}, back to back", lazily(lambda make=make: back_to_back(make())), role)  # type: ignore[misc]
+        for name, role, make in who
+    ]
+    take_turns(table, busy, bench.rounds(60, 10))
+    return table
+
+
+def _ignoring(make: Callable[[], Callable[[], object]]) -> Callable[[], Callable[[], None]]:
+    def make_one() -> Callable[[], None]:
+        call = make()
+
+        def once() -> None:
+            call()
+
+        return once
+
+    return make_one

@@ -1,0 +1,108 @@
+"""The nursery: imports what every kernel wants, once, and is forked for each kernel.
+
+`python3 -m glovebox_kernel.nursery MODULE,MODULE…`, started by a ward (src/session/ward.h) with the maker's socket as
+descriptor 3 and the library guest/nursery/spawn.c as descriptor 4. It never runs a user's code, and ends when the maker's
+socket does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import gc
+import os
+import signal
+import sys
+import time
+from typing import NoReturn
+
+from glovebox_kernel import main as kernel
+
+LIBRARY_FD = 4
+
+
+def _library() -> ctypes.PyDLL:
+    """PyDLL, not CDLL: the interpreter's lock is held throughout, so that a fork finds everything at rest."""
+    library = ctypes.PyDLL(f"/proc/self/fd/{LIBRARY_FD}")
+    os.close(LIBRARY_FD)
+    library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
+    library.spawn_environment.restype = ctypes.c_char_p
+    for function in ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child"):
+        getattr(ctypes.pythonapi, function).restype = None
+    return library
+
+
+def _other_threads() -> list[str]:
+    """Names of the threads besides this one; a moment's patience for those that are ending."""
+    names: list[str] = []
+    for _ in range(20):
+        names = []
+        for thread in os.listdir("/proc/self/task"):
+            if thread == str(os.getpid()):
+                continue
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/comm") as file:
+                names.append(file.read().strip())
+        if not names:
+            break
+        time.sleep(0.05)
+    return names
+
+
+def _widen_pools() -> None:
+    """The libraries were loaded with one thread; a box with more processors gets as many as it has."""
+    text = os.environ.get("OMP_NUM_THREADS", "1")
+    if not text.isdigit() or int(text) <= 1:
+        return
+    for module, function in (("pyarrow", "set_cpu_count"), ("threadpoolctl", "threadpool_limits")):
+        with contextlib.suppress(Exception):
+            getattr(sys.modules[module], function)(int(text))
+
+
+def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
+    """In the sealed child: the box's environment in place of the nursery's, then as any kernel."""
+    os.environ.clear()
+    index = 0
+    while (text := library.spawn_environment(index)) is not None:
+        name, _, value = text.partition(b"=")
+        os.environb[name] = value
+        index += 1
+    time.tzset()
+    given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    sys.path[:] = ["", *given, *(part for part in own_path if part not in given)]
+    sys.path_importer_cache.clear()
+    kernel.after_fork()
+    _widen_pools()
+    kernel.serve(3)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    library = _library()
+    if (code := library.spawn_open()) < 0:
+        sys.exit(f"nursery: {os.strerror(-code)}")
+    names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
+    failed = kernel.preload(names)
+    own_path = [part for part in sys.path if part and part != os.getcwd()]
+    gc.collect()
+    gc.freeze()
+    if threads := _other_threads():
+        library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
+        return
+    library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
+    while library.spawn_receive() == 0:
+        if len(os.listdir("/proc/self/task")) != 1:
+            library.spawn_refuse(-errno.EDEADLK)  # a fork would copy locks that nobody holds any more
+            continue
+        ctypes.pythonapi.PyOS_BeforeFork()
+        code = library.spawn_fork()
+        if code == 0:
+            ctypes.pythonapi.PyOS_AfterFork_Child()
+            _become_kernel(library, own_path)
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+        if code < 0:
+            break
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+/* The nursery's hands: forks kernels into boxes. Loaded into the image's Python by glovebox_kernel/nursery.py; uses
+ * nothing of Python.
+ *
+ * Theory of operation. An order names a box by its agent's pidfd. The nursery sets the pid namespace for its children
+ * to the box's, clones once, and sets it back. The child belongs to the ward, not to us (CLONE_PARENT): it is reaped
+ * whatever becomes of the nursery. Before it returns to Python, the child has entered the box's control groups and
+ * namespaces, become its user, given up every privilege and descriptor, and heard from the maker that it may go: no
+ * byte of Python code runs in between. Order is the security argument, as in the box's own stage (src/box/stage.c). */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/fd.h"
+#include "base/memory.h"
+#include "base/passing.h"
+#include "box/landlock.h"
+#include "box/privilege.h"
+#include "box/seccomp.h"
+#include "wire/nursery.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+
+enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_CHANNEL = 3, KERNEL_SYNC = 4 };
+
+/* For ctypes. All return 0 or -errno unless said otherwise. */
+EXPORTED int spawn_open(void);
+EXPORTED int spawn_announce(int code, unsigned n_preloaded, const char *text);
+EXPORTED int spawn_receive(void);     /* waits for an order; -ENODATA when there will be none */
+EXPORTED int spawn_refuse(int code);  /* answers it: no */
+EXPORTED int spawn_fork(void);        /* 1 in the nursery, 0 in a sealed kernel */
+EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after the last */
+
+static struct nursery_order order;
+static int fds[NURSERY_FDS];
+static int own_pidfd = -1;
+static void *tid_address;
+
+int spawn_open(void) {
+        if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || fcntl(NURSERY_SOCKET_FD, F_SETFD, FD_CLOEXEC) < 0)
+                return -errno;
+        own_pidfd = (int) syscall(SYS_pidfd_open, getpid(), 0);
+        if (own_pidfd < 0)
+                return -errno;
+        /* Where the C library keeps the thread's number, which fork() of the library would renew. */
+        return prctl(PR_GET_TID_ADDRESS, (unsigned long) &tid_address, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+int spawn_announce(int code, unsigned n_preloaded, const char *text) {
+        struct nursery_answer answer = { .code = code, .ready = code == 0, .n_preloaded = n_preloaded };
+        (void) snprintf(answer.failed, sizeof(answer.failed), "%s", text);
+        return passing_send(NURSERY_SOCKET_FD, &answer, sizeof(answer), NULL, 0, 0);
+}
+
+static void release_order(void) {
+        for (size_t i = 0; i < NURSERY_FDS; i++)
+                fd_close(&fds[i]);
+}
+
+int spawn_receive(void) {
+        ssize_t size = passing_receive(NURSERY_SOCKET_FD, &order, sizeof(order), fds, NURSERY_FDS, 0);
+        if (size < 0)
+                return (int) size;
+        if ((size_t) size < offsetof(struct nursery_order, texts) || order.texts_size > NURSERY_TEXTS_MAX ||
+            (size_t) size != offsetof(struct nursery_order, texts) + order.texts_size ||
+            (order.texts_size > 0 && order.texts[order.texts_size - 1])) {
+                release_order();
+                return -EPROTO;
+        }
+        return 0;
+}
+
+static int answer_order(int code, int pidfd) {
+        struct nursery_answer answer = { .code = code };
+        release_order();
+        memset(&order, 0, sizeof(order)); /* the next kernel must not find this one's environment in its memory */
+        return passing_send(NURSERY_SOCKET_FD, &answer, sizeof(answer), &pidfd, 1, 0);
+}
+
+int spawn_refuse(int code) {
+        return answer_order(code, -1);
+}
+
+static const char *text_at(size_t wanted) {
+        const char *at = order.texts, *end = order.texts + order.texts_size;
+        for (size_t i = 0; at < end; i++, at += strlen(at) + 1)
+                if (i == wanted)
+                        return at;
+        return NULL;
+}
+
+const char *spawn_environment(unsigned i) {
+        return i < order.n_environment ? text_at((size_t) order.n_writable + i) : NULL;
+}
+
+/* ---- the child, until it is a kernel ---- */
+
+static int enter_groups(void) {
+        for (size_t i = NURSERY_GROUPS; i < NURSERY_FDS; i++) {
+                int code = fds[i] < 0 ? 0 : fd_write_all(fds[i], "0", 1);
+                if (code < 0)
+                        return code;
+        }
+        return 0;
+}
+
+static int join_box(void) {
+        int namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+        return setns(fds[NURSERY_AGENT], namespaces) < 0 ? -errno : 0;
+}
+
+static int become_user(void) {
+        if (setresgid(UID, UID, UID) < 0 || setresuid(UID, UID, UID) < 0)
+                return -errno;
+        (void) setsid();
+        (void) umask(022);
+        return privilege_join_fresh_keyring();
+}
+
+static int arrange_descriptors(void) {
+        static const int wanted[] = { NURSERY_STDIN, NURSERY_STDOUT, NURSERY_STDERR, NURSERY_CHANNEL, NURSERY_SYNC };
+        int moved[ELEMENTS(wanted)];
+        for (size_t i = 0; i < ELEMENTS(wanted); i++) {
+                moved[i] = fcntl(fds[wanted[i]], F_DUPFD_CLOEXEC, 100);
+                if (moved[i] < 0)
+                        return -errno;
+        }
+        for (size_t i = 0; i < ELEMENTS(wanted); i++)
+                if (dup3(moved[i], (int) i, i > 2 ? O_CLOEXEC : 0) < 0 && !(errno == EINVAL && i == (size_t) moved[i]))
+                        return -errno;
+        fds[NURSERY_SYNC] = KERNEL_SYNC;
+        return syscall(SYS_close_range, KERNEL_SYNC + 1, ~0u, 0) < 0 ? -errno : 0;
+}
+
+static int enter_workspace(void) {
+        if (chdir("/workspace") < 0)
+                return -errno;
+        /* Changes of ids made /proc/self somebody else's. */
+        return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ? -errno : privilege_offer_to_oom();
+}
+
+static int set_rlimits(void) {
+        return privilege_set_rlimits(&order.limits, order.has_memory_cgroup, order.has_pids_cgroup);
+}
+
+static int restrict_files(void) {
+        const char *writable[WRITABLE_MAX];
+        if (landlock_abi() == 0)
+                return 0;
+        if (order.n_writable > WRITABLE_MAX)
+                return -E2BIG;
+        for (size_t i = 0; i < order.n_writable; i++)
+                if (!(writable[i] = text_at(i)))
+                        return -EPROTO;
+        return landlock_restrict(writable, order.n_writable);
+}
+
+static const struct {
+        int (*run)(void);
+        const char *what;
+} steps[] = {
+        { enter_groups, "entering the control groups" }, /* first: limits hold, and memory is charged to the box */
+        { join_box, "joining the box's namespaces" },
+        { become_user, "becoming the user of the box" },
+        { arrange_descriptors, "arranging descriptors" },
+        { enter_workspace, "entering the workspace" },
+        { set_rlimits, "setting resource limits" },
+        { privilege_drop_all, "giving up privileges" }, /* joining a user namespace brought them all back */
+        { restrict_files, "restricting file access with Landlock" },
+        { seccomp_install, "installing the system-call filter" }, /* last: it forbids most of the above */
+};
+
+/* Tells the maker, and waits for its word. */
+static void settle(void) {
+        struct err verdict = { 0 };
+        for (size_t i = 0; i < ELEMENTS(steps) && verdict.code == ERR_NONE; i++) {
+                int code = steps[i].run();
+                if (code < 0)
+                        (void) err_sys(&verdict, -code, "forked kernel: %s", steps[i].what);
+        }
+        char go;
+        int sync_fd = fds[NURSERY_SYNC];
+        if (send(sync_fd, &verdict, sizeof(verdict), MSG_NOSIGNAL) != sizeof(verdict) || verdict.code != ERR_NONE ||
+            recv(sync_fd, &go, 1, 0) != 1)
+                _exit(125);
+        (void) close(sync_fd);
+}
+
+/* What the C library's fork() does in the child, as far as a process of one thread needs it. */
+static int clone_kernel(int *ret_pidfd) {
+        struct clone_args args = { .flags = CLONE_PARENT | CLONE_PIDFD | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
+                                   .pidfd = (uint64_t) (uintptr_t) ret_pidfd,
+                                   .child_tid = (uint64_t) (uintptr_t) tid_address };
+        void *robust_list;
+        size_t robust_size;
+        bool has_robust = syscall(SYS_get_robust_list, 0, &robust_list, &robust_size) == 0;
+        long pid = syscall(SYS_clone3, &args, sizeof(args));
+        if (pid == 0 && has_robust)
+                (void) syscall(SYS_set_robust_list, robust_list, robust_size);
+        return pid < 0 ? -errno : (int) pid;
+}
+
+int spawn_fork(void) {
+        int pidfd = -1;
+        if (setns(fds[NURSERY_AGENT], CLONE_NEWPID) < 0) {
+                int refusal = -errno; /* the box is gone, most likely: no reason to give up */
+                int told = answer_order(refusal, -1);
+                return told < 0 ? told : 1;
+        }
+        int pid = clone_kernel(&pidfd);
+        if (pid == 0) {
+                settle();
+                return 0;
+        }
+        if (setns(own_pidfd, CLONE_NEWPID) < 0)
+                _exit(125); /* the next kernel would land in a stranger's box */
+        int code = answer_order(pid < 0 ? pid : 0, pidfd);
+        fd_close(&pidfd);
+        return code < 0 ? code : 1;
+}

@@ -1,0 +1,17 @@
+/* One message with descriptors over a SEQPACKET socket. Slots without a descriptor (-1) travel as holes, so that both
+ * sides can number their descriptors by an enum. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { PASSING_FDS_MAX = 128 };
+
+/* Sends the bytes and the descriptors (borrowed). 0 or -errno; `flags` as of sendmsg. */
+int passing_send(int socket_fd, const void *bytes, size_t size, const int *fds, size_t n_fds, int flags);
+
+/* Receives at most `room` bytes and `n_fds` slots, close-on-exec and owned by the caller; slots that were not sent
+ * are -1. The size of what came, -ENODATA when the other side is gone, -EPROTO when it does not fit, -errno. Nothing
+ * is kept open on failure. */
+ssize_t passing_receive(int socket_fd, void *bytes, size_t room, int *ret_fds, size_t n_fds, int flags);

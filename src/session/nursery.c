@@ -1,0 +1,238 @@
+#include "session/nursery.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/loop.h"
+#include "base/memory.h"
+#include "base/passing.h"
+#include "box/syscalls.h"
+#include "session/spawn_image.h"
+
+enum {
+        RETRY_MS = 1000, /* doubled with each failure in a row */
+        RETRY_DOUBLINGS_MAX = 6,
+        ANSWER_WAIT_S = 10, /* a nursery that takes longer over a fork is broken */
+};
+
+void nursery_stop(struct nursery *nursery) {
+        if (nursery->pidfd >= 0)
+                (void) sys_pidfd_send_signal(nursery->pidfd, SIGKILL);
+        fd_close(&nursery->pidfd);
+        fd_close(&nursery->socket_fd);
+        nursery->pid = 0;
+        nursery->n_preloaded = 0;
+        nursery->state = NURSERY_DOWN;
+}
+
+static void fail(struct nursery *nursery, const struct err *err) {
+        (void) snprintf(nursery->trouble, sizeof(nursery->trouble), "%.199s", err->message);
+        nursery_stop(nursery);
+        unsigned doublings = nursery->failures < RETRY_DOUBLINGS_MAX ? nursery->failures : RETRY_DOUBLINGS_MAX;
+        nursery->retry_ms = loop_now_ms() + ((uint64_t) RETRY_MS << doublings);
+        nursery->failures++;
+}
+
+bool nursery_is_due(const struct nursery *nursery, uint64_t now_ms) {
+        return nursery->state == NURSERY_DOWN && now_ms >= nursery->retry_ms;
+}
+
+static void set_patience(int fd) {
+        const struct timeval patience = { .tv_sec = ANSWER_WAIT_S };
+        (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+        (void) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+}
+
+int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err) {
+        _cleanup_fd_ int library_fd = fd_sealed_copy("spawn", spawn_image, spawn_image_size());
+        int code = library_fd < 0 ? err_sys(err, -library_fd, "preparing the nursery's library") : 0;
+        if (code == 0 && nursery->ward.fd < 0)
+                code = ward_start(&nursery->ward, err);
+        if (code == 0)
+                code = ward_start_nursery(&nursery->ward, spec, preload, library_fd, &nursery->socket_fd,
+                                          &nursery->pidfd, err);
+        if (code < 0) {
+                fail(nursery, err);
+                return -1;
+        }
+        set_patience(nursery->socket_fd);
+        nursery->pid = ward_pid_of(nursery->pidfd);
+        nursery->started_ms = loop_now_ms();
+        nursery->fingerprint = nursery_fingerprint(spec->image);
+        nursery->state = NURSERY_STARTING;
+        return 0;
+}
+
+/* Names from the image's side are shown to people: plain ones only. */
+static void copy_names(char *ret_names, size_t room, const char *names) {
+        size_t n = 0;
+        for (; n + 1 < room && n < NURSERY_NAMES_MAX && names[n]; n++)
+                ret_names[n] = names[n] > ' ' && names[n] < 127 && names[n] != '"' && names[n] != '\\' ? names[n] : '?';
+        ret_names[n] = '\0';
+}
+
+bool nursery_hear(struct nursery *nursery) {
+        struct nursery_answer answer;
+        int pidfd = -1;
+        ssize_t size = passing_receive(nursery->socket_fd, &answer, sizeof(answer), &pidfd, 1, MSG_DONTWAIT);
+        fd_close(&pidfd);
+        if (size == -EAGAIN)
+                return false;
+        if (size != sizeof(answer) || !answer.ready || nursery->state != NURSERY_STARTING) {
+                struct err err;
+                char names[sizeof(answer.failed)] = "";
+                if (size == sizeof(answer) && answer.code == -EDEADLK)
+                        copy_names(names, sizeof(names), answer.failed);
+                if (*names)
+                        (void) err_set(&err, ERR_UNSUPPORTED, "its imports started threads: %s", names);
+                else
+                        (void) err_set(&err, ERR_GONE, size < 0 ? "it died" : "it talks nonsense");
+                fail(nursery, &err);
+                return true;
+        }
+        nursery->n_preloaded = answer.n_preloaded;
+        copy_names(nursery->failed, sizeof(nursery->failed), answer.failed);
+        nursery->state = NURSERY_READY;
+        return true;
+}
+
+/* ---- forking ---- */
+
+static bool add_text(struct nursery_order *order, const char *text) {
+        size_t size = strlen(text) + 1;
+        if (size > sizeof(order->texts) - order->texts_size)
+                return false;
+        memcpy(order->texts + order->texts_size, text, size);
+        order->texts_size += (uint32_t) size;
+        return true;
+}
+
+static int fill_order(const struct nursery_birth *birth, struct nursery_order *order, struct err *err) {
+        static const char *const always[] = { BOX_WORKSPACE, "/tmp", BOX_HOME, "/dev/shm" };
+        bool fits = true;
+        order->limits = birth->spec->limits;
+        order->has_memory_cgroup = birth->has_memory_cgroup;
+        order->has_pids_cgroup = birth->has_pids_cgroup;
+        for (size_t i = 0; fits && i < ELEMENTS(always); i++, order->n_writable++)
+                fits = add_text(order, always[i]);
+        for (size_t i = 0; fits && i < birth->spec->n_mounts; i++) {
+                if (!birth->spec->mounts[i].writable)
+                        continue;
+                fits = add_text(order, birth->spec->mounts[i].destination);
+                order->n_writable++;
+        }
+        for (size_t i = 0; fits && birth->environment[i]; i++, order->n_environment++)
+                fits = add_text(order, birth->environment[i]);
+        return fits ? 0 : err_set(err, ERR_LIMIT, "the kernel's environment is too large to be forked with");
+}
+
+static int send_order(struct nursery *nursery, const struct nursery_birth *birth, int sync_fd, struct err *err) {
+        _cleanup_free_ struct nursery_order *order = calloc(1, sizeof(*order));
+        const struct cgroup *cgroup = &birth->box->cgroup;
+        int fds[NURSERY_FDS];
+        if (!order)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        if (fill_order(birth, order, err) < 0)
+                return -1;
+        fds[NURSERY_AGENT] = birth->box->pidfd;
+        memcpy(&fds[NURSERY_STDIN], birth->fds, 4 * sizeof(int));
+        fds[NURSERY_SYNC] = sync_fd;
+        memcpy(&fds[NURSERY_GROUPS], cgroup->tasks_fd, sizeof(cgroup->tasks_fd));
+        fds[NURSERY_GROUPS + CGROUP_CONTROLLERS] = cgroup->v2_procs_fd;
+        size_t size = offsetof(struct nursery_order, texts) + order->texts_size;
+        int code = passing_send(nursery->socket_fd, order, size, fds, NURSERY_FDS, 0);
+        return code < 0 ? err_sys(err, -code, "asking the nursery for a kernel") : 0;
+}
+
+/* Is this process in the pid namespace of the box? A nursery that went bad must not have us adopt another. */
+static bool is_in_box(pid_t pid, const struct box *box) {
+        char path[64];
+        struct stat its, ours;
+        (void) snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int) pid);
+        if (pid <= 0 || stat(path, &its) < 0)
+                return false;
+        (void) snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int) box->pid);
+        return stat(path, &ours) == 0 && its.st_ino == ours.st_ino && its.st_dev == ours.st_dev;
+}
+
+static int receive_kernel(struct nursery *nursery, const struct box *box, int *ret_pidfd, struct err *err) {
+        struct nursery_answer answer;
+        _cleanup_fd_ int pidfd = -1;
+        ssize_t size = passing_receive(nursery->socket_fd, &answer, sizeof(answer), &pidfd, 1, 0);
+        if (size != sizeof(answer))
+                return err_set(err, ERR_GONE, "the nursery does not answer");
+        if (answer.code < 0)
+                return err_sys(err, -answer.code, "forking a kernel");
+        if (pidfd < 0 || !is_in_box(ward_pid_of(pidfd), box))
+                return err_set(err, ERR_PROTOCOL, "the nursery answered with a process that is not in the box");
+        *ret_pidfd = take_fd(&pidfd);
+        return 0;
+}
+
+/* The kernel's own word that it is sealed; then it may go. */
+static int let_go(int sync_fd, struct err *err) {
+        struct err verdict;
+        ssize_t size;
+        while ((size = recv(sync_fd, &verdict, sizeof(verdict), 0)) < 0 && errno == EINTR)
+                ;
+        if (size != sizeof(verdict))
+                return err_set(err, ERR_GONE, "the kernel died while it was sealed");
+        if (verdict.code != ERR_NONE) {
+                verdict.message[sizeof(verdict.message) - 1] = '\0';
+                *err = verdict;
+                return -1;
+        }
+        return send(sync_fd, "g", 1, MSG_NOSIGNAL) == 1 ? 0 : err_sys(err, errno, "letting the kernel go");
+}
+
+int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int *ret_pidfd, int *ret_status_fd,
+                 struct err *err) {
+        int sync[2], status[2];
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sync) < 0)
+                return err_sys(err, errno, "making a socket pair");
+        _cleanup_fd_ int sync_ours = sync[0];
+        _cleanup_fd_ int sync_theirs = sync[1];
+        if (pipe2(status, O_CLOEXEC) < 0)
+                return err_sys(err, errno, "making a pipe");
+        _cleanup_fd_ int status_read = status[0];
+        _cleanup_fd_ int status_write = status[1];
+        _cleanup_fd_ int pidfd = -1;
+        set_patience(sync_ours);
+        if (send_order(nursery, birth, sync_theirs, err) < 0)
+                return -1; /* too much for one message, perhaps; nothing is wrong with the nursery */
+        fd_close(&sync_theirs);
+        if (receive_kernel(nursery, birth->box, &pidfd, err) < 0) {
+                fail(nursery, err);
+                return -1;
+        }
+        if (ward_watch(&nursery->ward, pidfd, status_write, err) < 0 || let_go(sync_ours, err) < 0) {
+                (void) sys_pidfd_send_signal(pidfd, SIGKILL);
+                return -1;
+        }
+        nursery->forks++;
+        nursery->failures = 0;
+        *ret_pidfd = take_fd(&pidfd);
+        *ret_status_fd = take_fd(&status_read);
+        return 0;
+}
+
+uint64_t nursery_fingerprint(const struct image *image) {
+        uint64_t hash = 14695981039346656037ull; /* FNV-1a */
+        for (size_t i = 0; i < image->n_trees; i++) {
+                struct stat status = { 0 };
+                (void) fstat(image->trees[i].fd, &status);
+                const uint64_t numbers[] = { status.st_dev, status.st_ino, (uint64_t) status.st_mtim.tv_sec,
+                                             (uint64_t) status.st_mtim.tv_nsec };
+                for (size_t n = 0; n < sizeof(numbers); n++)
+                        hash = (hash ^ ((const unsigned char *) numbers)[n]) * 1099511628211ull;
+        }
+        return hash;
+}

@@ -1,0 +1,55 @@
+/* A nursery as the maker sees it: one per image, in a ward of its own, from which kernels are forked. It is a
+ * shortcut and nothing more: whatever goes wrong here, the maker starts the kernel cold instead. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "session/maker.h"
+#include "session/ward.h"
+#include "wire/nursery.h"
+
+struct nursery {
+        char image[65];
+        uint64_t fingerprint; /* of the image as it was when the nursery was started */
+        enum nursery_state state;
+        struct ward ward;
+        int socket_fd, pidfd;
+        pid_t pid; /* on the host */
+        uint64_t started_ms, retry_ms;
+        unsigned failures; /* in a row */
+        uint64_t forks;
+        uint32_t n_preloaded;
+        char failed[NURSERY_NAMES_MAX]; /* modules that could not be imported */
+        char trouble[200];              /* why it went down last; "" when it never did */
+};
+
+/* Starts it, and its ward if there is none; it is ready when nursery_hear says so. `spec` has the image and limits. On
+ * failure it is down, and the next try is put off. */
+int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err);
+
+/* Something came through its socket: it is ready, or it is gone. True when the state has changed. */
+bool nursery_hear(struct nursery *nursery);
+
+/* Ends the process; kernels that were forked from it stay. */
+void nursery_stop(struct nursery *nursery);
+
+/* May it be started (again) now? */
+bool nursery_is_due(const struct nursery *nursery, uint64_t now_ms);
+
+/* What a kernel is forked with. Everything is borrowed. */
+struct nursery_birth {
+        const struct box *box; /* made by the nursery's ward */
+        const struct box_spec *spec;
+        bool has_memory_cgroup, has_pids_cgroup;
+        char *const *environment;
+        const int *fds; /* 0, 1, 2 and the channel */
+};
+
+/* Forks a kernel into the box. On return it is sealed and on its way; *ret_pidfd is the process, and its wait status
+ * will come through *ret_status_fd. On failure nothing is left of it. */
+int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int *ret_pidfd, int *ret_status_fd,
+                 struct err *err);
+
+/* Changes when the image's files are others. */
+uint64_t nursery_fingerprint(const struct image *image);

@@ -1,0 +1,46 @@
+/* What the maker asks of a ward. Both are this program: plain structs do. */
+#pragma once
+
+#include "session/ward.h"
+
+enum ward_request_kind { WARD_CLONE_BOX, WARD_START_NURSERY, WARD_WATCH };
+
+struct ward_request {
+        enum ward_request_kind kind;
+        struct image image; /* its descriptors are among the slots */
+        struct limits limits;
+        uid_t uid; /* of the box, as N sees it */
+        gid_t gid;
+        bool has_memory_cgroup, has_pids_cgroup;
+        char preload[WARD_PRELOAD_MAX];
+        size_t n_mounts;
+        struct {
+                bool is_directory, writable;
+                char destination[WARD_DESTINATION_MAX];
+        } mounts[WARD_MOUNTS_MAX];
+};
+
+enum ward_slot {
+        WARD_SYNC,
+        WARD_CONTROL,
+        WARD_AGENT,
+        WARD_WORKSPACE,
+        WARD_V2_PROCS,
+        WARD_SOCKET,  /* of a nursery */
+        WARD_LIBRARY, /* of a nursery */
+        WARD_PIDFD,   /* to watch */
+        WARD_STATUS,  /* where to tell */
+        WARD_TASKS,
+        WARD_DEVICES = WARD_TASKS + CGROUP_CONTROLLERS,
+        WARD_TREES = WARD_DEVICES + STAGE_DEVICES,
+        WARD_MOUNTS = WARD_TREES + IMAGE_TREES_MAX,
+        WARD_SLOTS = WARD_MOUNTS + WARD_MOUNTS_MAX,
+};
+
+struct ward_answer { /* with the pidfd of what was cloned */
+        int code;    /* 0 or -1 */
+        struct err err;
+};
+
+/* The process. Never returns; `start_fd` gives one byte when its ids are mapped, `fd` is where requests come from. */
+void ward_process_run(int start_fd, int fd, bool drop_groups) __attribute__((noreturn));

@@ -1,0 +1,283 @@
+/* The ward itself: PID 1 of its pid namespace. ward.h tells what it is for. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "base/passing.h"
+#include "box/nursery_stage.h"
+#include "box/privilege.h"
+#include "box/syscalls.h"
+#include "box/tree.h"
+#include "session/ward_message.h"
+
+enum {
+        WATCHED_MAX = 4096,
+        /* Far from 2, which is every kernel's pid in its box: libraries tell by a changed pid that they were forked. */
+        NURSERY_FIRST_PID = 20000,
+        NURSERY_PIDS = 8000,
+};
+
+static struct {
+        pid_t pid;
+        int status_fd;
+} watched[WATCHED_MAX];
+static size_t n_watched;
+
+static pid_t nursery_pid;
+static int nursery_count;
+
+/* ---- coming to life ---- */
+
+/* A root with nothing in it but what cloning a box takes: /proc for the id maps, /tmp to build on. */
+static int furnish(void) {
+        _cleanup_fd_ int tree = tree_make_tmpfs(1 << 20, 64, BOX_UID, BOX_GID, 0755);
+        if (tree < 0)
+                return tree;
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            sys_move_mount(tree, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH) < 0 || chdir("/tmp") < 0 ||
+            mkdir("proc", 0555) < 0 || mkdir("tmp", 0755) < 0 ||
+            mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 || sys_pivot_root(".", ".") < 0 ||
+            umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+                return -errno;
+        return 0;
+}
+
+/* *fd becomes 3. */
+static int settle(int start_fd, int *fd, bool drop_groups) {
+        char go;
+        int code = fd_read_exactly(start_fd, &go, 1);
+        if (code < 0)
+                return code;
+        (void) setsid();
+        (void) umask(022);
+        (void) prctl(PR_SET_NAME, "glovebox-ward");
+        if ((drop_groups && setgroups(0, NULL) < 0) || setresgid(BOX_GID, BOX_GID, BOX_GID) < 0 ||
+            setresuid(BOX_UID, BOX_UID, BOX_UID) < 0)
+                return -errno;
+        /* The id maps of boxes are written through /proc, where only a dumpable process is its own. A nursery cannot
+         * trace us all the same: it lacks our capabilities. */
+        if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+                return -errno;
+        code = privilege_join_fresh_keyring();
+        if (code < 0)
+                return code;
+        _cleanup_fd_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        int kept = fcntl(*fd, F_DUPFD_CLOEXEC, 100);
+        for (int i = 0; i < 3; i++)
+                if (null_fd < 0 || dup2(null_fd, i) < 0)
+                        return -errno;
+        if (kept < 0 || (*fd != 3 && dup3(kept, 3, O_CLOEXEC) < 0))
+                return -errno;
+        *fd = 3;
+        if (null_fd >= 3)
+                null_fd = -1; /* closed with everything else */
+        if (syscall(SYS_close_range, 4, ~0u, 0) < 0)
+                return -errno;
+        return furnish();
+}
+
+/* ---- requests ---- */
+
+static void answer(int fd, int code, const struct err *err, int pidfd) {
+        struct ward_answer reply = { .code = code };
+        if (code < 0)
+                reply.err = *err;
+        (void) passing_send(fd, &reply, sizeof(reply), &pidfd, 1, 0);
+}
+
+static void take_view(const int slots[static WARD_SLOTS], struct stage_fds *ret_fds) {
+        memcpy(ret_fds->tree_fds, &slots[WARD_TREES], sizeof(ret_fds->tree_fds));
+        memcpy(ret_fds->device_fds, &slots[WARD_DEVICES], sizeof(ret_fds->device_fds));
+}
+
+static int clone_box(const struct ward_request *request, int slots[static WARD_SLOTS], int *ret_pidfd,
+                     struct err *err) {
+        struct box_mount mounts[WARD_MOUNTS_MAX];
+        for (size_t i = 0; i < request->n_mounts; i++)
+                mounts[i] = (struct box_mount) { slots[WARD_MOUNTS + i], request->mounts[i].is_directory,
+                                                 request->mounts[i].writable, request->mounts[i].destination };
+        const struct box_spec spec = { .image = &request->image, .limits = request->limits, .host_uid = request->uid,
+                                       .host_gid = request->gid, .workspace_fd = slots[WARD_WORKSPACE],
+                                       .mounts = mounts, .n_mounts = request->n_mounts };
+        struct box_birth birth = { .spec = &spec, .sync_fd = -1, .has_memory_cgroup = request->has_memory_cgroup,
+                                   .has_pids_cgroup = request->has_pids_cgroup,
+                                   .box = { .pidfd = -1, .control_fd = -1,
+                                            .cgroup = { .v2_fd = -1, .v2_procs_fd = slots[WARD_V2_PROCS] } } };
+        memcpy(birth.box.cgroup.tasks_fd, &slots[WARD_TASKS], sizeof(birth.box.cgroup.tasks_fd));
+        take_view(slots, &birth.fds);
+        birth.fds.sync_fd = take_fd(&slots[WARD_SYNC]);
+        birth.fds.control_fd = take_fd(&slots[WARD_CONTROL]);
+        birth.fds.agent_fd = take_fd(&slots[WARD_AGENT]);
+        int code = box_clone(&birth, false, err);
+        stage_fds_close(&birth.fds);
+        for (size_t i = WARD_DEVICES; i < WARD_MOUNTS; i++)
+                slots[i] = -1; /* closed with the stage's */
+        if (code < 0 && birth.box.pidfd >= 0)
+                (void) sys_pidfd_send_signal(birth.box.pidfd, SIGKILL);
+        *ret_pidfd = birth.box.pidfd;
+        return code;
+}
+
+static void stop_nursery(void) {
+        if (nursery_pid > 0)
+                (void) kill(nursery_pid, SIGKILL);
+}
+
+static void become_nursery(const struct ward_request *request, const int slots[static WARD_SLOTS], int report_fd)
+        __attribute__((noreturn));
+static void become_nursery(const struct ward_request *request, const int slots[static WARD_SLOTS], int report_fd) {
+        sigset_t none;
+        sigemptyset(&none);
+        (void) sigprocmask(SIG_SETMASK, &none, NULL);
+        for (int i = 1; i < 32; i++)
+                (void) signal(i, SIG_DFL);
+        const struct box_spec spec = { .image = &request->image, .limits = request->limits };
+        struct stage_fds fds = { .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1 };
+        take_view(slots, &fds);
+        struct nursery_stage nursery = { .spec = &spec, .fds = &fds, .socket_fd = slots[WARD_SOCKET],
+                                         .library_fd = slots[WARD_LIBRARY], .preload = request->preload };
+        nursery_stage_run(&nursery);
+}
+
+static int start_nursery(const struct ward_request *request, const int slots[static WARD_SLOTS], int *ret_pidfd,
+                         struct err *err) {
+        int report[2];
+        stop_nursery();
+        if (pipe2(report, O_CLOEXEC) < 0)
+                return err_sys(err, errno, "making a pipe");
+        _cleanup_fd_ int report_read = report[0];
+        _cleanup_fd_ int report_write = report[1];
+        pid_t wanted = NURSERY_FIRST_PID + nursery_count++ % NURSERY_PIDS;
+        struct clone_args args = { .flags = CLONE_NEWNS | CLONE_PIDFD, .exit_signal = SIGCHLD,
+                                   .pidfd = (uint64_t) (uintptr_t) ret_pidfd,
+                                   .set_tid = (uint64_t) (uintptr_t) &wanted, .set_tid_size = 1 };
+        pid_t pid = sys_clone3(&args);
+        if (pid < 0 && (errno == EEXIST || errno == EINVAL || errno == EPERM)) {
+                args.set_tid = args.set_tid_size = 0;
+                pid = sys_clone3(&args);
+        }
+        if (pid == 0)
+                become_nursery(request, slots, report_write);
+        if (pid < 0)
+                return err_sys(err, errno, "cloning the nursery");
+        nursery_pid = pid;
+        fd_close(&report_write);
+        struct err reported;
+        if (fd_read_exactly(report_read, &reported, sizeof(reported)) < 0)
+                return 0; /* closed by the exec of Python */
+        *err = reported;
+        return -1;
+}
+
+static int watch(int slots[static WARD_SLOTS], struct err *err) {
+        siginfo_t info;
+        pid_t pid = ward_pid_of(slots[WARD_PIDFD]);
+        if (n_watched == WATCHED_MAX)
+                return err_set(err, ERR_LIMIT, "the ward has %d kernels already", WATCHED_MAX);
+        /* A child that was reaped already is nobody's any more, whoever has its number now. */
+        const idtype_t by_pidfd = (idtype_t) 3; /* P_PIDFD */
+        if (pid <= 0 || waitid(by_pidfd, (id_t) slots[WARD_PIDFD], &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+                /* Not ERR_GONE: that would be the ward itself. */
+                return err_set(err, ERR_NOT_FOUND, "the kernel died while it was made");
+        watched[n_watched].pid = pid;
+        watched[n_watched++].status_fd = take_fd(&slots[WARD_STATUS]);
+        return 0;
+}
+
+/* False when the maker is gone. */
+static bool handle_request(int fd) {
+        static struct ward_request request; /* large: not on the stack */
+        int slots[WARD_SLOTS];
+        ssize_t size = passing_receive(fd, &request, sizeof(request), slots, WARD_SLOTS, 0);
+        if (size != sizeof(request))
+                return false;
+        int pidfd = -1, code = -1;
+        struct err err = { 0 };
+        switch (request.kind) {
+        case WARD_CLONE_BOX:
+                code = clone_box(&request, slots, &pidfd, &err);
+                break;
+        case WARD_START_NURSERY:
+                code = start_nursery(&request, slots, &pidfd, &err);
+                break;
+        case WARD_WATCH:
+                code = watch(slots, &err);
+                break;
+        }
+        for (size_t i = 0; i < WARD_SLOTS; i++)
+                fd_close(&slots[i]);
+        answer(fd, code, &err, pidfd);
+        fd_close(&pidfd);
+        return true;
+}
+
+/* ---- children ---- */
+
+/* True while there are any. */
+static bool reap(void) {
+        int status;
+        pid_t pid;
+        while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+                if (pid == nursery_pid)
+                        nursery_pid = 0;
+                for (size_t i = 0; i < n_watched; i++) {
+                        if (watched[i].pid != pid)
+                                continue;
+                        (void) !write(watched[i].status_fd, &status, sizeof(status));
+                        fd_close(&watched[i].status_fd);
+                        watched[i] = watched[--n_watched];
+                        break;
+                }
+        }
+        return pid == 0;
+}
+
+void ward_process_run(int start_fd, int fd, bool drop_groups) {
+        struct err err = { 0 };
+        sigset_t children;
+        for (int i = 1; i < 32; i++)
+                (void) signal(i, SIG_DFL);
+        sigfillset(&children); /* whatever comes from outside is not for us */
+        (void) sigprocmask(SIG_BLOCK, &children, NULL);
+        sigemptyset(&children);
+        sigaddset(&children, SIGCHLD);
+        int code = settle(start_fd, &fd, drop_groups);
+        if (code < 0) {
+                (void) err_sys(&err, -code, "furnishing the ward");
+                answer(fd, -1, &err, -1);
+                _exit(EXIT_FAILURE);
+        }
+        int child_fd = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (child_fd < 0)
+                _exit(EXIT_FAILURE);
+        answer(fd, 0, &err, -1);
+        for (bool asked = true;;) {
+                struct pollfd polled[] = { { .fd = child_fd, .events = POLLIN },
+                                           { .fd = asked ? fd : -1, .events = POLLIN } };
+                if (poll(polled, 2, -1) < 0)
+                        continue;
+                struct signalfd_siginfo ignored[8];
+                (void) !read(child_fd, ignored, sizeof(ignored));
+                bool has_children = reap();
+                if (polled[1].revents && !handle_request(fd)) {
+                        asked = false;
+                        stop_nursery();
+                        has_children |= nursery_pid > 0;
+                        has_children |= reap();
+                }
+                if (!asked && !has_children)
+                        _exit(EXIT_SUCCESS);
+        }
+}

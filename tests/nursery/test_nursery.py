@@ -1,0 +1,266 @@
+"""Kernels forked from the nursery: as sealed as any other, sharing nothing that they must not, and not needing it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.glovebox import REPOSITORY, Completed, Glovebox, slowness
+
+# Imported by nurseries here and by nothing else: tells a forked kernel from a cold one.
+MARK = "this"
+IS_FORKED = f"import sys; print({MARK!r} in sys.modules)"
+
+
+def good(done: Completed) -> str:
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def wait_for(what: str, happened: Callable[[], Any], seconds: float = 60) -> Any:
+    deadline = time.monotonic() + seconds * slowness()
+    while not (answer := happened()):
+        assert time.monotonic() < deadline, f"still not: {what}"
+        time.sleep(0.05)
+    return answer
+
+
+class Served:
+    """A daemon without a pool, and its nursery."""
+
+    def __init__(self, glovebox: Glovebox) -> None:
+        self.glovebox = glovebox
+        self.env: dict[str, str] = {}
+
+    def start(self, preload: str = MARK, **env: str) -> Served:
+        self.env = env
+        good(self.glovebox("serve", "--background", "--pool", "0", "--preload", preload, env=env))
+        return self
+
+    def warm(self) -> Served:
+        """The first kernel starts the nursery, and may itself be cold."""
+        self.execute("first", "pass")
+        wait_for("the nursery is ready", lambda: self.nursery().get("state") == "ready")
+        return self
+
+    def execute(self, session: str, code: str, *options: str) -> str:
+        return good(self.try_execute(session, code, *options))
+
+    def try_execute(self, session: str, code: str, *options: str) -> Completed:
+        return self.glovebox("exec", *options, session, "-c", code)
+
+    def status(self) -> dict[str, Any]:
+        value = json.loads(good(self.glovebox("status", "--json")))
+        assert isinstance(value, dict)
+        return value
+
+    def nursery(self) -> dict[str, Any]:
+        return self.status()["nursery"] or {}
+
+    def processes(self, name: str) -> list[int]:
+        """Processes of this name that were started with our data directory."""
+        mark = f"GLOVEBOX_DATA_DIR={self.glovebox.place.data}\0".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and (entry / "comm").read_text().strip() == name:
+                    if mark in (entry / "environ").read_bytes():
+                        found.append(int(entry.name))
+        return found
+
+
+@pytest.fixture
+def served(glovebox: Glovebox) -> Iterator[Served]:
+    served = Served(glovebox)
+    yield served
+    good(glovebox("stop", "--end-sessions", timeout=90))
+    if os.geteuid() == 0:
+        wait_for("no ward is left", lambda: not served.processes("glovebox-ward"))
+
+
+@pytest.mark.vm
+def test_kernels_are_forked_unless_they_are_to_be_fresh(served: Served) -> None:
+    served.start().warm()
+    before = served.nursery()["forks"]
+    assert served.execute("one", IS_FORKED) == "True\n"
+    assert served.execute("two", IS_FORKED) == "True\n"
+    assert served.execute("own", IS_FORKED, "--mode", "fresh") == "False\n"
+    nursery = served.nursery()
+    assert nursery["forks"] == before + 2
+    assert nursery["preloaded"] == 1 and nursery["failed_imports"] == ""
+    assert nursery["memory_bytes"] > 1 << 20
+
+
+SEAL = """
+import json, os
+def link(fd):
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}").split(":")[0]
+    except OSError:
+        return None
+status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines() if ":" in line)
+print(json.dumps({
+    "fds": {fd: link(fd) for fd in os.listdir("/proc/self/fd") if link(fd)},
+    "ids": [os.getuid(), os.geteuid(), os.getgid(), os.getegid()],
+    "caps": [status[name].strip() for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")],
+    "walls": [status["NoNewPrivs"].strip(), status["Seccomp"].strip(), status["Threads"].strip()],
+    "groups": sorted({line.split(":", 2)[2] for line in open("/proc/self/cgroup").read().splitlines()}),
+    "session": os.getsid(0) == os.getpid(),
+    "cwd": os.getcwd(),
+    "oom": open("/proc/self/oom_score_adj").read().strip(),
+    "own": [os.environ.get("MINE"), os.environ["HOME"], os.environ["OMP_NUM_THREADS"]],
+    "foreign": ["SECRET" in os.environ, b"sesame" in open("/proc/self/environ", "rb").read()],
+    "pids": sorted(int(name) for name in os.listdir("/proc") if name.isdigit()),
+}))
+"""
+
+UNSHARE = """
+import ctypes
+print(ctypes.CDLL(None, use_errno=True).unshare(0x10000000), ctypes.get_errno())
+"""
+
+
+@pytest.mark.vm
+def test_a_forked_kernel_is_sealed_and_inherits_nothing(served: Served) -> None:
+    served.start(SECRET="sesame").warm()
+    assert served.execute("sealed", IS_FORKED, "--env", "MINE=yes", "--cpus", "2") == "True\n"
+    seen = json.loads(served.execute("sealed", SEAL))
+    # Standard streams, the channel, the kernel's own copies of 1 and 2.
+    assert seen["fds"] == {"0": "/dev/null", "1": "pipe", "2": "pipe", "3": "socket", "4": "pipe", "5": "pipe"}
+    assert seen["ids"] == [1000] * 4
+    assert seen["caps"] == ["0" * 16] * 5
+    assert seen["walls"] == ["1", "2", "1"]
+    assert seen["groups"] == ["/"]
+    assert seen["session"] and seen["cwd"] == "/workspace" and seen["oom"] == "500"
+    assert seen["own"] == ["yes", "/home/sandbox", "2"]
+    assert seen["foreign"] == [False, False]
+    assert seen["pids"] == [2]
+    refused = (
+        "import ctypes; libc = ctypes.CDLL(None, use_errno=True); print(libc.unshare(0x10000000), ctypes.get_errno())"
+    )
+    assert served.execute("sealed", refused) == "-1 1\n"
+
+
+REPEATS = """
+import json, os, random, secrets, sys, tempfile, uuid
+values = [random.random(), str(uuid.uuid1()), str(uuid.uuid4()), tempfile.mktemp(), secrets.token_hex(8)]
+if "numpy" in sys.modules:
+    import numpy
+    values += [float(numpy.random.rand()), float(numpy.random.default_rng().random())]
+print(json.dumps(values))
+"""
+
+
+def test_nothing_random_repeats_in_the_next_kernel(served: Served) -> None:
+    served.start("random,uuid,tempfile,secrets").warm()
+    one, two = (json.loads(served.execute(name, REPEATS)) for name in ("one", "two"))
+    assert not set(one) & set(two)
+
+
+# The searched text is put together only when it runs: neither the code nor the pattern contains a match.
+SEARCH = """
+import re
+prefix = b"-".join([b"nursery", b"secret", b""])
+found = 0
+with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+    for line in maps:
+        span, rights = line.split()[:2]
+        if not rights.startswith("rw") or "[v" in line:
+            continue
+        start, end = (int(part, 16) for part in span.split("-"))
+        memory.seek(start)
+        try:
+            found += len(re.findall(prefix + b"[0-9]{20}", memory.read(end - start)))
+        except OSError:
+            pass
+print(found)
+"""
+
+
+def test_the_environment_of_one_session_is_not_in_the_memory_of_the_next(served: Served) -> None:
+    served.start().warm()
+    token = "nursery-secret-" + "12345678901234567890"
+    assert int(served.execute("holder", SEARCH, "--env", f"TOKEN={token}")) > 0  # the search does find it
+    assert served.execute("next", SEARCH) == "0\n"
+
+
+def test_killing_the_nursery_ends_no_session(served: Served) -> None:
+    served.start().warm()
+    served.execute("keeps", "x = 41")
+    nursery = served.nursery()["pid"]
+    os.kill(nursery, signal.SIGKILL)
+    wait_for("the daemon sees it", lambda: served.nursery()["pid"] != nursery)
+    assert served.execute("keeps", "x + 1") == "42\n"
+    assert served.execute("meanwhile", "1 + 1") == "2\n"  # cold, or forked already from the next one
+    wait_for("another nursery", lambda: served.nursery()["state"] == "ready")
+    assert served.execute("again", IS_FORKED) == "True\n"
+    assert served.execute("keeps", "x") == "41\n"
+
+
+@pytest.mark.vm
+def test_how_a_forked_kernel_ended_is_known_and_it_can_be_interrupted(served: Served) -> None:
+    served.start().warm()
+    assert "status 3" in served.try_execute("exits", "import os; os._exit(3)").stderr
+    assert "signal 6" in served.try_execute("aborts", "import os; os.abort()").stderr
+    served.execute("loops", "x = 7")
+    assert "time limit" in served.try_execute("loops", "while True: pass", "--timeout", "1").stderr
+    assert served.execute("loops", "x") == "7\n"
+    assert "memory limit" in served.try_execute("eats", "len(bytearray(1 << 30))", "--memory", "128m").stderr
+
+
+def test_forked_kernels_outlive_the_daemon_and_their_end_is_still_known(served: Served) -> None:
+    served.start().warm()
+    assert served.execute("keeps", "x = 41; " + IS_FORKED) == "True\n"
+    os.kill(served.status()["daemon"]["pid"], signal.SIGKILL)
+    wait_for(
+        "the daemon is gone",
+        lambda: served.glovebox("status", "--json").returncode != 0 or not served.status()["running"],
+    )
+    served.start()
+    assert served.execute("keeps", "x + 1") == "42\n"
+    assert "status 5" in served.try_execute("keeps", "import os; os._exit(5)").stderr
+
+
+def test_imports_that_start_threads_leave_kernels_cold(served: Served) -> None:
+    tree = served.glovebox.place.make("kernel", 0o755)
+    shutil.copytree(REPOSITORY / "guest/kernel/glovebox_kernel", tree / "glovebox_kernel")
+    (tree / "threaded.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(9e5,)).start()\n"
+    )
+    for path in [tree, *tree.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    served.start("threaded", GLOVEBOX_KERNEL_DIR=str(tree))
+    assert served.execute("cold", "1 + 1") == "2\n"
+    wait_for("the nursery gives up", lambda: served.nursery().get("state") == "down")
+    assert served.execute("another", "1 + 1") == "2\n"
+    assert served.nursery()["forks"] == 0
+
+
+@pytest.mark.layer
+def test_the_scientific_stack_is_there_at_once_and_its_numbers_do_not_repeat(layer_glovebox: Glovebox) -> None:
+    socket = {"GLOVEBOX_SOCKET": str(layer_glovebox.place.home / "layer.sock")}
+    good(layer_glovebox("serve", "--background", "--pool", "0", env=socket))
+    try:
+
+        def execute(session: str, code: str) -> str:
+            return good(layer_glovebox("exec", session, "-c", code, env=socket))
+
+        def nursery() -> dict[str, Any]:
+            return json.loads(good(layer_glovebox("status", "--json", env=socket)))["nursery"] or {}
+
+        execute("first", "pass")
+        wait_for("the nursery is ready", lambda: nursery().get("state") == "ready", 100)
+        assert execute("one", "import sys; print('pandas' in sys.modules)") == "True\n"
+        one, two = (json.loads(execute(name, REPEATS)) for name in ("one", "two"))
+        assert len(one) == len(two) == 7 and not set(one) & set(two)
+        assert execute("two", "import pandas as pd; int(pd.DataFrame({'a': [1, 2]}).a.sum())") == "3\n"
+    finally:
+        good(layer_glovebox("stop", "--end-sessions", env=socket, timeout=90))
