@@ -92,7 +92,8 @@ static void become(const struct process *process, int report_fd) {
         sigset_t none;
         sigemptyset(&none);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
-        /* What whoever made the box ignores (a daemon its SIGHUP, nohup's children theirs) is no business of the box. */
+        /* What whoever made the box ignores (a daemon its SIGHUP, nohup's children theirs) is no business of the box.
+         */
         for (int number = 1; number < NSIG; number++)
                 (void) signal(number, SIG_DFL); /* fails for those that cannot be changed */
         (void) setsid();

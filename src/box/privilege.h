@@ -13,8 +13,8 @@ int privilege_join_fresh_keyring(void);
  * back; -EPERM if anything is left. */
 int privilege_drop_all(void);
 
-/* First in line when the host's memory runs out. Needs /proc, and to be before Landlock, which forbids it to the box. Never
- * lowers what the host's administrator set. */
+/* First in line when the host's memory runs out. Needs /proc, and to be before Landlock, which forbids it to the box.
+ * Never lowers what the host's administrator set. */
 int privilege_offer_to_oom(void);
 
 /* Resource limits that back the control groups. `weaker` (no memory or pids controller) adds the address-space and

@@ -92,8 +92,8 @@ static int open_own_directory(const char *path, struct err *err) {
 static int open_workspace(struct making *making, const struct policy *policy, struct err *err) {
         const struct maker_request *request = making->request;
         if (request->ephemeral) {
-                making->workspace_fd = tree_make_tmpfs(request->limits.disk_bytes, request->limits.disk_files, making->uid,
-                                                       making->gid, 0755);
+                making->workspace_fd = tree_make_tmpfs(request->limits.disk_bytes, request->limits.disk_files,
+                                                       making->uid, making->gid, 0755);
                 return making->workspace_fd < 0 ? err_sys(err, -making->workspace_fd, "making a workspace") : 0;
         }
         _cleanup_fd_ int source = -1;
@@ -192,8 +192,8 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
         int channel[2] = { -1, -1 }, out[2] = { -1, -1 }, error[2] = { -1, -1 };
         int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         int code = 0;
-        if (null_fd < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
-            pipe2(error, O_CLOEXEC) < 0)
+        if (null_fd < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) < 0 ||
+            pipe2(out, O_CLOEXEC) < 0 || pipe2(error, O_CLOEXEC) < 0)
                 code = err_sys(err, errno, "making the kernel's channels");
         /* A megabyte printed at once then costs one wake-up instead of sixteen. An ordinary user may not have many such
          * pipes (fs.pipe-user-pages-soft): only where the limit does not count. */
@@ -258,8 +258,11 @@ static int start_box(const struct box_spec *spec, const struct cgroup_host *host
 
 static int make(const struct maker_settings *settings, const struct cgroup_host *host, struct nursery *nursery,
                 const struct maker_request *request, struct maker_reply *reply, struct err *err) {
-        _cleanup_(making_release) struct making making = { .request = request, .settings = settings, .lease_fd = -1,
-                                                           .workspace_fd = -1, .box = { .pidfd = -1, .control_fd = -1 } };
+        _cleanup_(making_release) struct making making = { .request = request,
+                                                           .settings = settings,
+                                                           .lease_fd = -1,
+                                                           .workspace_fd = -1,
+                                                           .box = { .pidfd = -1, .control_fd = -1 } };
         making.options = json_loads(*request->options ? request->options : "{}", JSON_REJECT_DUPLICATES, NULL);
         if (!making.options)
                 return err_set(err, ERR_USAGE, "the session's options are not JSON");

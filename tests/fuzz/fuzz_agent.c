@@ -1,6 +1,6 @@
 /* Frames of a hostile host, served by the agent's own handlers. Processes and terminals are not real ones, and every
- * path leads into a directory of ours. Types from 0x100 on are not for the agent: they let a process write, read or end,
- * and the host read.
+ * path leads into a directory of ours. Types from 0x100 on are not for the agent: they let a process write, read or
+ * end, and the host read.
  *
  * What must hold: the agent says only what it may say, OUTPUT comes between STARTED and EXITED and never more than the
  * host has room for, and when everything is over no file is left that was still being written. */

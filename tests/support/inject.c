@@ -1,9 +1,9 @@
 /* Makes one system call of a sealing box fail: `inject INDEX ERRNO TRACE -- PROGRAM ARGUMENT…`.
  *
  * Theory of operation. The program runs under a seccomp filter that reports every system call of it and of all its
- * descendants to us; we let each of them go on, but for call number INDEX (from 1) of the process that is PID 1 of a new
- * pid namespace and has not become another program yet, which is answered with ERRNO. INDEX 0 fails none. The numbers of
- * the calls that were counted are written to TRACE, one in a line. Our exit status is the program's. */
+ * descendants to us; we let each of them go on, but for call number INDEX (from 1) of the process that is PID 1 of a
+ * new pid namespace and has not become another program yet, which is answered with ERRNO. INDEX 0 fails none. The
+ * numbers of the calls that were counted are written to TRACE, one in a line. Our exit status is the program's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -164,7 +164,9 @@ int main(int argc, char **argv) {
                 (void) fprintf(stderr, "usage: inject INDEX ERRNO TRACE -- PROGRAM ARGUMENT...\n");
                 return CANNOT;
         }
-        struct plan plan = { .index = strtoul(argv[1], NULL, 10), .error = atoi(argv[2]), .trace = fopen(argv[3], "we") };
+        struct plan plan = { .index = strtoul(argv[1], NULL, 10),
+                             .error = atoi(argv[2]),
+                             .trace = fopen(argv[3], "we") };
         if (!plan.trace)
                 die(argv[3]);
         volatile int *shared_fd = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
