@@ -127,6 +127,8 @@ static int open_mounts(struct making *making, const struct policy *policy, struc
         if (data && (policy_open_source(policy, data, false, &data_fd, err) < 0 ||
                      add_mount(making, data_fd, "/data", false, err) < 0))
                 return -1;
+        if (making->request->ephemeral)
+                return 0; /* it never sleeps, and everything that it can write to is bounded */
         _cleanup_fd_ int session_dir = open_own_directory(making->request->state_dir, err);
         return session_dir < 0 ? -1 : add_mount(making, session_dir, SESSION_DIR, true, err);
 }

@@ -331,7 +331,7 @@ def host_queue() -> None:
 def memory_program() -> None:
     # Running from a memfd is allowed; it must not change who one is.
     descriptor = os.memfd_create("program")
-    with open("/proc/self/exe", "rb") as source:
+    with open(sys.executable, "rb") as source:
         os.sendfile(descriptor, source.fileno(), 0, os.fstat(source.fileno()).st_size)
     code = "import os; print(open('/proc/self/status').read())"
     os.set_inheritable(descriptor, True)

@@ -6,8 +6,10 @@ daemon is started as a run would be: with the canaries' variable, key and descri
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import os
 import subprocess
 from typing import Any
 
@@ -40,7 +42,7 @@ def bytes_of(text: str) -> int:
 
 
 class KernelRunner(Runner):
-    """Executes code in kernels of a daemon, which must have been started by `start_daemon`."""
+    """Executes code in kernels of a daemon, which must have been started by `warm_daemon`."""
 
     inside = True
 
@@ -53,8 +55,17 @@ class KernelRunner(Runner):
         self.numbers = itertools.count(1)
 
     def paths(self, start: Start) -> dict[str, Any]:
-        # 3 is the channel to the host, which the kernel's children do not have; 4 and 5 are its copies of 1 and 2.
-        return {**super().paths(start), "own_descriptors": {"3": "socket:", "4": "pipe:", "5": "pipe:"}}
+        place = self.glovebox.place.path.name
+        return {
+            **super().paths(start),
+            # The channel to the host, which a kernel's children do not have, and its copies of 1 and 2.
+            "own_descriptors": {"3": "socket:", "4": "pipe:", "5": "pipe:"},
+            # Directories of the host that a session is made of: the kernel shows the path of whatever is mounted.
+            "own_mounts": {
+                "/workspace": f"/{place}/data/sessions/",
+                "/run/session": f"/{place}/data/state/",
+            },
+        }
 
     def request(self, start: Start) -> dict[str, Any]:
         limits: dict[str, float] = {}
@@ -75,8 +86,7 @@ class KernelRunner(Runner):
         return request
 
     def run(self, start: Start, seconds: float) -> Ended:
-        in_session = not start.options or bool(start.options.get("session"))
-        name = f"door-{next(self.numbers)}" if in_session else None
+        name = f"door-{next(self.numbers)}" if start.options.get("session") else None
         try:
             with self.daemon._connect(seconds) as client:
                 answer = self._execute(client, name, start)
@@ -91,12 +101,21 @@ class KernelRunner(Runner):
         finally:
             if name is not None:
                 client.request("session.remove", session=name)
+            self._wait_for_end()
+
+    def _wait_for_end(self) -> None:
+        """Boxes and their files go away after the answer; what does not is for the judges to see."""
+        state = self.daemon.data / "state"
+        with contextlib.suppress(AssertionError):
+            wait_for("everything to be gone", lambda: not self.left_things() and not os.listdir(state), 30.0)
 
     def _ended(self, answer: dict[str, Any], start: Start) -> Ended:
         said = answer["stdout"].splitlines()
         assert said and json.loads(said[0]) == {"forked": self.mode == "fast"}, f"not a {self.mode} kernel: {answer}"
         status = STATUSES.get(answer["status"], answer["exit_code"])
         text = json.dumps(answer) if start.options.get("json") else answer["stdout"]
+        if answer["status"] == "timeout":
+            text = ""  # being interrupted at the time limit is not a verdict
         trouble = f"{answer['status']}: {answer['stderr'] or answer['error']}"
         return Ended(status, text, trouble, answer["duration_ms"] / 1000, start=start)
 
@@ -105,7 +124,7 @@ class KernelRunner(Runner):
         return boxes + [f"process {pid}" for pid in self.glovebox.groups.processes()]
 
 
-def start_daemon(daemon: Daemon, world: World) -> None:
+def warm_daemon(daemon: Daemon, world: World) -> None:
     """Starts it with what must not get in, and waits for its nursery."""
     daemon.env.update(world.environment())
     daemon.pass_fds = (world.canary_fd,)
