@@ -20,7 +20,7 @@ import pytest
 from escapes import harness
 from escapes.kernels import NOT_FOR_KERNELS, WHICH_DOOR, KernelRunner, warm_daemon
 from escapes.world import World
-from support.daemon import Daemon, wait_for
+from support.daemon import Daemon, process_state, wait_for
 from support.daemons import StartDaemon, make_daemons
 from support.glovebox import USER_ID
 
@@ -44,6 +44,8 @@ def house(request: pytest.FixtureRequest, binary: Path) -> Iterator[House]:
     # The world is older than the daemon and outlives it, so that it is not taken for something that was left.
     world = World(USER_ID if request.param == "user" and os.geteuid() == 0 else os.geteuid())
     try:
+        canary = world.process.pid if world.process else 0
+        wait_for("the canary to be at rest", lambda: process_state(canary) == "S")  # it is known by its state, too
         for make in make_daemons(binary):
             daemon = make(who=request.param, start=False)
             warm_daemon(daemon, world)
@@ -163,7 +165,8 @@ print({line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if len
 def test_a_forked_kernel_inherits_no_secret(house: House) -> None:
     """Neither the daemon's environment, nor that of the session forked before it."""
     own, other = f"own-{secrets.token_hex(8)}", f"other-{secrets.token_hex(8)}"
-    with session(house, "before", "fast", env={"SECRET": other}) as execute:
+    padding = "x" * 4096  # what comes after it is not covered by the next, shorter environment
+    with session(house, "before", "fast", env={"PADDING": padding, "SECRET": other}) as execute:
         execute("pass")
     with session(house, "after", "fast", env={"SECRET": own}) as execute:
         mapped = ast.literal_eval(execute(MAPPED))

@@ -206,7 +206,7 @@ class World:
         streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(arguments, start_new_session=True, cwd="/", **streams, **extra)
         assert self.process.stdout is not None
-        self.process.stdout.read(2)  # up: from here on it only waits, and looks the same whenever it is looked at
+        self.process.stdout.read(2)  # up: from here on it only waits
 
     def stop_process(self) -> None:
         process = getattr(self, "process", None)
