@@ -92,7 +92,7 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[A
     return {name: (one.get(name), other.get(name)) for name in {*one, *other} if one.get(name) != other.get(name)}
 
 
-# Where a forked kernel may differ from an executed one: its parent is outside, and the nursery's filter is below its own.
+# Where a forked kernel may differ from an executed one: its parent is outside, the nursery's filter is below its own.
 OF_A_FORK = {"/ids", "/status/Seccomp_filters"}
 # Where a kernel may differ from a run: channel and copies of 1 and 2, own files, thresholds of trimming, a watchdog.
 OF_A_KERNEL = {"/descriptors", "/mounts", "/places//", "/environment", "/timers"}

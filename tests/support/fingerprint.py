@@ -126,7 +126,11 @@ print(
             "descriptors": own_descriptors(),
             "controls": controls(),
             "timers": timers(),
-            "priority": [os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), read("/proc/self/oom_score_adj")],
+            "priority": [
+                os.getpriority(os.PRIO_PROCESS, 0),
+                os.sched_getscheduler(0),
+                read("/proc/self/oom_score_adj"),
+            ],
             "here": [os.getcwd(), os.readlink("/proc/self/root"), os.readlink("/proc/self/exe")],
             "ids": [os.getpid(), os.getppid(), os.getpgid(0), read("/proc/self/loginuid")],
             "environment": sorted(os.environ),

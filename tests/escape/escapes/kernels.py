@@ -76,7 +76,8 @@ class KernelRunner(Runner):
             if name in start.options:
                 limits[name] = float(start.limit(name, ""))
         timeout = float(start.limit("timeout", str(240 * slowness())))
-        request: dict[str, Any] = {"mode": self.mode, "limits": limits, "timeout_ms": int(timeout * 1000), "operator": True}
+        request: dict[str, Any] = {"mode": self.mode, "limits": limits, "operator": True}
+        request["timeout_ms"] = int(timeout * 1000)
         if start.workspace:
             request["workspace"] = str(start.workspace)
         if start.data:
