@@ -90,15 +90,16 @@ static void become(const struct process *process, int report_fd) {
         sigset_t none;
         sigemptyset(&none);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
+        /* What the maker of the box ignores (a daemon its SIGHUP, nohup's children theirs) is no business of the box.
+         */
+        for (int number = 1; number < NSIG; number++)
+                (void) signal(number, SIG_DFL); /* fails for those that cannot be changed */
         (void) setsid();
         int code = arrange_descriptors(process, &report_fd);
         if (code < 0)
                 fail(report_fd, code, STEP_DESCRIPTORS);
         if (chdir(process->cwd) < 0)
                 fail(report_fd, -errno, STEP_DIRECTORY);
-        int oom_fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-        if (oom_fd >= 0)
-                (void) fd_write_all(oom_fd, "500", 3);
         fail(report_fd, execute(process->argv, process->envp), STEP_EXECUTE);
 }
 

@@ -1,11 +1,11 @@
-/* The nursery's hands: forks kernels into boxes. Loaded into the image's Python by glovebox_kernel/nursery.py; uses nothing
- * of Python.
+/* The nursery's hands: forks kernels into boxes. Loaded into the image's Python by glovebox_kernel/nursery.py; uses
+ * nothing of Python.
  *
- * Theory of operation. An order names a box by its agent's pidfd. The nursery sets the pid namespace for its children to
- * the box's, clones once, and sets it back. The child belongs to the ward, not to us (CLONE_PARENT): it is reaped whatever
- * becomes of the nursery. Before it returns to Python, the child has entered the box's control groups and namespaces,
- * become its user, given up every privilege and descriptor, and heard from the maker that it may go: no byte of Python
- * code runs in between. Order is the security argument, as in the box's own stage (src/box/stage.c). */
+ * Theory of operation. An order names a box by its agent's pidfd. The nursery sets the pid namespace for its children
+ * to the box's, clones once, and sets it back. The child belongs to the ward, not to us (CLONE_PARENT): it is reaped
+ * whatever becomes of the nursery. Before it returns to Python, the child has entered the box's control groups and
+ * namespaces, become its user, given up every privilege and descriptor, and heard from the maker that it may go: no
+ * byte of Python code runs in between. Order is the security argument, as in the box's own stage (src/box/stage.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -146,11 +146,8 @@ static int arrange_descriptors(void) {
 static int enter_workspace(void) {
         if (chdir("/workspace") < 0)
                 return -errno;
-        /* Changes of ids made /proc/self somebody else's. First in line when memory runs out, as any process of a box. */
-        if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
-                return -errno;
-        _cleanup_fd_ int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-        return fd < 0 ? -errno : fd_write_all(fd, "500", 3);
+        /* Changes of ids made /proc/self somebody else's. */
+        return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ? -errno : privilege_offer_to_oom();
 }
 
 static int set_rlimits(void) {

@@ -1,15 +1,20 @@
 #include "box/privilege.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/keyctl.h>
 #include <linux/securebits.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/memory.h"
 
 /* Being uid 0 means nothing, changing uids brings nothing back, nothing becomes ambient; and none of it can be undone.
@@ -18,6 +23,7 @@ enum {
         SECUREBITS = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED |
                      SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
         MAX_CAPABILITY = 63, /* what the kernel's two 32-bit words can hold */
+        OOM_SCORE = 500,
 };
 
 int privilege_join_fresh_keyring(void) {
@@ -76,6 +82,17 @@ int privilege_drop_all(void) {
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return -errno;
         return nothing_is_left() ? 0 : -EPERM;
+}
+
+int privilege_offer_to_oom(void) {
+        char text[16] = "";
+        _cleanup_fd_ int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+        if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+                return -errno;
+        if (strtol(text, NULL, 10) >= OOM_SCORE)
+                return 0; /* less would need a privilege */
+        (void) snprintf(text, sizeof(text), "%d", OOM_SCORE);
+        return pwrite(fd, text, strlen(text), 0) < 0 ? -errno : 0;
 }
 
 /* Never raises what we have ourselves: that would need privileges, and the host's administrator meant it. */

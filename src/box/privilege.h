@@ -13,6 +13,10 @@ int privilege_join_fresh_keyring(void);
  * back; -EPERM if anything is left. */
 int privilege_drop_all(void);
 
+/* First in line when the host's memory runs out. Needs /proc, and comes before Landlock, which forbids it to the box.
+ * Never lowers what the host's administrator set. */
+int privilege_offer_to_oom(void);
+
 /* Resource limits that back the control groups. `weaker` (no memory or pids controller) adds the address-space and
  * process bounds that are all such a host has. */
 int privilege_set_rlimits(const struct limits *limits, int has_memory_cgroup, int has_pids_cgroup);

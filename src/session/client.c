@@ -122,7 +122,8 @@ void client_send(struct client *client, enum message_type type, uint16_t request
 
 void client_send_output(struct client *client, bool is_error, uint16_t request, uint32_t number, const void *bytes,
                         size_t size) {
-        if (message_queue_put_output(&client->queue, is_error ? MESSAGE_ERR : MESSAGE_OUT, request, number, bytes, size) < 0 ||
+        if (message_queue_put_output(&client->queue, is_error ? MESSAGE_ERR : MESSAGE_OUT, request, number, bytes,
+                                     size) < 0 ||
             message_queue_flush(&client->queue, client->fd) < 0)
                 client->closing = true;
         settle(client);
@@ -178,7 +179,8 @@ static void handle_message(struct client *client, const struct message *message)
                 return;
         }
         if (client->n_open == CLIENT_REQUESTS_MAX) {
-                (void) err_set(&err, ERR_LIMIT, "more than %d requests are under way; wait for answers", CLIENT_REQUESTS_MAX);
+                (void) err_set(&err, ERR_LIMIT, "more than %d requests are under way; wait for answers",
+                               CLIENT_REQUESTS_MAX);
                 client_refuse(client, message->request, &err);
                 return;
         }

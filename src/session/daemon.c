@@ -97,7 +97,8 @@ static void give_orders(struct daemon *daemon) {
 
 int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err) {
         if (daemon->n_orders >= DAEMON_ORDERS_MAX)
-                return err_set(err, ERR_BUSY, "%d boxes already wait to be made; try again in a moment", DAEMON_ORDERS_MAX);
+                return err_set(err, ERR_BUSY, "%d boxes already wait to be made; try again in a moment",
+                               DAEMON_ORDERS_MAX);
         struct order *order = malloc(sizeof(*order));
         if (!order)
                 return err_set(err, ERR_SYSTEM, "out of memory");
@@ -181,7 +182,8 @@ static int split_paths(const char *text, const char *also, const char *ret_paths
                         continue;
                 if (*path != '/' || n == PATHS_MAX - 2) {
                         free(copy);
-                        return err_set(err, ERR_USAGE, "allowed directories are absolute paths, at most %d", PATHS_MAX - 2);
+                        return err_set(err, ERR_USAGE, "allowed directories are absolute paths, at most %d",
+                                       PATHS_MAX - 2);
                 }
                 ret_paths[n++] = path;
         }
@@ -200,10 +202,14 @@ static int start_maker(struct daemon *daemon, struct err *err) {
         if (split_paths(daemon->options->allow_read, NULL, read_paths, err) < 0 ||
             split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
                 return -1;
-        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir, .read_paths = read_paths,
-                                             .write_paths = write_paths, .df_bytes = daemon->options->df_bytes,
-                                             .np_bytes = daemon->options->np_bytes,
-                                             .preload = daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD };
+        settings = (struct maker_settings){ .data_dir = daemon->data_dir,
+                                            .kernel_dir = kernel_dir,
+                                            .read_paths = read_paths,
+                                            .write_paths = write_paths,
+                                            .df_bytes = daemon->options->df_bytes,
+                                            .np_bytes = daemon->options->np_bytes,
+                                            .preload = daemon->options->preload ? daemon->options->preload
+                                                                                : DAEMON_PRELOAD };
         if (maker_start(&settings, &daemon->maker, err) < 0)
                 return -1;
         daemon->maker_watch = loop_watch(daemon->loop, daemon->maker.fd, EPOLLIN, on_maker, daemon);
@@ -255,7 +261,8 @@ static void on_sweep(void *context) {
                         (void) session_hibernate(session, false, NULL, NULL);
         for (struct session *session = daemon->sessions; session; session = session->next)
                 if (session->touched && !session->ephemeral)
-                        session->touched = registry_touch(daemon->registry, session->row.id, session->row.used_ms, NULL) < 0;
+                        session->touched =
+                                registry_touch(daemon->registry, session->row.id, session->row.used_ms, NULL) < 0;
         pool_refill(daemon);
 }
 
@@ -312,7 +319,8 @@ static int start(struct daemon *daemon, struct err *err) {
         bool is_new;
         raise_descriptor_limit();
         if (identity_enter(&daemon->rootless, err) < 0 || loop_make(&daemon->loop, err) < 0 ||
-            make_directories(daemon, err) < 0 || registry_open(daemon->data_dir, &daemon->registry, quarantined, err) < 0)
+            make_directories(daemon, err) < 0 ||
+            registry_open(daemon->data_dir, &daemon->registry, quarantined, err) < 0)
                 return -1;
         if (*quarantined)
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);

@@ -116,7 +116,8 @@ static void sweep_leftovers(struct daemon *daemon) {
                         continue;
                 (void) snprintf(path, sizeof(path), "%s/state/%s", daemon->data_dir, entry->d_name);
                 struct registry_session row;
-                if (passport_read(path, &row, NULL) < 0) /* one with a passport is somebody's, even if it cannot be entered */
+                if (passport_read(path, &row, NULL) <
+                    0) /* one with a passport is somebody's, even if it cannot be entered */
                         remove_tree(path);
         }
         if (directory)

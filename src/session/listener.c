@@ -67,7 +67,8 @@ static int make_parent(const char *path, struct err *err) {
 /* Does somebody answer there? */
 static bool is_live(const struct sockaddr_un *address) {
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        return fd >= 0 && (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0 || errno != ECONNREFUSED) &&
+        return fd >= 0 &&
+               (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0 || errno != ECONNREFUSED) &&
                errno != ENOENT;
 }
 
@@ -75,15 +76,17 @@ int listener_open(struct daemon *daemon, struct err *err) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         const char *path = daemon->socket_path;
         if (strlen(path) >= sizeof(address.sun_path))
-                return err_set(err, ERR_USAGE, "the socket's path %s is longer than %zu bytes; choose a shorter --socket-dir",
-                               path, sizeof(address.sun_path) - 1);
+                return err_set(err, ERR_USAGE,
+                               "the socket's path %s is longer than %zu bytes; choose a shorter --socket-dir", path,
+                               sizeof(address.sun_path) - 1);
         (void) strcpy(address.sun_path, path);
         if (make_parent(path, err) < 0)
                 return -1;
         struct stat status;
         if (lstat(path, &status) == 0) {
                 if (!S_ISSOCK(status.st_mode))
-                        return err_set(err, ERR_EXISTS, "%s is there and is not a socket; remove it or choose another path", path);
+                        return err_set(err, ERR_EXISTS,
+                                       "%s is there and is not a socket; remove it or choose another path", path);
                 errno = 0;
                 if (is_live(&address))
                         return err_set(err, ERR_BUSY, "another daemon listens on %s", path);
@@ -91,12 +94,16 @@ int listener_open(struct daemon *daemon, struct err *err) {
         }
         daemon->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         mode_t old = umask(0177);
-        int code = daemon->listen_fd < 0 || bind(daemon->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0 ? errno : 0;
+        int code = daemon->listen_fd < 0 || bind(daemon->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0
+                           ? errno
+                           : 0;
         (void) umask(old);
         if (code == EOPNOTSUPP || code == EPERM)
                 return err_set(err, ERR_UNSUPPORTED,
-                               "the file system of %s has no UNIX sockets (%s); give a directory on a native Linux file system "
-                               "with --socket-dir, for example /run/user/%u or /tmp", path, strerror(code), geteuid());
+                               "the file system of %s has no UNIX sockets (%s); give a directory on a native Linux "
+                               "file system "
+                               "with --socket-dir, for example /run/user/%u or /tmp",
+                               path, strerror(code), geteuid());
         if (code != 0)
                 return err_sys(err, code, "listening on %s", path);
         if (listen(daemon->listen_fd, 128) < 0)

@@ -1,5 +1,6 @@
 /* A session's own copy of its row, in its state directory: where the registry was damaged, sessions are found again by
- * it. It is written right after the row and taken away right before it, so that a passport always stands for a session. */
+ * it. It is written right after the row and taken away right before it, so that a passport always stands for a session.
+ */
 #pragma once
 
 #include "session/registry.h"

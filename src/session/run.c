@@ -136,8 +136,8 @@ static void judge(const struct run *run, json_t *result, json_t *outcome, uint64
         if (run->reason == RUN_REASON_TIMEOUT) {
                 char message[200];
                 (void) snprintf(message, sizeof(message),
-                                "time limit %g s reached: the run was interrupted; variables are kept; raise the timeout "
-                                "or do less in one run", (double) run->timeout_ms / 1000);
+                                "time limit %g s reached: the run was interrupted; variables are kept; raise the "
+                                "timeout or do less in one run", (double) run->timeout_ms / 1000);
                 status = "timeout";
                 exit_code = 124;
                 json_decref(error);
@@ -163,21 +163,22 @@ static void judge_dead(const struct run *run, json_t *result, uint64_t oom_kills
                 status = name = "timeout";
                 exit_code = 124;
                 (void) snprintf(message, sizeof(message),
-                                "time limit %g s reached and the code did not react to the interrupt: the kernel was killed, "
-                                "variables are lost, files are kept", (double) run->timeout_ms / 1000);
+                                "time limit %g s reached and the code did not react to the interrupt: the kernel was "
+                                "killed, variables are lost, files are kept", (double) run->timeout_ms / 1000);
         } else if (oom_kills > 0) {
                 status = "oom";
                 name = "memory_limit";
                 (void) snprintf(message, sizeof(message),
-                                "memory limit %s reached: the kernel was stopped, variables are lost, files are kept; raise "
-                                "the memory limit or process the data in chunks",
+                                "memory limit %s reached: the kernel was stopped, variables are lost, files are kept; "
+                                "raise the memory limit or process the data in chunks",
                                 units_format_bytes(run->session->row.limits.memory_bytes, limit));
         } else if (run->reason == RUN_REASON_INTERRUPT) {
                 status = "interrupted";
                 name = "interrupted";
                 exit_code = 130;
-                (void) snprintf(message, sizeof(message), "the code did not react to the interrupt: the kernel was killed, "
-                                                          "variables are lost, files are kept");
+                (void) snprintf(message, sizeof(message),
+                                "the code did not react to the interrupt: the kernel was killed, "
+                                "variables are lost, files are kept");
         } else if (run->reason == RUN_REASON_REMOVED) {
                 name = "removed";
                 (void) snprintf(message, sizeof(message), "the session was removed or restarted while the run was on");
@@ -185,15 +186,19 @@ static void judge_dead(const struct run *run, json_t *result, uint64_t oom_kills
                 status = "error";
                 exit_code = WEXITSTATUS(kernel->wait_status);
                 name = "kernel_exited";
-                (void) snprintf(message, sizeof(message),
-                                "the code ended its own process (os._exit or the like) with status %d: variables are lost, "
-                                "files are kept", exit_code);
+                (void) snprintf(
+                        message, sizeof(message),
+                        "the code ended its own process (os._exit or the like) with status %d: variables are lost, "
+                        "files are kept",
+                        exit_code);
         } else if (kernel->exited) {
                 int number = WTERMSIG(kernel->wait_status);
                 exit_code = 128 + number;
                 name = number == SIGSEGV ? "segmentation_fault" : "kernel_killed";
-                (void) snprintf(message, sizeof(message), "the kernel was killed by signal %d (%s): variables are lost, files "
-                                                          "are kept", number, strsignal(number));
+                (void) snprintf(message, sizeof(message),
+                                "the kernel was killed by signal %d (%s): variables are lost, files "
+                                "are kept",
+                                number, strsignal(number));
         } else
                 (void) snprintf(message, sizeof(message), "the box died%s: variables are lost, files are kept",
                                 kernel->broke_protocol ? " because the code in it broke the kernel's protocol" : "");
@@ -253,7 +258,9 @@ static bool is_behind(const struct run *run, const struct subscription *subscrip
 
 /* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts. */
 static void write_down(struct journal *journal, json_t *result, const char *text) {
-        static const char *const small[] = { "run_id", "status", "exit_code", "timed_out", "oom_killed", "duration_ms" };
+        static const char *const small[] = {
+                "run_id", "status", "exit_code", "timed_out", "oom_killed", "duration_ms"
+        };
         if (text && journal_end(journal, text, strlen(text), NULL) == 0)
                 return;
         json_t *rest = json_object();
@@ -314,13 +321,15 @@ static void conclude(struct run *run, json_t *result) {
 }
 
 void run_add_output(struct journal *journal, const char *run_id, json_t *answer) {
-        static const char *const keys[] = { "stdout", "stderr" }, *const cut_keys[] = { "stdout_cut_bytes", "stderr_cut_bytes" };
+        static const char *const keys[] = { "stdout", "stderr" }, *const cut_keys[] = { "stdout_cut_bytes",
+                                                                                        "stderr_cut_bytes" };
         for (int i = 0; i < JOURNAL_STREAMS; i++) {
                 char *bytes = NULL;
                 size_t size = 0;
                 struct journal_run told = { 0 };
                 if (journal && journal_find(journal, run_id, &told, NULL) == 0)
-                        (void) journal_read_stream(journal, run_id, (enum journal_stream) i, INLINE_MAX, &bytes, &size, NULL);
+                        (void) journal_read_stream(journal, run_id, (enum journal_stream) i, INLINE_MAX, &bytes, &size,
+                                                   NULL);
                 set_text(answer, keys[i], bytes, size);
                 uint64_t cut = told.cut[i] + told.bytes[i] - (size < told.bytes[i] ? size : told.bytes[i]);
                 json_object_set_new(answer, cut_keys[i], json_integer((json_int_t) cut));

@@ -48,7 +48,8 @@ static int make_directories(struct session *session, struct err *err) {
         return 0;
 }
 
-struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral, struct err *err) {
+struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral,
+                             struct err *err) {
         if (daemon->n_sessions >= DAEMON_SESSIONS_MAX) {
                 (void) err_set(err, ERR_LIMIT, "there are %d sessions already; remove some with `glovebox session rm`",
                                DAEMON_SESSIONS_MAX);
@@ -174,7 +175,8 @@ static void order_kernel(struct session *session) {
             (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
         else if (daemon_name_kernel(session->daemon, &request, &err) == 0) {
-                session->kernel = kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
+                session->kernel =
+                        kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
                 /* The journal is the session's, not the kernel's: it goes on over restarts. */
                 if (session->kernel)
                         (void) snprintf(session->kernel->state_dir, sizeof(session->kernel->state_dir), "%s",
@@ -204,8 +206,8 @@ static void tell_vault(struct session *session) {
                 fds[n_fds++] = kernel->fds[i];
         }
         _cleanup_free_ char *note = NULL;
-        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d, \"slots\": %u}", session->row.id,
-                            kernel->group, (int) kernel->pid, slots);
+        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d, \"slots\": %u}",
+                            session->row.id, kernel->group, (int) kernel->pid, slots);
         struct err err;
         if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, fds, n_fds, &err) < 0)
                 daemon_log("session %s: will not survive this daemon: %s", session->row.name, err.message);
@@ -345,8 +347,8 @@ static void on_ended(struct kernel *kernel) {
         session->asked = SESSION_ASKED_NOTHING;
         if (!kernel->was_ready) { /* it would die again: whoever waits is told why */
                 struct err died;
-                (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s", *kernel->last_words ? ": " : "",
-                               kernel->last_words);
+                (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s",
+                               *kernel->last_words ? ": " : "", kernel->last_words);
                 fail_all_runs(session, &died);
         } else if (run && run->started) {
                 run_finish_dead(run);
@@ -544,8 +546,9 @@ int session_hibernate(struct session *session, bool trim_only, struct subscripti
         if (!session->kernel || session->asked != SESSION_ASKED_NOTHING || session->runs)
                 return err_set(err, ERR_BUSY, "session %s %s", session->row.name,
                                session->kernel ? "is running; interrupt it first" : "has no kernel to put to sleep");
-        int code = trim_only ? kernel_send(session->kernel, KERNEL_TRIM, trim_payload, sizeof(trim_payload) - 1, err)
-                             : kernel_send(session->kernel, KERNEL_SLEEP, sleep_payload, sizeof(sleep_payload) - 1, err);
+        int code = trim_only
+                           ? kernel_send(session->kernel, KERNEL_TRIM, trim_payload, sizeof(trim_payload) - 1, err)
+                           : kernel_send(session->kernel, KERNEL_SLEEP, sleep_payload, sizeof(sleep_payload) - 1, err);
         if (code < 0)
                 return -1;
         session->asked = trim_only ? SESSION_ASKED_TRIM : SESSION_ASKED_SLEEP;

@@ -46,7 +46,8 @@ struct session {
 };
 
 /* Makes a session from its row: directories, record. Named ones are added to the registry by session_create. */
-struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral, struct err *err);
+struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral,
+                             struct err *err);
 void session_free(struct session *session); /* the record and its kernel; files stay */
 
 struct session *session_find(struct daemon *daemon, const char *owner, const char *name);
@@ -65,8 +66,8 @@ void session_advance(struct session *session);
 bool session_interrupt(struct session *session);
 void session_restart(struct session *session);
 
-/* Ends a run whose caller is gone: interrupts it, or takes it out of the queue. True when the session, an ephemeral one,
- * does not exist any more. */
+/* Ends a run whose caller is gone: interrupts it, or takes it out of the queue. True when the session, an ephemeral
+ * one, does not exist any more. */
 bool session_cancel(struct session *session, struct run *run);
 
 /* Asks the kernel to go to sleep or to trim; the answer goes to the asker (may be NULL; taken). */

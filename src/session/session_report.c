@@ -41,17 +41,18 @@ json_t *session_to_json(const struct session *session) {
         struct cgroup_usage usage = { 0 };
         if (session->kernel && session->kernel->cgroup.host)
                 cgroup_read_usage(&session->kernel->cgroup, &usage);
-        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "id", session->row.id, "name",
-                                 session->row.name, "state", session_state_name(session), "image", session->row.image, "mode",
-                                 session->row.mode, "workspace", session->workspace, "created",
-                                 (json_int_t) session->row.created_ms, "used", (json_int_t) session->row.used_ms,
-                                 "memory_bytes", (json_int_t) usage.memory_now_bytes, "pid",
-                                 (json_int_t) (session->kernel ? session->kernel->pid : 0), "allow_weaker",
+        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "id", session->row.id,
+                                 "name", session->row.name, "state", session_state_name(session), "image",
+                                 session->row.image, "mode", session->row.mode, "workspace", session->workspace,
+                                 "created", (json_int_t) session->row.created_ms, "used",
+                                 (json_int_t) session->row.used_ms, "memory_bytes", (json_int_t) usage.memory_now_bytes,
+                                 "pid", (json_int_t) (session->kernel ? session->kernel->pid : 0), "allow_weaker",
                                  (int) session->row.allow_weaker);
         if (!json)
                 return json_object();
         json_object_set_new(json, "limits",
-                            json_pack("{s:I, s:f, s:I, s:I, s:I, s:I}", "memory_bytes", (json_int_t) limits->memory_bytes, "cpus",
+                            json_pack("{s:I, s:f, s:I, s:I, s:I, s:I}", "memory_bytes",
+                                      (json_int_t) limits->memory_bytes, "cpus",
                                       (double) limits->cpu_thousandths / 1000, "pids", (json_int_t) limits->pids,
                                       "timeout_ms", (json_int_t) limits->timeout_ms, "tmp_bytes",
                                       (json_int_t) limits->tmp_bytes, "disk_bytes", (json_int_t) limits->disk_bytes));

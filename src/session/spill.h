@@ -1,5 +1,5 @@
-/* What a slow client has not read yet when its run is over: whole messages in a file without a name, so that neither the
- * daemon's memory nor the session waits for it. */
+/* What a slow client has not read yet when its run is over: whole messages in a file without a name, so that neither
+ * the daemon's memory nor the session waits for it. */
 #pragma once
 
 #include <stddef.h>

@@ -67,6 +67,7 @@ class Daemon:
         self.data = glovebox.place.data
         self.socket = str(self.data / "d.sock")
         self.log = glovebox.place.path / "serve.log"
+        self.pass_fds: tuple[int, ...] = ()  # what it is started with beyond the three; for tests of leaks
         self.process: subprocess.Popen[str] | None = None
         self.clients: list[Client] = []
         self.before: HostCount = count_host(glovebox)
@@ -100,6 +101,7 @@ class Daemon:
                 cwd=self.glovebox.place.home,
                 start_new_session=True,
                 preexec_fn=prepare,
+                pass_fds=self.pass_fds,
                 text=True,
             )
         return self.process

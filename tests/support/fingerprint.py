@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import resource
+import signal
 import socket
 from collections.abc import Callable, Iterator
 
@@ -22,6 +23,14 @@ STATUS_LINES = (
     "CapAmb",
     "NoNewPrivs",
     "Seccomp",
+    "Seccomp_filters",
+    "SigBlk",
+    "SigIgn",
+    "SigPnd",
+    "ShdPnd",
+    "Threads",
+    "CoreDumping",
+    "Cpus_allowed_list",
 )
 COVERED = ("kcore", "keys", "kallsyms", "interrupts", "cmdline", "sys/kernel/random/boot_id", "acpi", "scsi", "tty")
 LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
@@ -58,7 +67,7 @@ def mounts() -> Iterator[list[str]]:
 def status() -> dict[str, list[str]]:
     with open("/proc/self/status") as file:
         lines = dict(line.rstrip().split(":", 1) for line in file)
-    return {name: lines[name].split() for name in STATUS_LINES}
+    return {name: lines.get(name, "").split() for name in STATUS_LINES}
 
 
 def unshare() -> None:
@@ -74,6 +83,27 @@ def device_command() -> None:
 def loopback() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         socket.create_connection(server.getsockname(), timeout=10).close()
+
+
+def lower_oom_score() -> None:
+    """Away from being the first to go when memory runs out."""
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("0")
+
+
+def controls() -> dict[str, int]:
+    """What prctl tells: dumpable, securebits, timer slack and death signal."""
+    libc = ctypes.CDLL(None)
+    death = ctypes.c_int(-1)
+    libc.prctl(2, ctypes.byref(death), 0, 0, 0)
+    told = {name: libc.prctl(number, 0, 0, 0, 0) for name, number in (("dumpable", 3), ("bits", 27), ("slack", 30))}
+    return {**told, "death signal": death.value, "personality": libc.personality(ctypes.c_ulong(0xFFFFFFFF))}
+
+
+def timers() -> list[object]:
+    kinds = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    with open("/proc/self/timers") as file:
+        return [*(signal.getitimer(kind) for kind in kinds), file.read().count("ID: ")]
 
 
 def own_descriptors() -> list[int]:
@@ -94,8 +124,19 @@ print(
             "session": os.getsid(0) == os.getpid(),
             "places": {path: sorted(set(os.listdir(path)) - {"artifacts"}) for path in ("/", "/dev", "/workspace")},
             "descriptors": own_descriptors(),
+            "controls": controls(),
+            "timers": timers(),
+            "priority": [
+                os.getpriority(os.PRIO_PROCESS, 0),
+                os.sched_getscheduler(0),
+                read("/proc/self/oom_score_adj"),
+            ],
+            "here": [os.getcwd(), os.readlink("/proc/self/root"), os.readlink("/proc/self/exe")],
+            "ids": [os.getpid(), os.getppid(), os.getpgid(0), read("/proc/self/loginuid")],
+            "environment": sorted(os.environ),
             "attempts": {
                 "new user namespace": outcome(unshare),
+                "lower its oom score": outcome(lower_oom_score),
                 "write to the root": outcome(lambda: open("/x", "w")),
                 "write to a knob": outcome(lambda: open("/proc/sys/kernel/hostname", "w")),
                 "command to a device (Landlock)": outcome(device_command),

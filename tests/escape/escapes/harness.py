@@ -80,7 +80,7 @@ def run_together(runner: Runner, world: World, names: list[str]) -> dict[str, Ve
     verdicts: dict[str, Verdict] = {}
     left = list(names)
     while left:
-        start, _ = make_start(runner, world, left, {})
+        start, _ = make_start(runner, world, left, {"session": True})
         try:
             ended = runner.run(start, RUN_SECONDS)
         except subprocess.TimeoutExpired:

@@ -177,8 +177,9 @@ def tree_removed(case: Case) -> Verdict | None:
     left = leftovers(case)
     if left:
         return "ESCAPED", f"left behind: {left}"
-    if case.changed("state"):
-        return "ESCAPED", "files are left in the data directory"
+    new = set(case.after["state"].split("\n")) - set(case.before["state"].split("\n"))
+    if new:
+        return "ESCAPED", f"files are left in the data directory: {sorted(new)[:5]}"
     return case.said
 
 

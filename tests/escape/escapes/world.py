@@ -198,14 +198,15 @@ class World:
         self.stop_process()
         self.process_word = "process-" + secrets.token_hex(12)
         # It reads a pipe that ends with us, so that it does not outlive a killed test.
-        arguments = ["/usr/bin/python3", "-c", "import sys; sys.stdin.read()", self.process_word]
+        code = "import os; os.write(1, b'up'); os.read(0, 1)"
+        arguments = ["/usr/bin/python3", "-c", code, self.process_word]
         extra: dict[str, Any] = {}
         if os.geteuid() == 0 and self.uid != 0:
             extra = {"user": self.uid, "group": self.uid, "extra_groups": []}
-        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.process = subprocess.Popen(
-            arguments, stdin=subprocess.PIPE, start_new_session=True, cwd="/", **silent, **extra
-        )
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(arguments, start_new_session=True, cwd="/", **streams, **extra)
+        assert self.process.stdout is not None
+        self.process.stdout.read(2)  # up: from here on it only waits, and looks the same whenever it is looked at
 
     def stop_process(self) -> None:
         process = getattr(self, "process", None)

@@ -1,0 +1,198 @@
+"""The attempts of test_escape.py behind the other doors: in kernels forked from a nursery and in kernels executed.
+
+A forked kernel is sealed by code of its own (guest/nursery/spawn.c), so each attempt is made there again. Those of one
+group are one test here: what they are stands in attempts/, and a failure names the ones that got out."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from escapes import harness
+from escapes.kernels import NOT_FOR_KERNELS, WHICH_DOOR, KernelRunner, warm_daemon
+from escapes.world import World
+from support.daemon import Daemon, wait_for
+from support.daemons import StartDaemon, make_daemons
+from support.glovebox import USER_ID
+
+ATTEMPTS = {name: item for name, item in harness.attempts().items() if item.only in ("", "glovebox")}
+FINGERPRINT = Path(__file__).resolve().parents[1] / "support/fingerprint.py"
+ASKED = [name for name in ATTEMPTS if name not in NOT_FOR_KERNELS]
+
+
+@dataclass
+class House:
+    """A daemon, and the world that it stands in."""
+
+    daemon: Daemon
+    world: World
+
+
+@pytest.fixture(scope="module", params=["root", "user"])
+def house(request: pytest.FixtureRequest, binary: Path) -> Iterator[House]:
+    if request.param == "root" and os.geteuid() != 0:
+        pytest.skip("needs root: run the tests with sudo")
+    # The world is older than the daemon and outlives it, so that it is not taken for something that was left.
+    world = World(USER_ID if request.param == "user" and os.geteuid() == 0 else os.geteuid())
+    try:
+        for make in make_daemons(binary):
+            daemon = make(who=request.param, start=False)
+            warm_daemon(daemon, world)
+            yield House(daemon, world)
+    finally:
+        world.close()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("group", harness.bundle.load().GROUPS)
+@pytest.mark.parametrize("mode", ["fast", "fresh"])
+def test_kernel_holds(house: House, mode: str, group: str) -> None:
+    if mode == "fresh" and house.daemon.glovebox.who == "user":
+        pytest.skip("optional: sealed by the code of `run`, which test_escape.py tries as a user")
+    verdicts = harness.run_group(KernelRunner(house.daemon, mode), house.world, group, ASKED)
+    assert set(verdicts) == {name for name in ASKED if ATTEMPTS[name].group == group}
+    wrong = [f"{name}: {verdict}: {why}" for name, (verdict, why) in verdicts.items() if verdict != "BLOCKED"]
+    assert not wrong, "\n".join(wrong)
+
+
+@contextlib.contextmanager
+def session(house: House, name: str, mode: str, **options: Any) -> Iterator[Callable[[str], str]]:
+    """Gives a function that executes code in a session of its own and returns what it printed."""
+
+    def execute(code: str) -> str:
+        answer = client.execute(code, name)
+        assert answer["status"] == "ok", answer
+        return str(answer["stdout"])
+
+    with house.daemon._connect() as client:
+        client.request("session.create", session=name, mode=mode, **options)
+        try:
+            yield execute
+        finally:
+            client.request("session.remove", session=name)
+
+
+def flat(value: Any, name: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} as {"/a/b": 1}."""
+    if not isinstance(value, dict):
+        return {name: value}
+    return {key: item for part in value for key, item in flat(value[part], f"{name}/{part}").items()}
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (one.get(name), other.get(name)) for name in {*one, *other} if one.get(name) != other.get(name)}
+
+
+# Where a forked kernel may differ from an executed one: its parent is outside, the nursery's filter is below its own.
+OF_A_FORK = {"/ids", "/status/Seccomp_filters"}
+# Where a kernel may differ from a run: channel and copies of 1 and 2, own files, thresholds of trimming, a watchdog.
+OF_A_KERNEL = {"/descriptors", "/mounts", "/places//", "/environment", "/timers"}
+
+
+def test_every_door_leads_into_the_same_box(house: House) -> None:
+    """What a kernel sees of its own sealing is what a run sees, but for the differences listed above."""
+    place = house.daemon.glovebox.place
+    code = FINGERPRINT.read_text()
+    run = house.daemon.glovebox("run", place.write("fingerprint.py", code))
+    assert run.returncode == 0, run.stderr
+    seen = {"run": flat(json.loads(run.stdout))}
+    for mode in ("fast", "fresh"):
+        with session(house, f"fingerprint-{mode}", mode) as execute:
+            seen[mode] = flat(json.loads(execute(code)))
+    assert set(differences(seen["fresh"], seen["run"])) <= OF_A_KERNEL
+    assert set(differences(seen["fast"], seen["fresh"])) <= OF_A_FORK
+    fast = seen["fast"]
+    assert fast["/descriptors"] == [0, 1, 2, 3, 4, 5]
+    assert fast["/status/Seccomp_filters"] in ([], ["2"])
+    assert fast["/ids"][:3] == [2, 0, 2]
+    assert set(fast["/environment"]) - set(seen["run"]["/environment"]) <= {"DF_BYTES", "NP_BYTES"}
+    assert set(fast["/places//"]) - set(seen["run"]["/places//"]) <= {"opt"}
+    points = {mount[0] for mount in fast["/mounts"]} - {mount[0] for mount in seen["run"]["/mounts"]}
+    assert points <= {"/opt/glovebox/kernel", "/run/session"}
+    # Equal is not enough where all could be wrong together.
+    assert bytes.fromhex(fast["/priority"][2]) == b"500\n"
+    assert fast["/status/SigIgn"] == ["0000000001001000"]  # SIGPIPE and SIGXFSZ, by Python itself
+    assert fast["/status/SigBlk"] == ["0000000000000000"] and fast["/status/Threads"] == ["1"]
+    assert fast["/status/Umask"] == ["0022"] and fast["/here"][:2] == ["/workspace", "/"]
+
+
+def test_a_forked_kernel_is_where_its_agent_is(house: House) -> None:
+    """Namespaces and control groups, as the host sees them."""
+    with session(house, "place", "fast") as execute:
+        assert json.loads(execute(WHICH_DOOR)) == {"forked": True}
+        agent, kernel = house.daemon.agent_of("place"), house.daemon.kernel_of("place")
+        names = sorted(os.listdir(f"/proc/{agent}/ns"))
+        where = {pid: {name: os.readlink(f"/proc/{pid}/ns/{name}") for name in names} for pid in (agent, kernel)}
+        groups = {pid: Path(f"/proc/{pid}/cgroup").read_text() for pid in (agent, kernel)}
+        assert len(names) >= 8 and where[kernel] == where[agent]
+        ours = {name for name in names if os.readlink(f"/proc/self/ns/{name}") == where[kernel][name]}
+        assert ours <= {"time", "time_for_children"}
+        assert groups[kernel] == groups[agent]
+        mine = [line for line in groups[kernel].splitlines() if house.daemon.glovebox.groups.name in line]
+        assert len(mine) >= len(house.daemon.glovebox.groups.directories)
+
+
+def memory_of_process(pid: int) -> bytes:
+    """Everything that it can write, joined: where a secret could have been copied to."""
+    found = []
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            region, rights = line.split()[:2]
+            start, end = (int(number, 16) for number in region.split("-"))
+            if rights.startswith("rw"):
+                memory.seek(start)
+                found.append(memory.read(end - start))
+    return b"\0".join(found)
+
+
+MAPPED = """
+print({line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if len(line.split(None, 5)) == 6})
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="optional: reading another process's memory needs root")
+def test_a_forked_kernel_inherits_no_secret(house: House) -> None:
+    """Neither the daemon's environment, nor that of the session forked before it."""
+    own, other = f"own-{secrets.token_hex(8)}", f"other-{secrets.token_hex(8)}"
+    with session(house, "before", "fast", env={"SECRET": other}) as execute:
+        execute("pass")
+    with session(house, "after", "fast", env={"SECRET": own}) as execute:
+        mapped = ast.literal_eval(execute(MAPPED))
+        kernel = house.daemon.kernel_of("after")
+        memory = memory_of_process(kernel)
+        for file in ("environ", "cmdline", "auxv", "comm"):
+            memory += Path(f"/proc/{kernel}/{file}").read_bytes()
+    assert own.encode() in memory, "the search finds nothing"
+    for secret in (other, house.world.secret, house.world.token, str(house.daemon.data)):
+        assert secret.encode() not in memory, secret
+    assert all(path.startswith(("/usr/", "/opt/glovebox/", "/memfd:spawn", "[")) for path in mapped), mapped
+
+
+STARTED = "print(open('/proc/self/stat').read().rpartition(')')[2].split()[19])"
+
+
+@pytest.mark.timeout(300)
+def test_a_kernel_that_waited_in_the_pool_is_sealed_as_any(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--pool", "1", who="user")
+    client = daemon.client()
+    code = FINGERPRINT.read_text()
+    made_for_it = flat(json.loads(client.execute(code, operator=True)["stdout"]))
+    wait_for("the pool to be full", lambda: client.request("status")["pool"]["ready"] == 1)
+    now = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+    answer = client.execute(code + STARTED)
+    printed, started = answer["stdout"].splitlines()
+    assert int(started) <= now, "the kernel did not wait in the pool"
+    assert not set(differences(flat(json.loads(printed)), made_for_it)) - OF_A_FORK
+
+
+def test_every_attempt_left_out_exists_and_there_are_few() -> None:
+    assert set(NOT_FOR_KERNELS) <= set(ATTEMPTS) and len(NOT_FOR_KERNELS) < 10
