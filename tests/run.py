@@ -31,6 +31,8 @@ PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "api": ("the HTTP server, over bare sockets", lambda: pytest_part("api", "tests/api", 240)),
     "nursery": ("kernels forked from a warm Python", lambda: pytest_part("nursery", "tests/nursery", 300)),
     "kernel": ("the Python kernel, without a box", kernel),
+    "session": ("the daemon and its sessions", lambda: pytest_part("session", "tests/session", 600)),
+    "chaos": ("faults that the daemon survives", lambda: pytest_part("chaos", "tests/chaos", 420)),
     "escape": ("attempts to get out", lambda: pytest_part("escape", "tests/escape", 300)),
     "sanitizers": ("unit and smoke tests with ASan and UBSan", sanitizers),
     "fuzz": ("parsers of foreign bytes", fuzz),

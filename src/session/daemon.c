@@ -370,8 +370,13 @@ static void stop(struct daemon *daemon) {
 }
 
 int serve_run(const struct serve_options *options, struct err *err) {
-        struct daemon daemon = { .options = options, .listen_fd = -1, .signal_fd = -1, .vault = { .fd = -1 },
-                                 .maker = { .fd = -1 }, .started_ms = loop_now_ms() };
+        struct daemon daemon = { .options = options,
+                                 .listen_fd = -1,
+                                 .spare_fd = -1,
+                                 .signal_fd = -1,
+                                 .vault = { .fd = -1 },
+                                 .maker = { .fd = -1 },
+                                 .started_ms = loop_now_ms() };
         (void) snprintf(daemon.data_dir, sizeof(daemon.data_dir), "%s", options->data_dir);
         uint32_t hash = 2166136261u; /* FNV-1a of the data directory: one daemon serves it at a time */
         for (const char *at = options->data_dir; *at; at++)

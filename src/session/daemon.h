@@ -42,7 +42,8 @@ struct daemon {
         struct order *orders; /* kernels to be made, first come first served */
         size_t n_orders, n_ordered; /* waiting; with the maker */
         struct loop_watch *maker_watch;
-        int listen_fd;
+        int listen_fd, spare_fd; /* the spare one is for saying no when there are no others */
+        uint64_t hung_up_ms;     /* when that was last logged */
         struct loop_watch *listen_watch, *signal_watch;
         int signal_fd;
         struct loop_timer *sweep_timer;

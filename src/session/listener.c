@@ -1,6 +1,7 @@
 #include "session/listener.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,10 +15,30 @@
 #include "session/client.h"
 #include "session/daemon.h"
 
+enum { HUNG_UP_LOG_MS = 10000 };
+
+/* Out of descriptors, a connection that waits would wake us again and again: it gets the one that was kept for this,
+ * and is hung up on. */
+static void hang_up(struct daemon *daemon) {
+        fd_close(&daemon->spare_fd);
+        int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        fd_close(&fd);
+        daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        uint64_t now = loop_now_ms();
+        if (now - daemon->hung_up_ms < HUNG_UP_LOG_MS)
+                return;
+        daemon->hung_up_ms = now;
+        daemon_log("refused connections: out of descriptors; raise the limit of open files (ulimit -n)");
+}
+
 static void on_connection(void *context, uint32_t events) {
         struct daemon *daemon = context;
         (void) events;
         _cleanup_fd_ int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+                hang_up(daemon);
+                return;
+        }
         struct ucred peer;
         socklen_t size = sizeof(peer);
         if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
@@ -87,6 +108,7 @@ int listener_open(struct daemon *daemon, struct err *err) {
                 return err_sys(err, code, "listening on %s", path);
         if (listen(daemon->listen_fd, 128) < 0)
                 return err_sys(err, errno, "listening on %s", path);
+        daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         daemon->listen_watch = loop_watch(daemon->loop, daemon->listen_fd, EPOLLIN, on_connection, daemon);
         return daemon->listen_watch ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
 }
@@ -96,4 +118,5 @@ void listener_close(struct daemon *daemon) {
         if (daemon->listen_fd >= 0)
                 (void) unlink(daemon->socket_path);
         fd_close(&daemon->listen_fd);
+        fd_close(&daemon->spare_fd);
 }

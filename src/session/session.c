@@ -40,8 +40,11 @@ static int make_directories(struct session *session, struct err *err) {
                 return 0; /* a kernel of the pool brings its own; otherwise it is made with the kernel */
         if (mkdir(session->state_dir, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %s", session->state_dir);
-        if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST)
-                return err_sys(err, errno, "making %s", session->workspace);
+        if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST) {
+                int code = errno;
+                (void) rmdir(session->state_dir); /* unless something is in it already */
+                return err_sys(err, code, "making %s", session->workspace);
+        }
         return 0;
 }
 

@@ -18,7 +18,12 @@ def state(client: Client, name: str) -> str:
     return str(client.request("session.show", session=name)["state"])
 
 
-WAIT = "import os, time\nprint('before', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('after')\nx + 1"
+WAIT = """
+import os, time
+print('before', flush=True)
+while not os.path.exists('go'): time.sleep(0.01)
+print('after')
+x + 1"""
 
 
 @pytest.mark.parametrize("who", ["root", "user"])
