@@ -20,6 +20,7 @@ class DaemonError(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
+        self.message = message
 
 
 def default_socket() -> str:

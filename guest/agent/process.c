@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,8 +21,9 @@ struct failure {
         uint32_t step;
 };
 
-enum { STEP_DESCRIPTORS, STEP_DIRECTORY, STEP_EXECUTE };
-static const char *const step_names[] = { "arranging its descriptors", "entering its directory", "executing it" };
+enum { STEP_DESCRIPTORS, STEP_TERMINAL, STEP_DIRECTORY, STEP_EXECUTE, STEPS };
+static const char *const step_names[STEPS] = { "arranging its descriptors", "taking its terminal",
+                                               "entering its directory", "executing it" };
 
 static void fail(int report_fd, int code, uint32_t step) __attribute__((noreturn));
 static void fail(int report_fd, int code, uint32_t step) {
@@ -90,13 +92,16 @@ static void become(const struct process *process, int report_fd) {
         sigset_t none;
         sigemptyset(&none);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
-        /* What the maker of the box ignores (a daemon its SIGHUP, nohup's children theirs) is no business of the box. */
+        /* What whoever made the box ignores (a daemon its SIGHUP, nohup's children theirs) is no business of the box.
+         */
         for (int number = 1; number < NSIG; number++)
                 (void) signal(number, SIG_DFL); /* fails for those that cannot be changed */
         (void) setsid();
         int code = arrange_descriptors(process, &report_fd);
         if (code < 0)
                 fail(report_fd, code, STEP_DESCRIPTORS);
+        if (process->terminal && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
+                fail(report_fd, -errno, STEP_TERMINAL);
         if (chdir(process->cwd) < 0)
                 fail(report_fd, -errno, STEP_DIRECTORY);
         fail(report_fd, execute(process->argv, process->envp), STEP_EXECUTE);
@@ -124,8 +129,12 @@ int process_start(struct process *process, const char **ret_step) {
         (void) waitpid(pid, NULL, 0);
         if (code < 0)
                 return code;
-        *ret_step = failure.step < 3 ? step_names[failure.step] : *ret_step;
+        *ret_step = failure.step < STEPS ? step_names[failure.step] : *ret_step;
         return failure.code < 0 ? failure.code : -EIO;
+}
+
+void process_signal(pid_t pid, int signal_number, bool whole_group) {
+        (void) kill(whole_group ? -pid : pid, signal_number);
 }
 
 void process_release(struct process *process) {

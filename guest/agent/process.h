@@ -1,6 +1,7 @@
 /* One process that the host asked for. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -9,11 +10,15 @@ struct process {
         char **argv, **envp;
         const int *fds; /* become 0, 1, 2, …; borrowed. What is missing of the first three is /dev/null */
         size_t n_fds;
+        bool terminal; /* descriptor 0 is one, and becomes the controlling terminal */
         pid_t pid; /* set by process_start */
 };
 
 /* Starts it: own session, default signals, first in line for the OOM killer. 0 or -errno, with *ret_step saying what
  * failed; a command that cannot be executed is a failure here, not an exit status. */
 int process_start(struct process *process, const char **ret_step);
+
+/* To the process or its group; nothing where there is none any more. */
+void process_signal(pid_t pid, int signal_number, bool whole_group);
 
 void process_release(struct process *process);

@@ -1,11 +1,11 @@
-/* The nursery's hands: forks kernels into boxes. Loaded into the image's Python by glovebox_kernel/nursery.py; uses nothing
- * of Python.
+/* The nursery's hands: forks kernels into boxes. Loaded into the image's Python by glovebox_kernel/nursery.py; uses
+ * nothing of Python.
  *
- * Theory of operation. An order names a box by its agent's pidfd. The nursery sets the pid namespace for its children to
- * the box's, clones once, and sets it back. The child belongs to the ward, not to us (CLONE_PARENT): it is reaped whatever
- * becomes of the nursery. Before it returns to Python, the child has entered the box's control groups and namespaces,
- * become its user, given up every privilege and descriptor, and heard from the maker that it may go: no byte of Python
- * code runs in between. Order is the security argument, as in the box's own stage (src/box/stage.c). */
+ * Theory of operation. An order names a box by its agent's pidfd. The nursery sets the pid namespace for its children
+ * to the box's, clones once, and sets it back. The child belongs to the ward, not to us (CLONE_PARENT): it is reaped
+ * whatever becomes of the nursery. Before it returns to Python, the child has entered the box's control groups and
+ * namespaces, become its user, given up every privilege and descriptor, and heard from the maker that it may go: no
+ * byte of Python code runs in between. Order is the security argument, as in the box's own stage (src/box/stage.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>

@@ -11,7 +11,7 @@ enum { PASSING_FDS_MAX = 128 };
 /* Sends the bytes and the descriptors (borrowed). 0 or -errno; `flags` as of sendmsg. */
 int passing_send(int socket_fd, const void *bytes, size_t size, const int *fds, size_t n_fds, int flags);
 
-/* Receives at most `room` bytes and `n_fds` slots, close-on-exec and owned by the caller; slots that were not sent are -1.
- * The size of what came, -ENODATA when the other side is gone, -EPROTO when it does not fit, -errno. Nothing is kept open
- * on failure. */
+/* Receives at most `room` bytes and `n_fds` slots, close-on-exec and owned by the caller; slots that were not sent
+ * are -1. The size of what came, -ENODATA when the other side is gone, -EPROTO when it does not fit, -errno. Nothing
+ * is kept open on failure. */
 ssize_t passing_receive(int socket_fd, void *bytes, size_t room, int *ret_fds, size_t n_fds, int flags);

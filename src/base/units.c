@@ -81,8 +81,8 @@ int units_parse_duration_ms(const char *what, const char *text, uint64_t min_ms,
                 return err_set(err, ERR_USAGE, "%s: \"%.40s\" is not a time; write seconds, or for example 500ms or 2m",
                                what, text);
         if (value < min_ms || value > max_ms)
-                return err_set(err, ERR_USAGE, "%s: \"%.40s\" is out of range; choose from %g to %g seconds", what, text,
-                               (double) min_ms / 1000, (double) max_ms / 1000);
+                return err_set(err, ERR_USAGE, "%s: \"%.40s\" is out of range; choose from %g to %g seconds", what,
+                               text, (double) min_ms / 1000, (double) max_ms / 1000);
         *ret_ms = value;
         return 0;
 }
@@ -93,8 +93,8 @@ int units_parse_count(const char *what, const char *text, uint64_t min, uint64_t
         if (!PARSE(text, count_units, false, &value))
                 return err_set(err, ERR_USAGE, "%s: \"%.40s\" is not a whole number", what, text);
         if (value < min || value > max)
-                return err_set(err, ERR_USAGE, "%s: \"%.40s\" is out of range; choose from %" PRIu64 " to %" PRIu64, what,
-                               text, min, max);
+                return err_set(err, ERR_USAGE, "%s: \"%.40s\" is out of range; choose from %" PRIu64 " to %" PRIu64,
+                               what, text, min, max);
         *ret_count = value;
         return 0;
 }

@@ -58,3 +58,10 @@ int utf8_repair(const char *bytes, size_t size, char **ret_text, size_t *ret_siz
         *ret_size = used;
         return 0;
 }
+
+bool utf8_is_valid(const char *bytes, size_t size) {
+        bool good = true;
+        for (size_t at = 0; at < size && good;)
+                at += measure((const unsigned char *) bytes + at, size - at, &good);
+        return good;
+}

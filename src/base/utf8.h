@@ -1,8 +1,12 @@
 /* Text out of bytes that may be anything. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* A fresh copy, NUL-terminated, in which each ill-formed part became one U+FFFD, as Unicode recommends (and as Python's
  * errors="replace" does). NUL bytes stay. Returns 0 and the caller frees, or -ENOMEM. */
 int utf8_repair(const char *bytes, size_t size, char **ret_text, size_t *ret_size);
+
+/* Is all of it well-formed? NUL bytes count as such. */
+bool utf8_is_valid(const char *bytes, size_t size);

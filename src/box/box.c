@@ -110,9 +110,12 @@ static int map_ids(const struct box_spec *spec, pid_t pid, bool drop_groups, str
 
 int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, struct box_birth *ret_birth,
                 struct err *err) {
-        struct box_birth birth = { .spec = spec, .sync_fd = -1,
-                                   .box = { .pidfd = -1, .control_fd = -1,
-                                            .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .v2_procs_fd = -1 } } };
+        struct box_birth birth = { .spec = spec,
+                                   .sync_fd = -1,
+                                   .box = {
+                                           .pidfd = -1,
+                                           .control_fd = -1,
+                                           .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .v2_procs_fd = -1 } } };
         struct box *box = &birth.box;
         if (stage_fds_open_view(spec, &birth.fds, err) < 0)
                 goto undo;

@@ -18,8 +18,8 @@ struct box {
 /* Makes and seals a box. On return the agent is running and nothing else; on failure nothing is left. */
 int box_start(const struct box_spec *spec, const struct cgroup_host *host, struct box *ret_box, struct err *err);
 
-/* The same in steps, for a box whose namespaces are made by somebody else (see session/ward.h). `spec` is borrowed until
- * the end. After a failure, and in place of a next step, box_abandon takes apart what there is. */
+/* The same in steps, for a box whose namespaces are made by somebody else (see session/ward.h). `spec` is borrowed
+ * until the end. After a failure, and in place of a next step, box_abandon takes apart what there is. */
 struct box_birth {
         const struct box_spec *spec;
         struct box box;

@@ -238,7 +238,8 @@ static int open_group(const struct cgroup *cgroup, enum cgroup_controller contro
         return cgroup_file_open_dir(AT_FDCWD, path);
 }
 
-/* Does this controller have a v1 directory of its own to enter? Several may share one: then the first one stands for it. */
+/* Does this controller have a v1 directory of its own to enter? Several may share one: then the first one stands for
+ * it. */
 static bool is_entered_apart(const struct cgroup_host *host, size_t index) {
         return host->usable[index] && directory_of(host, index) == index;
 }

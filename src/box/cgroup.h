@@ -51,8 +51,8 @@ int cgroup_create(const struct cgroup_host *host, const char *name, const struct
                   struct cgroup *ret_cgroup, struct err *err);
 
 /* Puts the calling process in, which must have one thread only. A process cloned into v2_fd is in the v2 tree already:
- * on a pure v2 host nothing is left to do. Some 40 µs per controller, where cgroup_attach waits for a whole grace period
- * of the kernel (seen: 9 ms): a thread that moves only itself needs no lock against forks. */
+ * on a pure v2 host nothing is left to do. Some 40 µs per controller, where cgroup_attach waits for a whole grace
+ * period of the kernel (seen: 9 ms): a thread that moves only itself needs no lock against forks. */
 int cgroup_enter(const struct cgroup *cgroup, struct err *err);
 
 /* Makes cgroup_enter enter the v2 tree as well, for processes that cannot be cloned into it. */

@@ -345,7 +345,8 @@ int furnish_close(struct stage *stage, struct err *err) {
         if (code < 0)
                 return err_sys(err, -code, "making the root read-only");
         /* "." twice: the new root is put on top, the old one is left below it and detached. */
-        if (fchdir(stage->root_fd) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        if (fchdir(stage->root_fd) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
+            chdir("/") < 0)
                 return err_sys(err, errno, "leaving the host's root");
         fd_close(&stage->root_fd);
         /* The host is gone: what "/" is now must be what we furnished. */

@@ -36,10 +36,11 @@ int identity_enter(bool *ret_rootless, struct err *err) {
         uid_t uid = geteuid();
         gid_t gid = getegid();
         if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
-                return err_set(err, ERR_UNSUPPORTED,
-                               "this host does not let you make a user namespace (%s), which a box needs when you are not "
-                               "root; `glovebox doctor` shows what forbids it and how to allow it",
-                               strerror(errno));
+                return err_set(
+                        err, ERR_UNSUPPORTED,
+                        "this host does not let you make a user namespace (%s), which a box needs when you are not "
+                        "root; `glovebox doctor` shows what forbids it and how to allow it",
+                        strerror(errno));
         char line[64];
         (void) snprintf(line, sizeof(line), "0 %u 1", uid);
         int code = write_text("/proc/self/uid_map", line);

@@ -6,9 +6,9 @@
 
 #include "base/err.h"
 
-/* Becomes able to make boxes: a caller without CAP_SYS_ADMIN enters a user namespace of its own, in which it is root and
- * from which the very same code runs. Says how to mend the host when that is not allowed. Call once, before anything is
- * opened and while single-threaded. *ret_rootless tells which of the two it is. */
+/* Becomes able to make boxes: a caller without CAP_SYS_ADMIN enters a user namespace of its own, in which it is root
+ * and from which the very same code runs. Says how to mend the host when that is not allowed. Call once, before
+ * anything is opened and while single-threaded. *ret_rootless tells which of the two it is. */
 int identity_enter(bool *ret_rootless, struct err *err);
 
 /* A host uid (and gid) that no other box of this machine uses: a lease on one byte of a lock file, held as long as

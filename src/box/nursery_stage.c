@@ -104,12 +104,13 @@ static int execute(const struct nursery_stage *nursery) {
         /* One thread in every pool: a process with threads cannot be forked. */
         const char *const environment[] = {
                 path, "HOME=" BOX_HOME, "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC",
-                "USER=sandbox", "MPLBACKEND=Agg", "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1",
-                "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "NUMEXPR_NUM_THREADS=1", "ARROW_NUM_THREADS=1",
-                "POLARS_MAX_THREADS=1", "RAYON_NUM_THREADS=1", "VECLIB_MAXIMUM_THREADS=1",
+                "USER=sandbox", "MPLBACKEND=Agg", "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1",
+                "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "NUMEXPR_NUM_THREADS=1",
+                "ARROW_NUM_THREADS=1", "POLARS_MAX_THREADS=1", "RAYON_NUM_THREADS=1", "VECLIB_MAXIMUM_THREADS=1",
                 "MALLOC_CONF=background_thread:false", "JE_ARROW_MALLOC_CONF=background_thread:false", NULL,
         };
-        const char *const argv[] = { nursery->spec->image->python, "-m", "glovebox_kernel.nursery", nursery->preload, NULL };
+        const char *const argv[] = { nursery->spec->image->python, "-m", "glovebox_kernel.nursery", nursery->preload,
+                                     NULL };
         (void) execve(argv[0], (char *const *) (uintptr_t) argv, (char *const *) (uintptr_t) environment);
         return -errno;
 }

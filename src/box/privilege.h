@@ -13,7 +13,7 @@ int privilege_join_fresh_keyring(void);
  * back; -EPERM if anything is left. */
 int privilege_drop_all(void);
 
-/* First in line when the host's memory runs out. Needs /proc, and comes before Landlock, which forbids it to the box.
+/* First in line when the host's memory runs out. Needs /proc, and to be before Landlock, which forbids it to the box.
  * Never lowers what the host's administrator set. */
 int privilege_offer_to_oom(void);
 

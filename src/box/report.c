@@ -14,10 +14,13 @@ static json_t *limits_of(const struct box_spec *spec, const struct cgroup_host *
         json_t *object = json_object();
         json_object_set_new(object, "hierarchy", json_string(cgroup_kind_name(host)));
         json_object_set_new(object, "memory_bytes",
-                            host->usable[CGROUP_MEMORY] ? json_integer((json_int_t) limits->memory_bytes) : json_null());
-        json_object_set_new(object, "pids", host->usable[CGROUP_PIDS] ? json_integer((json_int_t) limits->pids) : json_null());
+                            host->usable[CGROUP_MEMORY] ? json_integer((json_int_t) limits->memory_bytes)
+                                                        : json_null());
+        json_object_set_new(object, "pids",
+                            host->usable[CGROUP_PIDS] ? json_integer((json_int_t) limits->pids) : json_null());
         json_object_set_new(object, "cpus",
-                            host->usable[CGROUP_CPU] ? json_real((double) limits->cpu_thousandths / 1000) : json_null());
+                            host->usable[CGROUP_CPU] ? json_real((double) limits->cpu_thousandths / 1000)
+                                                     : json_null());
         return object;
 }
 

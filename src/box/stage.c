@@ -116,7 +116,8 @@ static int step_lock_mounts(struct stage *stage, struct err *err) {
 static int step_rlimits(struct stage *stage, struct err *err) {
         int code = privilege_set_rlimits(&stage->spec->limits, stage->has_memory_cgroup, stage->has_pids_cgroup);
         if (code == 0)
-                code = privilege_offer_to_oom(); /* inherited by all that the agent starts, which could not do it */
+                code = privilege_offer_to_oom(); /* inherited by everything that the agent starts, which could not do it
+                                                  */
         return code < 0 ? err_sys(err, -code, "setting resource limits") : 0;
 }
 

@@ -12,7 +12,8 @@
 #include "box/syscalls.h"
 
 static int clone_with(int fd, struct mount_attr *attributes) {
-        _cleanup_fd_ int tree = sys_open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+        _cleanup_fd_ int tree =
+                sys_open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
         if (tree < 0)
                 return -errno;
         if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, attributes) < 0)
@@ -85,6 +86,17 @@ int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t bo
         if ((tree == -EINVAL || tree == -EPERM) && !writable)
                 return tree_clone(fd, false);
         return tree;
+}
+
+int tree_explain(int code, const char *source, struct err *err) {
+        if (code == -EINVAL)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "%.300s: its file system has no id-mapped mounts on this kernel (tmpfs has them since "
+                               "Linux 6.3), "
+                               "so files in it could not stay yours; use a directory on ext4, xfs or btrfs, or mount "
+                               "it read-only",
+                               source);
+        return err_sys(err, -code, "mounting %.300s", source);
 }
 
 int tree_clone_device(const char *path, unsigned major_number, unsigned minor_number) {

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/err.h"
+
 /* A private view of what `fd` (O_PATH is enough) names, with everything mounted below it: no setuid, no devices, and
  * read-only unless writable. */
 int tree_clone(int fd, bool writable);
@@ -14,10 +16,13 @@ int tree_clone(int fd, bool writable);
  * with CAP_SYS_ADMIN over the file system; -EINVAL or -EPERM where the file system has no id-mapped mounts. */
 int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid);
 
-/* A view in which files of the source's owner are the box's own: id-mapped when the box has an id of its own (`leased`),
- * plain when it shares ours. A file system without id-mapped mounts can still be shown for reading what everybody may
- * read; writable, it is refused with -EINVAL or -EPERM. */
+/* A view in which files of the source's owner are the box's own: id-mapped when the box has an id of its own
+ * (`leased`), plain when it shares ours. A file system without id-mapped mounts can still be shown for reading what
+ * everybody may read; writable, it is refused with -EINVAL or -EPERM. */
 int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t box_gid);
+
+/* Says why tree_clone_owned answered -code, and what to do. Returns -1. */
+int tree_explain(int code, const char *source, struct err *err);
 
 /* A device node of the host, checked to be the character device that it should be. */
 int tree_clone_device(const char *path, unsigned major_number, unsigned minor_number);

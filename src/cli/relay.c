@@ -251,7 +251,7 @@ static void take_turn(struct turn *turn) {
                         watched[W_INPUT_TO] = (struct pollfd) { .fd = relay->input_to_fd,
                                                                 .events = turn->input_size ? POLLOUT : 0 };
                         if (!turn->input_size)
-                                watched[W_INPUT_FROM] = (struct pollfd) { .fd = relay->input_from_fd, .events = POLLIN };
+                                watched[W_INPUT_FROM] = (struct pollfd){ .fd = relay->input_from_fd, .events = POLLIN };
                 }
         }
         if (poll(watched, W_COUNT, wait_ms(turn)) < 0)

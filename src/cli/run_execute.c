@@ -100,8 +100,7 @@ static int open_mount(struct run *run, const struct policy *policy, const char *
                 return err_sys(err, errno, "looking at %s", source);
         int tree = tree_clone_owned(source_fd, writable, run->lease_fd >= 0, run->host_uid, run->host_gid);
         if (tree < 0)
-                return err_sys(err, -tree, "mounting %s%s", source,
-                               tree == -EINVAL ? " (its file system has no id-mapped mounts; mount it read-only)" : "");
+                return tree_explain(tree, source, err);
         run->mounts[run->n_mounts++] = (struct box_mount) { tree, S_ISDIR(status.st_mode), writable, destination };
         return 0;
 }
@@ -109,8 +108,8 @@ static int open_mount(struct run *run, const struct policy *policy, const char *
 static int open_workspace(struct run *run, const struct policy *policy, struct err *err) {
         const struct run_request *request = run->request;
         if (!request->workspace) {
-                run->workspace_fd = tree_make_tmpfs(request->limits.disk_bytes, request->limits.disk_files, run->host_uid,
-                                                    run->host_gid, 0755);
+                run->workspace_fd = tree_make_tmpfs(request->limits.disk_bytes, request->limits.disk_files,
+                                                    run->host_uid, run->host_gid, 0755);
                 return run->workspace_fd < 0 ? err_sys(err, -run->workspace_fd, "making a workspace") : 0;
         }
         if (policy_open_source(policy, request->workspace, true, &run->workspace_source_fd, err) < 0)
@@ -132,13 +131,14 @@ static int open_workspace(struct run *run, const struct policy *policy, struct e
         run->workspace_fd = tree_clone_owned(run->workspace_source_fd, true, run->lease_fd >= 0, run->host_uid,
                                              run->host_gid);
         if (run->workspace_fd < 0)
-                return err_sys(err, -run->workspace_fd, "mounting %s", request->workspace);
+                return tree_explain(run->workspace_fd, request->workspace, err);
         return 0;
 }
 
 static int open_everything(struct run *run, struct err *err) {
         const struct run_request *request = run->request;
-        if (make_id(run->id, err) < 0 || place_data_dir(run->data_dir, err) < 0 || identity_enter(&run->rootless, err) < 0)
+        if (make_id(run->id, err) < 0 || place_data_dir(run->data_dir, err) < 0 ||
+            identity_enter(&run->rootless, err) < 0)
                 return -1;
         cgroup_host_look(&run->host);
         if (image_open(run->data_dir, request->image, &run->image, err) < 0 ||
@@ -216,7 +216,8 @@ static int start_process(struct run *run, char *const *argv, char *const *enviro
                 frame_put_texts(&payload, environment);
                 int sent = frame_send(run->box.control_fd, FRAME_START, 1, &payload, theirs, 3);
                 if (sent == -E2BIG)
-                        code = err_set(err, ERR_USAGE, "the arguments and the environment are larger than 1 MiB together");
+                        code = err_set(err, ERR_USAGE,
+                                       "the arguments and the environment are larger than 1 MiB together");
                 else if (sent < 0)
                         code = err_sys(err, -sent, "speaking to the agent");
         }
@@ -233,11 +234,18 @@ static int run_in_box(struct run *run, struct err *err) {
                 (void) snprintf(code_path, sizeof(code_path), BOX_CODE_DIR "/%s", request->code_name);
         (void) snprintf(box_name, sizeof(box_name), "run-%.32s", run->id);
         struct box_spec spec = {
-                .name = box_name, .image = &run->image, .limits = request->limits, .allow_weaker = request->allow_weaker,
+                .name = box_name,
+                .image = &run->image,
+                .limits = request->limits,
+                .allow_weaker = request->allow_weaker,
                 .kept = true,
-                .host_uid = run->host_uid, .host_gid = run->host_gid, .workspace_fd = run->workspace_fd,
-                .mounts = run->mounts, .n_mounts = run->n_mounts,
-                .code_name = request->code ? request->code_name : NULL, .code = request->code,
+                .host_uid = run->host_uid,
+                .host_gid = run->host_gid,
+                .workspace_fd = run->workspace_fd,
+                .mounts = run->mounts,
+                .n_mounts = run->n_mounts,
+                .code_name = request->code ? request->code_name : NULL,
+                .code = request->code,
                 .code_size = request->code_size,
         };
         _cleanup_free_ char **argv = make_argv(run, code_path, err);
@@ -338,7 +346,8 @@ static void judge(const struct run *run, struct verdict *ret) {
                 ret->exit_code = EXIT_CANNOT_WRITE;
                 ret->error.name = "output";
                 (void) snprintf(ret->message, sizeof(ret->message),
-                                "the output could not be written: %s; the run was stopped", strerror(relay->write_errno));
+                                "the output could not be written: %s; the run was stopped",
+                                strerror(relay->write_errno));
                 break;
         case RELAY_NOT_STARTED:
                 judge_not_started(run, ret);
@@ -350,7 +359,8 @@ static void judge(const struct run *run, struct verdict *ret) {
                 (void) snprintf(ret->message, sizeof(ret->message), "the box was killed from outside");
                 break;
         }
-        if (run->usage.oom_kills > 0 && ret->exit_code != 0 && relay->end != RELAY_TIMEOUT && relay->end != RELAY_SIGNAL)
+        if (run->usage.oom_kills > 0 && ret->exit_code != 0 && relay->end != RELAY_TIMEOUT &&
+            relay->end != RELAY_SIGNAL)
                 judge_memory(run, ret);
         if (ret->error.name)
                 ret->error.value = ret->error.message = ret->message;
@@ -367,18 +377,25 @@ static int print_json(const struct run *run, const struct verdict *verdict, stru
                 artifacts[i] = (struct run_artifact) { paths[i], list->items[i].host_path,
                                                        artifact_mime(list->items[i].path), list->items[i].size };
         }
-        const struct box_spec spec = { .image = &run->image, .limits = run->request->limits, .host_uid = run->host_uid };
+        const struct box_spec spec = { .image = &run->image,
+                                       .limits = run->request->limits,
+                                       .host_uid = run->host_uid };
         const struct relay *relay = &run->relay;
         struct run_result result = {
-                .run_id = run->id, .status = verdict->status,
+                .run_id = run->id,
+                .status = verdict->status,
                 .output = { relay->out.kept, relay->out.kept_size, relay->out.cut_bytes },
                 .error_output = { relay->error.kept, relay->error.kept_size, relay->error.cut_bytes },
-                .exit_code = verdict->exit_code, .timed_out = verdict->status == RUN_TIMEOUT,
-                .oom_killed = run->usage.oom_kills > 0, .duration_ms = relay->duration_ms,
+                .exit_code = verdict->exit_code,
+                .timed_out = verdict->status == RUN_TIMEOUT,
+                .oom_killed = run->usage.oom_kills > 0,
+                .duration_ms = relay->duration_ms,
                 .cpu_ms = (run->usage.cpu_us > relay->cpu_us ? run->usage.cpu_us : relay->cpu_us) / 1000,
-                .memory_peak_bytes = run->usage.memory_peak_bytes ? run->usage.memory_peak_bytes
-                                                                  : relay->memory_peak_kib * 1024,
-                .error = verdict->error.name ? &verdict->error : NULL, .artifacts = artifacts, .n_artifacts = list->count,
+                .memory_peak_bytes =
+                        run->usage.memory_peak_bytes ? run->usage.memory_peak_bytes : relay->memory_peak_kib * 1024,
+                .error = verdict->error.name ? &verdict->error : NULL,
+                .artifacts = artifacts,
+                .n_artifacts = list->count,
                 .artifacts_cut = list->cut,
                 .isolation = report_make(&spec, &run->host, run->rootless),
         };
@@ -397,8 +414,9 @@ static void print_messages(const struct run *run, const struct verdict *verdict)
         if (verdict->error.name)
                 (void) fprintf(stderr, "glovebox: %s\n", verdict->message);
         if (run->artifacts.cut)
-                (void) fprintf(stderr, "glovebox: not all artifacts were kept: there are too many, they are nested too deep "
-                                       "or together larger than --disk; raise --disk, or write them to a --workspace\n");
+                (void) fprintf(stderr,
+                               "glovebox: not all artifacts were kept: there are too many, they are nested too deep "
+                               "or together larger than --disk; raise --disk, or write them to a --workspace\n");
         if (run->request->quiet || run->workspace_source_fd >= 0)
                 return;
         for (size_t i = 0; i < run->artifacts.count && i < 20; i++) {

@@ -21,18 +21,38 @@ enum { SAFELY = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | 
 static const struct {
         const char *suffix, *mime;
 } mimes[] = {
-        { ".png", "image/png" },        { ".jpg", "image/jpeg" },     { ".jpeg", "image/jpeg" },
-        { ".gif", "image/gif" },        { ".svg", "image/svg+xml" },  { ".webp", "image/webp" },
-        { ".pdf", "application/pdf" },  { ".csv", "text/csv" },       { ".tsv", "text/tab-separated-values" },
-        { ".txt", "text/plain" },       { ".log", "text/plain" },     { ".md", "text/markdown" },
-        { ".html", "text/html" },       { ".htm", "text/html" },      { ".json", "application/json" },
-        { ".jsonl", "application/x-ndjson" }, { ".xml", "application/xml" }, { ".py", "text/x-python" },
-        { ".ipynb", "application/x-ipynb+json" }, { ".parquet", "application/vnd.apache.parquet" },
-        { ".arrow", "application/vnd.apache.arrow.file" }, { ".zip", "application/zip" }, { ".gz", "application/gzip" },
-        { ".tar", "application/x-tar" }, { ".yaml", "application/yaml" }, { ".yml", "application/yaml" },
+        { ".png", "image/png" },
+        { ".jpg", "image/jpeg" },
+        { ".jpeg", "image/jpeg" },
+        { ".gif", "image/gif" },
+        { ".svg", "image/svg+xml" },
+        { ".webp", "image/webp" },
+        { ".pdf", "application/pdf" },
+        { ".csv", "text/csv" },
+        { ".tsv", "text/tab-separated-values" },
+        { ".txt", "text/plain" },
+        { ".log", "text/plain" },
+        { ".md", "text/markdown" },
+        { ".html", "text/html" },
+        { ".htm", "text/html" },
+        { ".json", "application/json" },
+        { ".jsonl", "application/x-ndjson" },
+        { ".xml", "application/xml" },
+        { ".py", "text/x-python" },
+        { ".ipynb", "application/x-ipynb+json" },
+        { ".parquet", "application/vnd.apache.parquet" },
+        { ".arrow", "application/vnd.apache.arrow.file" },
+        { ".zip", "application/zip" },
+        { ".gz", "application/gzip" },
+        { ".tar", "application/x-tar" },
+        { ".yaml", "application/yaml" },
+        { ".yml", "application/yaml" },
         { ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" },
         { ".docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document" },
-        { ".sdf", "chemical/x-mdl-sdfile" }, { ".mp4", "video/mp4" }, { ".wav", "audio/wav" }, { ".npy", "application/x-npy" },
+        { ".sdf", "chemical/x-mdl-sdfile" },
+        { ".mp4", "video/mp4" },
+        { ".wav", "audio/wav" },
+        { ".npy", "application/x-npy" },
 };
 
 const char *artifact_mime(const char *path) {
@@ -137,9 +157,9 @@ int artifact_scan(int workspace_fd, struct artifact_list *ret_list, struct err *
 void artifact_keep_changed(struct artifact_list *after, const struct artifact_list *before) {
         size_t kept = 0;
         for (size_t i = 0; i < after->count; i++) {
-                const struct artifact *old =
-                        before->count ? bsearch(&after->items[i], before->items, before->count, sizeof(*before->items), by_path)
-                                      : NULL;
+                const struct artifact *old = before->count ? bsearch(&after->items[i], before->items, before->count,
+                                                                     sizeof(*before->items), by_path)
+                                                           : NULL;
                 if (old && old->inode == after->items[i].inode && old->size == after->items[i].size &&
                     old->changed_ns == after->items[i].changed_ns)
                         artifact_release(&after->items[i]);
@@ -161,8 +181,8 @@ json_t *artifact_list_to_json(const struct artifact_list *list) {
         for (size_t i = 0; i < list->count; i++) {
                 char path[4200];
                 (void) snprintf(path, sizeof(path), "/workspace/%s", list->items[i].path);
-                json_t *item = json_pack("{s:s, s:s?, s:I, s:s}", "path", path, "host_path", list->items[i].host_path, "size",
-                                         (json_int_t) list->items[i].size, "mime", artifact_mime(path));
+                json_t *item = json_pack("{s:s, s:s?, s:I, s:s}", "path", path, "host_path", list->items[i].host_path,
+                                         "size", (json_int_t) list->items[i].size, "mime", artifact_mime(path));
                 if (item)
                         json_array_append_new(array, item);
         }

@@ -1,7 +1,8 @@
 /* Artifacts: what a run created or changed under artifacts/ of its workspace.
  *
- * The host looks into a directory that hostile code fills. Every step is by descriptor and follows no link; only regular
- * files count; names, depth, number and bytes are bounded; nothing here can hang on a FIFO or leave the directory. */
+ * The host looks into a directory that hostile code fills. Every step is by descriptor and follows no link; only
+ * regular files count; names, depth, number and bytes are bounded; nothing here can hang on a FIFO or leave the
+ * directory. */
 #pragma once
 
 #include <jansson.h>

@@ -13,6 +13,7 @@
 #include "session/download.h"
 #include "session/operation.h"
 #include "session/session.h"
+#include "session/spill.h"
 #include "session/upload.h"
 
 static void on_event(void *context, uint32_t events);
@@ -38,20 +39,28 @@ int client_accept(struct daemon *daemon, int fd, struct err *err) {
         return 0;
 }
 
+/* True when one of the client's requests that wait for this run wants it to end with the client. */
+static bool forget_run(struct client *client, struct run *run) {
+        bool cancel = false;
+        for (struct subscription *s = run->subscriptions; s; s = s->next)
+                if (s->client == client) {
+                        s->client = NULL;
+                        cancel |= s->cancel_on_disconnect;
+                }
+        return cancel;
+}
+
 /* Runs go on without it, unless it asked otherwise. */
 static void forget_client(struct client *client) {
-        for (struct session *session = client->daemon->sessions; session; session = session->next) {
+        for (struct session *session = client->daemon->sessions, *next; session; session = next) {
+                next = session->next;
                 if (session->asker && session->asker->client == client)
                         session->asker->client = NULL;
-                bool cancel = false;
-                for (struct run *run = session->runs; run; run = run->next)
-                        for (struct subscription *s = run->subscriptions; s; s = s->next)
-                                if (s->client == client) {
-                                        s->client = NULL;
-                                        cancel |= s->cancel_on_disconnect && run == session->runs;
-                                }
-                if (cancel)
-                        (void) session_interrupt(session);
+                for (struct run *run = session->runs, *after; run; run = after) {
+                        after = run->next;
+                        if (forget_run(client, run) && session_cancel(session, run))
+                                break; /* and the session is gone, too */
+                }
         }
 }
 
@@ -66,6 +75,7 @@ void client_free(struct client *client) {
         }
         forget_client(client);
         download_free_all(client);
+        spill_free_all(client);
         while (client->uploads)
                 upload_free(client, client->uploads);
         loop_unwatch(&client->watch);
@@ -73,6 +83,23 @@ void client_free(struct client *client) {
         message_parser_release(&client->parser);
         message_queue_release(&client->queue);
         free(client);
+}
+
+/* ---- requests under way ---- */
+
+static bool is_open(const struct client *client, uint16_t request) {
+        for (size_t i = 0; i < client->n_open; i++)
+                if (client->open[i] == request)
+                        return true;
+        return false;
+}
+
+static void close_request(struct client *client, uint16_t request) {
+        for (size_t i = 0; i < client->n_open; i++)
+                if (client->open[i] == request) {
+                        client->open[i] = client->open[--client->n_open];
+                        return;
+                }
 }
 
 /* ---- sending ---- */
@@ -85,6 +112,8 @@ static void settle(struct client *client) {
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size) {
         if (client->closing && type != MESSAGE_ANSWER)
                 return;
+        if (type == MESSAGE_ANSWER)
+                close_request(client, request);
         if (message_queue_put(&client->queue, type, request, bytes, size) < 0 ||
             message_queue_flush(&client->queue, client->fd) < 0)
                 client->closing = true; /* it is gone, or owes us more reading than is fair */
@@ -93,7 +122,8 @@ void client_send(struct client *client, enum message_type type, uint16_t request
 
 void client_send_output(struct client *client, bool is_error, uint16_t request, uint32_t number, const void *bytes,
                         size_t size) {
-        if (message_queue_put_output(&client->queue, is_error ? MESSAGE_ERR : MESSAGE_OUT, request, number, bytes, size) < 0 ||
+        if (message_queue_put_output(&client->queue, is_error ? MESSAGE_ERR : MESSAGE_OUT, request, number, bytes,
+                                     size) < 0 ||
             message_queue_flush(&client->queue, client->fd) < 0)
                 client->closing = true;
         settle(client);
@@ -129,12 +159,32 @@ void client_refuse(struct client *client, uint16_t request, const struct err *er
 
 /* ---- receiving ---- */
 
+/* Says what was wrong and reads nothing more. */
+static void hang_up(struct client *client, const char *why) {
+        struct err err;
+        (void) err_set(&err, ERR_PROTOCOL, "%s: the connection is closed", why);
+        client_refuse(client, 0, &err);
+        client->closing = true;
+        settle(client);
+}
+
 static void handle_message(struct client *client, const struct message *message) {
         struct err err = { 0 };
         if (message->type != MESSAGE_REQUEST) {
                 upload_receive(client, message);
                 return;
         }
+        if (is_open(client, message->request)) {
+                hang_up(client, "two requests with the same number are under way");
+                return;
+        }
+        if (client->n_open == CLIENT_REQUESTS_MAX) {
+                (void) err_set(&err, ERR_LIMIT, "more than %d requests are under way; wait for answers",
+                               CLIENT_REQUESTS_MAX);
+                client_refuse(client, message->request, &err);
+                return;
+        }
+        client->open[client->n_open++] = message->request;
         json_error_t where;
         json_t *request = json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES, &where);
         if (!json_is_object(request))
@@ -147,6 +197,7 @@ static void handle_message(struct client *client, const struct message *message)
 }
 
 static void on_drained(struct client *client) {
+        spill_feed(client);
         download_feed(client);
         for (struct session *session = client->daemon->sessions; session; session = session->next)
                 if (session->runs && session->runs->started)
@@ -180,11 +231,7 @@ static void on_event(void *context, uint32_t events) {
                 int code;
                 while (!client->closing && (code = message_parser_next(&client->parser, &message)) != 0) {
                         if (code < 0) {
-                                struct err err;
-                                (void) err_set(&err, ERR_PROTOCOL, "a malformed message: the connection is closed");
-                                client_refuse(client, 0, &err);
-                                client->closing = true;
-                                settle(client);
+                                hang_up(client, "a malformed message");
                                 break;
                         }
                         handle_message(client, &message);

@@ -12,9 +12,10 @@
 
 struct daemon;
 struct download;
+struct spill;
 struct upload;
 
-enum { CLIENT_QUEUE_MAX = 64 << 20, CLIENT_STREAM_HIGH = 1 << 20 };
+enum { CLIENT_QUEUE_MAX = 64 << 20, CLIENT_STREAM_HIGH = 1 << 20, CLIENT_REQUESTS_MAX = 1024 };
 
 struct client {
         struct client *next;
@@ -25,6 +26,9 @@ struct client {
         struct message_queue queue;
         struct upload *uploads; /* requests that still receive DATA */
         struct download *downloads;
+        struct spill *spills;   /* the rest of streams whose runs are over */
+        uint16_t open[CLIENT_REQUESTS_MAX]; /* numbers of requests that have no ANSWER yet */
+        size_t n_open;
         bool closing;           /* after the queue is flushed */
 };
 

@@ -6,7 +6,6 @@
  * asks the vault what is left, and goes on; what belongs to no session any more is destroyed. */
 #include "session/daemon.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -30,6 +29,7 @@
 #include "base/memory.h"
 #include "box/identity.h"
 #include "session/client.h"
+#include "session/heritage.h"
 #include "session/kernel_place.h"
 #include "session/listener.h"
 #include "session/remove_tree.h"
@@ -58,7 +58,6 @@ void daemon_log(const char *format, ...) {
 
 /* ---- kernels ---- */
 
-static struct kernel *find_kernel(struct daemon *daemon, const char *id);
 
 void daemon_fill_request(const struct registry_session *row, struct maker_request *ret_request) {
         struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker,
@@ -85,7 +84,7 @@ static void give_orders(struct daemon *daemon) {
         struct err err;
         while (daemon->orders && daemon->n_ordered < DAEMON_ORDERS_AT_ONCE) {
                 struct order *order = daemon->orders;
-                if (find_kernel(daemon, order->request.kernel_id)) { /* still wanted */
+                if (daemon_find_kernel(daemon, order->request.kernel_id)) { /* still wanted */
                         if (maker_send(&daemon->maker, &order->request, &err) < 0)
                                 return; /* its next answer, or its end, comes back here */
                         daemon->n_ordered++;
@@ -98,7 +97,8 @@ static void give_orders(struct daemon *daemon) {
 
 int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err) {
         if (daemon->n_orders >= DAEMON_ORDERS_MAX)
-                return err_set(err, ERR_BUSY, "%d boxes already wait to be made; try again in a moment", DAEMON_ORDERS_MAX);
+                return err_set(err, ERR_BUSY, "%d boxes already wait to be made; try again in a moment",
+                               DAEMON_ORDERS_MAX);
         struct order *order = malloc(sizeof(*order));
         if (!order)
                 return err_set(err, ERR_SYSTEM, "out of memory");
@@ -112,7 +112,7 @@ int daemon_order_kernel(struct daemon *daemon, const struct maker_request *reque
         return 0;
 }
 
-static struct kernel *find_kernel(struct daemon *daemon, const char *id) {
+struct kernel *daemon_find_kernel(struct daemon *daemon, const char *id) {
         for (size_t i = 0; i < daemon->n_pool; i++)
                 if (strcmp(daemon->pool[i]->id, id) == 0)
                         return daemon->pool[i];
@@ -153,7 +153,7 @@ static void on_maker(void *context, uint32_t events) {
                 return;
         daemon->n_ordered--;
         give_orders(daemon);
-        struct kernel *kernel = find_kernel(daemon, reply.kernel_id);
+        struct kernel *kernel = daemon_find_kernel(daemon, reply.kernel_id);
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
                         fd_close(&reply.fds[i]);
@@ -182,7 +182,8 @@ static int split_paths(const char *text, const char *also, const char *ret_paths
                         continue;
                 if (*path != '/' || n == PATHS_MAX - 2) {
                         free(copy);
-                        return err_set(err, ERR_USAGE, "allowed directories are absolute paths, at most %d", PATHS_MAX - 2);
+                        return err_set(err, ERR_USAGE, "allowed directories are absolute paths, at most %d",
+                                       PATHS_MAX - 2);
                 }
                 ret_paths[n++] = path;
         }
@@ -201,10 +202,14 @@ static int start_maker(struct daemon *daemon, struct err *err) {
         if (split_paths(daemon->options->allow_read, NULL, read_paths, err) < 0 ||
             split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
                 return -1;
-        settings = (struct maker_settings) { .data_dir = daemon->data_dir, .kernel_dir = kernel_dir, .read_paths = read_paths,
-                                             .write_paths = write_paths, .df_bytes = daemon->options->df_bytes,
-                                             .np_bytes = daemon->options->np_bytes,
-                                             .preload = daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD };
+        settings = (struct maker_settings){ .data_dir = daemon->data_dir,
+                                            .kernel_dir = kernel_dir,
+                                            .read_paths = read_paths,
+                                            .write_paths = write_paths,
+                                            .df_bytes = daemon->options->df_bytes,
+                                            .np_bytes = daemon->options->np_bytes,
+                                            .preload = daemon->options->preload ? daemon->options->preload
+                                                                                : DAEMON_PRELOAD };
         if (maker_start(&settings, &daemon->maker, err) < 0)
                 return -1;
         daemon->maker_watch = loop_watch(daemon->loop, daemon->maker.fd, EPOLLIN, on_maker, daemon);
@@ -240,97 +245,6 @@ static void on_maker_died(struct daemon *daemon) {
         }
 }
 
-/* ---- taking over from a daemon that died ---- */
-
-struct heritage {
-        struct daemon *daemon;
-        size_t adopted;
-};
-
-static struct session *session_by_id(struct daemon *daemon, const char *id) {
-        for (struct session *session = daemon->sessions; session; session = session->next)
-                if (strcmp(session->row.id, id) == 0)
-                        return session;
-        return NULL;
-}
-
-static void inherit(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds, void *context) {
-        struct heritage *heritage = context;
-        json_t *json = json_loadb(note, note_size, 0, NULL);
-        const char *id = json_string_value(json_object_get(json, "session"));
-        struct session *session = id ? session_by_id(heritage->daemon, id) : NULL;
-        int all[MAKER_FDS];
-        json_int_t slots = json_integer_value(json_object_get(json, "slots"));
-        for (size_t i = 0, n = 0; i < MAKER_FDS; i++)
-                all[i] = slots & (1 << i) && n < n_fds ? fds[n++] : -1;
-        const char *group = json_string_value(json_object_get(json, "group"));
-        if (session && !session->kernel && group) {
-                session_adopt(session, (pid_t) json_integer_value(json_object_get(json, "pid")), all, name, group);
-                heritage->adopted++;
-        } else {
-                for (size_t i = 0; i < n_fds; i++)
-                        fd_close(&fds[i]);
-                (void) vault_drop(&heritage->daemon->vault, name, NULL); /* nobody would ever ask for it again */
-        }
-        json_decref(json);
-}
-
-static int add_session(const struct registry_session *row, void *context) {
-        struct err err;
-        struct session *session = session_make(context, row, false, &err);
-        if (!session)
-                daemon_log("session %s: %s", row->name, err.message);
-        else {
-                char path[1100];
-                (void) snprintf(path, sizeof(path), "%s/kernel/sleep", session->state_dir);
-                session->state = access(path, F_OK) == 0 ? SESSION_ASLEEP : SESSION_NEW;
-        }
-        return 0;
-}
-
-/* Control groups and state of kernels that nobody holds any more. */
-static void sweep_leftovers(struct daemon *daemon) {
-        char path[4400];
-        size_t prefix = strlen(daemon->group_prefix);
-        for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
-                DIR *directory = *daemon->host.parent[i] ? opendir(daemon->host.parent[i]) : NULL;
-                struct dirent *entry;
-                while (directory && (entry = readdir(directory)))
-                        if (strncmp(entry->d_name, daemon->group_prefix, prefix) == 0 &&
-                            !find_kernel(daemon, entry->d_name + prefix))
-                                (void) cgroup_destroy_by_name(&daemon->host, entry->d_name, NULL);
-                if (directory)
-                        (void) closedir(directory);
-        }
-        (void) snprintf(path, sizeof(path), "%s/state", daemon->data_dir);
-        DIR *directory = opendir(path);
-        struct dirent *entry;
-        while (directory && (entry = readdir(directory))) {
-                if (entry->d_name[0] == '.' || session_by_id(daemon, entry->d_name))
-                        continue;
-                (void) snprintf(path, sizeof(path), "%s/state/%s", daemon->data_dir, entry->d_name);
-                remove_tree(path);
-        }
-        if (directory)
-                (void) closedir(directory);
-}
-
-static int take_over(struct daemon *daemon, struct err *err) {
-        struct heritage heritage = { .daemon = daemon };
-        if (registry_each(daemon->registry, add_session, daemon, err) < 0 ||
-            vault_each(&daemon->vault, inherit, &heritage, err) < 0)
-                return -1;
-        if (heritage.adopted)
-                daemon_log("took over %zu living kernels", heritage.adopted);
-        for (struct session *session = daemon->sessions; session; session = session->next)
-                if (!session->kernel && session->state == SESSION_NEW && session_had_kernel(session)) {
-                        session->state = SESSION_LOST;
-                        session->variables_lost = true;
-                }
-        sweep_leftovers(daemon);
-        return 0;
-}
-
 /* ---- time and signals ---- */
 
 static uint64_t sweep_ms(const struct daemon *daemon) {
@@ -347,7 +261,8 @@ static void on_sweep(void *context) {
                         (void) session_hibernate(session, false, NULL, NULL);
         for (struct session *session = daemon->sessions; session; session = session->next)
                 if (session->touched && !session->ephemeral)
-                        session->touched = registry_touch(daemon->registry, session->row.id, session->row.used_ms, NULL) < 0;
+                        session->touched =
+                                registry_touch(daemon->registry, session->row.id, session->row.used_ms, NULL) < 0;
         pool_refill(daemon);
 }
 
@@ -404,14 +319,15 @@ static int start(struct daemon *daemon, struct err *err) {
         bool is_new;
         raise_descriptor_limit();
         if (identity_enter(&daemon->rootless, err) < 0 || loop_make(&daemon->loop, err) < 0 ||
-            make_directories(daemon, err) < 0 || registry_open(daemon->data_dir, &daemon->registry, quarantined, err) < 0)
+            make_directories(daemon, err) < 0 ||
+            registry_open(daemon->data_dir, &daemon->registry, quarantined, err) < 0)
                 return -1;
         if (*quarantined)
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
         cgroup_host_look(&daemon->host);
         (void) snprintf(vault_path, sizeof(vault_path), "%s/vault.sock", daemon->data_dir);
         if (vault_open(vault_path, &daemon->vault, &is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
-            start_maker(daemon, err) < 0 || take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
+            start_maker(daemon, err) < 0 || heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
                 return -1;
         daemon->sweep_timer = loop_timer(daemon->loop, loop_now_ms() + sweep_ms(daemon), on_sweep, daemon);
         pool_refill(daemon);
@@ -454,8 +370,13 @@ static void stop(struct daemon *daemon) {
 }
 
 int serve_run(const struct serve_options *options, struct err *err) {
-        struct daemon daemon = { .options = options, .listen_fd = -1, .signal_fd = -1, .vault = { .fd = -1 },
-                                 .maker = { .fd = -1 }, .started_ms = loop_now_ms() };
+        struct daemon daemon = { .options = options,
+                                 .listen_fd = -1,
+                                 .spare_fd = -1,
+                                 .signal_fd = -1,
+                                 .vault = { .fd = -1 },
+                                 .maker = { .fd = -1 },
+                                 .started_ms = loop_now_ms() };
         (void) snprintf(daemon.data_dir, sizeof(daemon.data_dir), "%s", options->data_dir);
         uint32_t hash = 2166136261u; /* FNV-1a of the data directory: one daemon serves it at a time */
         for (const char *at = options->data_dir; *at; at++)

@@ -42,7 +42,8 @@ struct daemon {
         struct order *orders; /* kernels to be made, first come first served */
         size_t n_orders, n_ordered; /* waiting; with the maker */
         struct loop_watch *maker_watch;
-        int listen_fd;
+        int listen_fd, spare_fd; /* the spare one is for saying no when there are no others */
+        uint64_t hung_up_ms;     /* when that was last logged */
         struct loop_watch *listen_watch, *signal_watch;
         int signal_fd;
         struct loop_timer *sweep_timer;
@@ -59,6 +60,9 @@ struct daemon {
 
 /* Gives it an id, and its control groups a name that tells them from those of other daemons on this host. */
 int daemon_name_kernel(const struct daemon *daemon, struct maker_request *request, struct err *err);
+
+/* The kernel with this id, in the pool or of a session; NULL when there is none. */
+struct kernel *daemon_find_kernel(struct daemon *daemon, const char *id);
 
 /* Asks the maker for a kernel, now or as soon as it has time. */
 int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err);

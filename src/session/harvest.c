@@ -16,8 +16,8 @@ static int64_t in_ns(const struct timespec *when) {
 static bool is_still_empty(const struct session *session) {
         struct stat status;
         return session->empty_since_ns &&
-               fstatat(session->workspace_fd, "artifacts", &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode) &&
-               in_ns(&status.st_ctim) == session->empty_since_ns;
+               fstatat(session->workspace_fd, "artifacts", &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+               S_ISDIR(status.st_mode) && in_ns(&status.st_ctim) == session->empty_since_ns;
 }
 
 /* A change time can be trusted only when it is past: clocks of file systems tick every few milliseconds. */
@@ -48,14 +48,16 @@ void harvest_prepare(struct session *session) {
 
 json_t *harvest_collect(struct session *session, const char *run_id) {
         struct artifact_list now = { 0 }, fresh = { 0 };
-        if (session->workspace_fd < 0 || is_still_empty(session) || artifact_scan(session->workspace_fd, &now, NULL) < 0)
+        if (session->workspace_fd < 0 || is_still_empty(session) ||
+            artifact_scan(session->workspace_fd, &now, NULL) < 0)
                 return json_array();
         if (now.count && artifact_scan(session->workspace_fd, &fresh, NULL) == 0) {
                 artifact_keep_changed(&fresh, &session->seen);
                 if (session->ephemeral) {
                         char out_dir[4200];
                         (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run_id);
-                        (void) artifact_copy_out(session->workspace_fd, &fresh, out_dir, session->row.limits.disk_bytes, NULL);
+                        (void) artifact_copy_out(session->workspace_fd, &fresh, out_dir, session->row.limits.disk_bytes,
+                                                 NULL);
                 } else
                         (void) artifact_locate(&fresh, session->workspace, NULL);
         }

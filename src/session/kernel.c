@@ -44,7 +44,8 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
         (void) snprintf(kernel->id, sizeof(kernel->id), "%s", request->kernel_id);
         (void) snprintf(kernel->group, sizeof(kernel->group), "%s", request->group);
         (void) snprintf(kernel->state_dir, sizeof(kernel->state_dir), "%s", request->state_dir);
-        (void) snprintf(kernel->workspace, sizeof(kernel->workspace), "%s", request->ephemeral ? "" : request->workspace);
+        (void) snprintf(kernel->workspace, sizeof(kernel->workspace), "%s",
+                        request->ephemeral ? "" : request->workspace);
         for (size_t i = 0; i < MAKER_FDS; i++)
                 kernel->fds[i] = -1;
         kernel->cgroup.v2_fd = -1;
@@ -112,7 +113,8 @@ static int watch_all(struct kernel *kernel, struct err *err) {
         kernel->control_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CONTROL], EPOLLIN, on_control, kernel);
         if (kernel->fds[MAKER_STATUS] >= 0)
                 kernel->status_watch = loop_watch(kernel->loop, kernel->fds[MAKER_STATUS], EPOLLIN, on_status, kernel);
-        if (!kernel->channel_watch || !kernel->control_watch || (kernel->fds[MAKER_STATUS] >= 0 && !kernel->status_watch))
+        if (!kernel->channel_watch || !kernel->control_watch ||
+            (kernel->fds[MAKER_STATUS] >= 0 && !kernel->status_watch))
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for another kernel");
         cgroup_meter_open(&kernel->cgroup, &kernel->meter);
         kernel_measure(kernel);
@@ -133,7 +135,8 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
                 take_apart(kernel);
                 return -1;
         }
-        kernel->start_timer = loop_timer(kernel->loop, loop_now_ms() + KERNEL_START_TIMEOUT_MS, on_start_timeout, kernel);
+        kernel->start_timer =
+                loop_timer(kernel->loop, loop_now_ms() + KERNEL_START_TIMEOUT_MS, on_start_timeout, kernel);
         return 0;
 }
 
@@ -423,8 +426,12 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                 return true;
         case KERNEL_RESULT:
         case KERNEL_ANSWER:
+                if (kernel->state != KERNEL_BUSY && kernel->may_repeat) {
+                        kernel->may_repeat = false;
+                        return true;
+                }
                 if (kernel->state != KERNEL_BUSY)
-                        return kernel->may_repeat;
+                        return false;
                 if (kernel->outbound)
                         return false; /* an answer to what it has not read yet */
                 kernel->state = KERNEL_IDLE;
@@ -452,7 +459,8 @@ static bool handle_frames(struct kernel *kernel) {
                 if (size > KERNEL_FRAME_MAX || kernel->inbound[5] || kernel->inbound[6] || kernel->inbound[7])
                         return false;
                 if (kernel->inbound_size < HEADER_SIZE + (size_t) size)
-                        return make_room(kernel, HEADER_SIZE + (size_t) size < 1 << 20 ? HEADER_SIZE + (size_t) size : 1 << 20);
+                        return make_room(kernel,
+                                         HEADER_SIZE + (size_t) size < 1 << 20 ? HEADER_SIZE + (size_t) size : 1 << 20);
                 enum kernel_frame type = (unsigned char) kernel->inbound[4];
                 size_t whole = HEADER_SIZE + (size_t) size;
                 /* The listener may send to the kernel, or end it: the frame is out of the buffer before it is told. */
@@ -514,7 +522,8 @@ static void on_channel(void *context, uint32_t events) {
                         kernel_signal(kernel, SIGKILL);
                 return;
         }
-        /* One whole answer is the usual case: it goes into the journal as the run's result, and need not be there twice. */
+        /* One whole answer is the usual case: it goes into the journal as the run's result, and need not be there
+         * twice. */
         bool whole = kernel->inbound_size == 0 && is_one_frame(at, (size_t) n);
         if (journaled && !whole && journal_note_channel(kernel->journal, at, (size_t) n, NULL) < 0) {
                 break_off(kernel);

@@ -1,6 +1,7 @@
 #include "session/listener.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,10 +15,30 @@
 #include "session/client.h"
 #include "session/daemon.h"
 
+enum { HUNG_UP_LOG_MS = 10000 };
+
+/* Out of descriptors, a connection that waits would wake us again and again: it gets the one that was kept for this,
+ * and is hung up on. */
+static void hang_up(struct daemon *daemon) {
+        fd_close(&daemon->spare_fd);
+        int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        fd_close(&fd);
+        daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        uint64_t now = loop_now_ms();
+        if (now - daemon->hung_up_ms < HUNG_UP_LOG_MS)
+                return;
+        daemon->hung_up_ms = now;
+        daemon_log("refused connections: out of descriptors; raise the limit of open files (ulimit -n)");
+}
+
 static void on_connection(void *context, uint32_t events) {
         struct daemon *daemon = context;
         (void) events;
         _cleanup_fd_ int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+                hang_up(daemon);
+                return;
+        }
         struct ucred peer;
         socklen_t size = sizeof(peer);
         if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
@@ -46,7 +67,8 @@ static int make_parent(const char *path, struct err *err) {
 /* Does somebody answer there? */
 static bool is_live(const struct sockaddr_un *address) {
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        return fd >= 0 && (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0 || errno != ECONNREFUSED) &&
+        return fd >= 0 &&
+               (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0 || errno != ECONNREFUSED) &&
                errno != ENOENT;
 }
 
@@ -54,15 +76,17 @@ int listener_open(struct daemon *daemon, struct err *err) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         const char *path = daemon->socket_path;
         if (strlen(path) >= sizeof(address.sun_path))
-                return err_set(err, ERR_USAGE, "the socket's path %s is longer than %zu bytes; choose a shorter --socket-dir",
-                               path, sizeof(address.sun_path) - 1);
+                return err_set(err, ERR_USAGE,
+                               "the socket's path %s is longer than %zu bytes; choose a shorter --socket-dir", path,
+                               sizeof(address.sun_path) - 1);
         (void) strcpy(address.sun_path, path);
         if (make_parent(path, err) < 0)
                 return -1;
         struct stat status;
         if (lstat(path, &status) == 0) {
                 if (!S_ISSOCK(status.st_mode))
-                        return err_set(err, ERR_EXISTS, "%s is there and is not a socket; remove it or choose another path", path);
+                        return err_set(err, ERR_EXISTS,
+                                       "%s is there and is not a socket; remove it or choose another path", path);
                 errno = 0;
                 if (is_live(&address))
                         return err_set(err, ERR_BUSY, "another daemon listens on %s", path);
@@ -70,16 +94,21 @@ int listener_open(struct daemon *daemon, struct err *err) {
         }
         daemon->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         mode_t old = umask(0177);
-        int code = daemon->listen_fd < 0 || bind(daemon->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0 ? errno : 0;
+        int code = daemon->listen_fd < 0 || bind(daemon->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0
+                           ? errno
+                           : 0;
         (void) umask(old);
         if (code == EOPNOTSUPP || code == EPERM)
                 return err_set(err, ERR_UNSUPPORTED,
-                               "the file system of %s has no UNIX sockets (%s); give a directory on a native Linux file system "
-                               "with --socket-dir, for example /run/user/%u or /tmp", path, strerror(code), geteuid());
+                               "the file system of %s has no UNIX sockets (%s); give a directory on a native Linux "
+                               "file system "
+                               "with --socket-dir, for example /run/user/%u or /tmp",
+                               path, strerror(code), geteuid());
         if (code != 0)
                 return err_sys(err, code, "listening on %s", path);
         if (listen(daemon->listen_fd, 128) < 0)
                 return err_sys(err, errno, "listening on %s", path);
+        daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         daemon->listen_watch = loop_watch(daemon->loop, daemon->listen_fd, EPOLLIN, on_connection, daemon);
         return daemon->listen_watch ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
 }
@@ -89,4 +118,5 @@ void listener_close(struct daemon *daemon) {
         if (daemon->listen_fd >= 0)
                 (void) unlink(daemon->socket_path);
         fd_close(&daemon->listen_fd);
+        fd_close(&daemon->spare_fd);
 }

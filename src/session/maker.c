@@ -33,7 +33,7 @@
 #define SESSION_DIR "/run/session"
 
 enum {
-        MOUNTS_MAX = 32,
+        MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20,
         ENV_MAX = 256, /* beside our own few */
         NURSERIES_MAX = 4,
         WAITING_MAX = 64,
@@ -78,7 +78,7 @@ static int add_mount(struct making *making, int source_fd, const char *destinati
         struct stat status;
         int tree = fstat(source_fd, &status) < 0 ? -errno : share(making, source_fd, writable);
         if (tree < 0)
-                return err_sys(err, -tree, "mounting at %s", destination);
+                return tree_explain(tree, destination, err);
         making->mounts[making->n_mounts++] =
                 (struct box_mount) { tree, S_ISDIR(status.st_mode), writable, destination };
         return 0;
@@ -92,8 +92,8 @@ static int open_own_directory(const char *path, struct err *err) {
 static int open_workspace(struct making *making, const struct policy *policy, struct err *err) {
         const struct maker_request *request = making->request;
         if (request->ephemeral) {
-                making->workspace_fd = tree_make_tmpfs(request->limits.disk_bytes, request->limits.disk_files, making->uid,
-                                                       making->gid, 0755);
+                making->workspace_fd = tree_make_tmpfs(request->limits.disk_bytes, request->limits.disk_files,
+                                                       making->uid, making->gid, 0755);
                 return making->workspace_fd < 0 ? err_sys(err, -making->workspace_fd, "making a workspace") : 0;
         }
         _cleanup_fd_ int source = -1;
@@ -104,7 +104,7 @@ static int open_workspace(struct making *making, const struct policy *policy, st
         if (source < 0)
                 return -1;
         making->workspace_fd = share(making, source, true);
-        return making->workspace_fd < 0 ? err_sys(err, -making->workspace_fd, "showing the workspace") : 0;
+        return making->workspace_fd < 0 ? tree_explain(making->workspace_fd, request->workspace, err) : 0;
 }
 
 static int open_mounts(struct making *making, const struct policy *policy, struct err *err) {
@@ -134,7 +134,8 @@ static int open_mounts(struct making *making, const struct policy *policy, struc
 }
 
 /* The image with the kernel's own files in it. The caller closes it, whatever the result. */
-static int open_image(const struct maker_settings *settings, const char *name, struct image *ret_image, struct err *err) {
+static int open_image(const struct maker_settings *settings, const char *name, struct image *ret_image,
+                      struct err *err) {
         if (image_open(settings->data_dir, name, ret_image, err) < 0)
                 return -1;
         if (!*ret_image->python)
@@ -189,13 +190,17 @@ static char **make_environment(struct making *making, struct err *err) {
 }
 
 /* Ours go into the reply, theirs to the agent. */
-static int open_channels(struct maker_reply *reply, int ret_theirs[static 4], struct err *err) {
+static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[static 4], struct err *err) {
         int channel[2] = { -1, -1 }, out[2] = { -1, -1 }, error[2] = { -1, -1 };
         int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         int code = 0;
-        if (null_fd < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
-            pipe2(error, O_CLOEXEC) < 0)
+        if (null_fd < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) < 0 ||
+            pipe2(out, O_CLOEXEC) < 0 || pipe2(error, O_CLOEXEC) < 0)
                 code = err_sys(err, errno, "making the kernel's channels");
+        /* A megabyte printed at once then costs one wake-up instead of sixteen. An ordinary user may not have many such
+         * pipes (fs.pipe-user-pages-soft): only where the limit does not count. */
+        if (code == 0 && geteuid() == 0 && leased)
+                (void) fcntl(out[1], F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
         reply->fds[MAKER_CHANNEL] = channel[0];
         reply->fds[MAKER_OUT] = out[0];
         reply->fds[MAKER_ERR] = error[0];
@@ -205,7 +210,8 @@ static int open_channels(struct maker_reply *reply, int ret_theirs[static 4], st
 }
 
 /* Cold: the agent executes Python. */
-static int execute_kernel(struct making *making, char *const *environment, const int theirs[static 4], struct err *err) {
+static int execute_kernel(struct making *making, char *const *environment, const int theirs[static 4],
+                          struct err *err) {
         char *argv[] = { making->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
                          (char[]) { "--fd" }, (char[]) { "3" }, (char[]) { "--preload" },
                          (char *) making->request->preload, NULL };
@@ -224,8 +230,9 @@ static int start_kernel(struct making *making, struct nursery *nursery, const st
         if (!environment)
                 return -1;
         int theirs[4];
-        int code = open_channels(reply, theirs, err);
-        const struct nursery_birth birth = { .box = &making->box, .spec = spec, .environment = environment, .fds = theirs,
+        int code = open_channels(making->lease_fd >= 0, reply, theirs, err);
+        const struct nursery_birth birth = { .box = &making->box, .spec = spec, .environment = environment,
+                                             .fds = theirs,
                                              .has_memory_cgroup = host->usable[CGROUP_MEMORY],
                                              .has_pids_cgroup = host->usable[CGROUP_PIDS] };
         bool is_forked = code == 0 && nursery && nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL],
@@ -253,8 +260,11 @@ static int start_box(const struct box_spec *spec, const struct cgroup_host *host
 
 static int make(const struct maker_settings *settings, const struct cgroup_host *host, struct nursery *nursery,
                 const struct maker_request *request, struct maker_reply *reply, struct err *err) {
-        _cleanup_(making_release) struct making making = { .request = request, .settings = settings, .lease_fd = -1,
-                                                           .workspace_fd = -1, .box = { .pidfd = -1, .control_fd = -1 } };
+        _cleanup_(making_release) struct making making = { .request = request,
+                                                           .settings = settings,
+                                                           .lease_fd = -1,
+                                                           .workspace_fd = -1,
+                                                           .box = { .pidfd = -1, .control_fd = -1 } };
         making.options = json_loads(*request->options ? request->options : "{}", JSON_REJECT_DUPLICATES, NULL);
         if (!making.options)
                 return err_set(err, ERR_USAGE, "the session's options are not JSON");

@@ -1,11 +1,11 @@
 /* The maker: a process of the daemon's that makes boxes with kernels in them, so that the daemon itself never waits.
  *
- * Theory of operation. The daemon forks it at its start and talks to it over one SEQPACKET socket: a request in, a reply
- * with descriptors out. It is the parent of every agent it makes and reaps them. It decides nothing: limits,
- * mounts and images were checked by the session layer; paths that a caller named go through the mount policy here, in the
- * process that opens them. A kernel is forked from a nursery (session/ward.h) where that is possible and wanted; a request
- * that comes while the nursery is still importing waits for it. When the daemon goes away, so does the maker; the boxes stay, as long as somebody (the vault)
- * holds their descriptors. */
+ * Theory of operation. The daemon forks it at its start and talks to it over one SEQPACKET socket: a request in, a
+ * reply with descriptors out. It is the parent of every agent it makes and reaps them. It decides nothing: limits,
+ * mounts and images were checked by the session layer; paths that a caller named go through the mount policy here, in
+ * the process that opens them. A kernel is forked from a nursery (session/ward.h) where that is possible and wanted;
+ * a request that comes while the nursery is still importing waits for it. When the daemon goes away, so does the
+ * maker; the boxes stay, as long as somebody (the vault) holds their descriptors. */
 #pragma once
 
 #include <stdbool.h>
@@ -38,8 +38,8 @@ struct maker_request {
         char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"} */
 };
 
-/* Slots without a descriptor are -1: the lease where box ids are not leased; the kernel and its status where Python is the
- * agent's child. */
+/* Slots without a descriptor are -1: the lease where box ids are not leased; the kernel and its status where Python
+ * is the agent's child. */
 enum maker_fd {
         MAKER_PIDFD,
         MAKER_CONTROL,

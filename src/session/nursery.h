@@ -1,5 +1,5 @@
-/* A nursery as the maker sees it: one per image, in a ward of its own, from which kernels are forked. It is a shortcut and
- * nothing more: whatever goes wrong here, the maker starts the kernel cold instead. */
+/* A nursery as the maker sees it: one per image, in a ward of its own, from which kernels are forked. It is a
+ * shortcut and nothing more: whatever goes wrong here, the maker starts the kernel cold instead. */
 #pragma once
 
 #include <stdbool.h>
@@ -46,8 +46,8 @@ struct nursery_birth {
         const int *fds; /* 0, 1, 2 and the channel */
 };
 
-/* Forks a kernel into the box. On return it is sealed and on its way; *ret_pidfd is the process, and its wait status will
- * come through *ret_status_fd. On failure nothing is left of it. */
+/* Forks a kernel into the box. On return it is sealed and on its way; *ret_pidfd is the process, and its wait status
+ * will come through *ret_status_fd. On failure nothing is left of it. */
 int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int *ret_pidfd, int *ret_status_fd,
                  struct err *err);
 

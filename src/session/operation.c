@@ -20,8 +20,8 @@ struct session *operation_session(struct client *client, json_t *json, struct er
         const char *name = operation_text(json, "session", err);
         struct session *session = name ? session_find(client->daemon, "", name) : NULL;
         if (name && !session)
-                (void) err_set(err, ERR_NOT_FOUND, "there is no session \"%.100s\"; `glovebox session ls` shows those there are",
-                               name);
+                (void) err_set(err, ERR_NOT_FOUND,
+                               "there is no session \"%.100s\"; `glovebox session ls` shows those there are", name);
         return session;
 }
 
@@ -54,9 +54,9 @@ static json_t *describe_nursery(const struct daemon *daemon) {
                         continue;
                 uint64_t memory_bytes = nursery->pid > 0 ? memory_bytes_of(nursery->pid) : 0;
                 return json_pack("{s:s, s:s, s:i, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
-                                 states[nursery->state], "pid", (int) nursery->pid, "forks", (json_int_t) nursery->forks,
-                                 "preloaded", (json_int_t) nursery->n_preloaded, "failed_imports",
-                                 nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
+                                 states[nursery->state], "pid", (int) nursery->pid, "forks",
+                                 (json_int_t) nursery->forks, "preloaded", (json_int_t) nursery->n_preloaded,
+                                 "failed_imports", nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
         }
         return json_null();
 }
@@ -70,11 +70,11 @@ static int status(struct client *client, uint16_t request, json_t *json, struct 
                 if (!session->ephemeral)
                         json_array_append_new(sessions, session_to_json(session));
         json_t *answer = json_pack(
-                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid", (int) getpid(), "version",
-                GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms), "memory_bytes",
-                (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "data_dir", daemon->data_dir, "image",
-                daemon->options->image, "clients", (json_int_t) daemon->n_clients, "pool", "wanted",
-                (json_int_t) daemon->options->pool, "ready", (json_int_t) pool_ready(daemon), "nursery",
+                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid", (int) getpid(),
+                "version", GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms),
+                "memory_bytes", (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "data_dir",
+                daemon->data_dir, "image", daemon->options->image, "clients", (json_int_t) daemon->n_clients, "pool",
+                "wanted", (json_int_t) daemon->options->pool, "ready", (json_int_t) pool_ready(daemon), "nursery",
                 describe_nursery(daemon), "sessions", sessions);
         client_answer(client, request, answer);
         return 0;

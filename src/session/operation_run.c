@@ -173,7 +173,8 @@ static int send_events(struct client *client, uint16_t request, struct journal *
                                 return -1;
                         if (size == 0)
                                 break;
-                        client_send_output(client, event.kind == JOURNAL_EVENT_ERR, request, (uint32_t) number, chunk, size);
+                        client_send_output(client, event.kind == JOURNAL_EVENT_ERR, request, (uint32_t) number, chunk,
+                                           size);
                         at += size;
                 }
         }

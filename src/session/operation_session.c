@@ -50,12 +50,13 @@ static json_t *runs_of(struct session *session, size_t limit) {
                 json_t *item = json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "run_id", runs[i].run_id, "ended",
                                          (int) runs[i].ended, "events", (json_int_t) runs[i].events, "stdout_bytes",
                                          (json_int_t) runs[i].bytes[JOURNAL_OUT], "stderr_bytes",
-                                         (json_int_t) runs[i].bytes[JOURNAL_ERR], "began", (json_int_t) runs[i].began_ms,
-                                         "end", (json_int_t) runs[i].ended_ms);
+                                         (json_int_t) runs[i].bytes[JOURNAL_ERR], "began",
+                                         (json_int_t) runs[i].began_ms, "end", (json_int_t) runs[i].ended_ms);
                 struct journal_event event;
                 char *text = NULL;
                 size_t size = 0;
-                if (item && runs[i].ended && journal_event(journal, runs[i].run_id, runs[i].events, &event, NULL) == 0 &&
+                if (item && runs[i].ended &&
+                    journal_event(journal, runs[i].run_id, runs[i].events, &event, NULL) == 0 &&
                     event.kind == JOURNAL_EVENT_RESULT && event.size < (1 << 20) && (text = malloc(event.size + 1)) &&
                     journal_read(journal, &event, 0, text, event.size, &size, NULL) == 0) {
                         json_t *result = json_loadb(text, size, 0, NULL);

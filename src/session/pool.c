@@ -68,7 +68,8 @@ static bool is_one_on_its_way(const struct daemon *daemon) {
 
 void pool_refill(struct daemon *daemon) {
         struct err err;
-        struct registry_session row = { .limits = daemon->options->limits, .allow_weaker = daemon->options->allow_weaker };
+        struct registry_session row = { .limits = daemon->options->limits,
+                                        .allow_weaker = daemon->options->allow_weaker };
         if (daemon->draining || daemon->n_pool >= daemon->options->pool || daemon->n_pool >= DAEMON_POOL_MAX ||
             is_one_on_its_way(daemon))
                 return;

@@ -34,8 +34,8 @@ static void empty_directory(int top_fd, int parent_fd, const char *name, int dep
                 if (unlinkat(dirfd(directory), entry->d_name, 0) == 0 || (errno != EISDIR && errno != EPERM))
                         continue;
                 if (depth < DEPTH_MAX)
-                        empty_directory(top_fd < 0 ? dirfd(directory) : top_fd, dirfd(directory), entry->d_name, depth + 1,
-                                        n_moved);
+                        empty_directory(top_fd < 0 ? dirfd(directory) : top_fd, dirfd(directory), entry->d_name,
+                                        depth + 1, n_moved);
                 else {
                         char moved[32];
                         (void) snprintf(moved, sizeof(moved), ".deep-%u", (*n_moved)++);

@@ -36,7 +36,8 @@ static int read_limits(json_t *json, struct limits *limits, struct err *err) {
                 if (i == ELEMENTS(limit_fields))
                         return err_set(err, ERR_USAGE, "there is no limit \"%.40s\"", key);
                 double number = json_number_value(value) * limit_fields[i].factor;
-                if (!json_is_number(value) || number < (double) limit_fields[i].min || number > (double) limit_fields[i].max)
+                if (!json_is_number(value) || number < (double) limit_fields[i].min ||
+                    number > (double) limit_fields[i].max)
                         return err_set(err, ERR_USAGE, "limit %s is not a number, or out of range", key);
                 *(uint64_t *) ((char *) limits + limit_fields[i].offset) = (uint64_t) number;
         }
@@ -64,14 +65,17 @@ static int read_options(json_t *json, struct registry_session *row, struct err *
         _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : strdup("");
         json_decref(kept);
         if (!text || strlen(text) >= sizeof(row->options))
-                return err_set(err, ERR_USAGE, "env and mounts are larger than %zu bytes together", sizeof(row->options));
+                return err_set(err, ERR_USAGE, "env and mounts are larger than %zu bytes together",
+                               sizeof(row->options));
         (void) strcpy(row->options, text);
         return 0;
 }
 
 int row_from_json(const struct daemon *daemon, json_t *json, struct registry_session *ret_row, struct err *err) {
         const struct serve_options *options = daemon->options;
-        struct registry_session row = { .limits = options->limits, .allow_weaker = options->allow_weaker, .mode = "fast" };
+        struct registry_session row = { .limits = options->limits,
+                                        .allow_weaker = options->allow_weaker,
+                                        .mode = "fast" };
         (void) snprintf(row.image, sizeof(row.image), "%s", options->image);
         if (read_text(json, "image", row.image, sizeof(row.image), err) < 0 || image_check_name(row.image, err) < 0 ||
             read_text(json, "mode", row.mode, sizeof(row.mode), err) < 0 ||

@@ -1,5 +1,6 @@
 #include "session/run.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "session/client.h"
 #include "session/harvest.h"
 #include "session/session.h"
+#include "session/spill.h"
 
 enum { INLINE_MAX = 1 << 20, FEED_CHUNK = 256 << 10 };
 
@@ -56,9 +58,10 @@ void run_subscribe(struct run *run, struct subscription *subscription) {
 
 /* ---- while it is on ---- */
 
-static void feed_one(struct journal *journal, const char *run_id, struct subscription *subscription) {
+/* As much as the client takes now, or all of it, which the journal's bounds keep small enough. */
+static void feed_one(struct journal *journal, const char *run_id, struct subscription *subscription, bool all) {
         _cleanup_free_ char *chunk = NULL;
-        while (subscription->client && subscription->stream && client_wants_more(subscription->client)) {
+        while (subscription->client && subscription->stream && (all || client_wants_more(subscription->client))) {
                 struct journal_event event;
                 if (journal_event(journal, run_id, subscription->cursor, &event, NULL) < 0 ||
                     event.kind == JOURNAL_EVENT_RESULT)
@@ -94,7 +97,7 @@ void run_feed(struct run *run) {
         if (!kernel || !kernel->journal)
                 return;
         for (struct subscription *s = run->subscriptions; s; s = s->next)
-                feed_one(kernel->journal, run->id, s);
+                feed_one(kernel->journal, run->id, s, false);
 }
 
 /* ---- its result ---- */
@@ -118,7 +121,11 @@ static json_t *error_of(const char *name, const char *message) {
 static void judge(const struct run *run, json_t *result, json_t *outcome, uint64_t oom_kills) {
         const char *told = json_string_value(json_object_get(outcome, "status"));
         json_int_t exit_code = json_integer_value(json_object_get(outcome, "exit_code"));
-        const char *status = !told ? "error" : strcmp(told, "exit") == 0 ? (exit_code ? "error" : "ok") : told;
+        const char *status = "error"; /* for any word that we do not know, too */
+        if (told && (strcmp(told, "ok") == 0 || (strcmp(told, "exit") == 0 && exit_code == 0)))
+                status = "ok";
+        else if (told && strcmp(told, "interrupted") == 0)
+                status = "interrupted";
         json_t *error = json_incref(json_object_get(outcome, "error"));
         if (json_is_string(error)) { /* the kernel refused the request itself: no such context, … */
                 json_t *refusal = error_of("request_refused", json_string_value(error));
@@ -129,8 +136,8 @@ static void judge(const struct run *run, json_t *result, json_t *outcome, uint64
         if (run->reason == RUN_REASON_TIMEOUT) {
                 char message[200];
                 (void) snprintf(message, sizeof(message),
-                                "time limit %g s reached: the run was interrupted; variables are kept; raise the timeout "
-                                "or do less in one run", (double) run->timeout_ms / 1000);
+                                "time limit %g s reached: the run was interrupted; variables are kept; raise the "
+                                "timeout or do less in one run", (double) run->timeout_ms / 1000);
                 status = "timeout";
                 exit_code = 124;
                 json_decref(error);
@@ -156,21 +163,22 @@ static void judge_dead(const struct run *run, json_t *result, uint64_t oom_kills
                 status = name = "timeout";
                 exit_code = 124;
                 (void) snprintf(message, sizeof(message),
-                                "time limit %g s reached and the code did not react to the interrupt: the kernel was killed, "
-                                "variables are lost, files are kept", (double) run->timeout_ms / 1000);
+                                "time limit %g s reached and the code did not react to the interrupt: the kernel was "
+                                "killed, variables are lost, files are kept", (double) run->timeout_ms / 1000);
         } else if (oom_kills > 0) {
                 status = "oom";
                 name = "memory_limit";
                 (void) snprintf(message, sizeof(message),
-                                "memory limit %s reached: the kernel was stopped, variables are lost, files are kept; raise "
-                                "the memory limit or process the data in chunks",
+                                "memory limit %s reached: the kernel was stopped, variables are lost, files are kept; "
+                                "raise the memory limit or process the data in chunks",
                                 units_format_bytes(run->session->row.limits.memory_bytes, limit));
         } else if (run->reason == RUN_REASON_INTERRUPT) {
                 status = "interrupted";
                 name = "interrupted";
                 exit_code = 130;
-                (void) snprintf(message, sizeof(message), "the code did not react to the interrupt: the kernel was killed, "
-                                                          "variables are lost, files are kept");
+                (void) snprintf(message, sizeof(message),
+                                "the code did not react to the interrupt: the kernel was killed, "
+                                "variables are lost, files are kept");
         } else if (run->reason == RUN_REASON_REMOVED) {
                 name = "removed";
                 (void) snprintf(message, sizeof(message), "the session was removed or restarted while the run was on");
@@ -178,15 +186,19 @@ static void judge_dead(const struct run *run, json_t *result, uint64_t oom_kills
                 status = "error";
                 exit_code = WEXITSTATUS(kernel->wait_status);
                 name = "kernel_exited";
-                (void) snprintf(message, sizeof(message),
-                                "the code ended its own process (os._exit or the like) with status %d: variables are lost, "
-                                "files are kept", exit_code);
+                (void) snprintf(
+                        message, sizeof(message),
+                        "the code ended its own process (os._exit or the like) with status %d: variables are lost, "
+                        "files are kept",
+                        exit_code);
         } else if (kernel->exited) {
                 int number = WTERMSIG(kernel->wait_status);
                 exit_code = 128 + number;
                 name = number == SIGSEGV ? "segmentation_fault" : "kernel_killed";
-                (void) snprintf(message, sizeof(message), "the kernel was killed by signal %d (%s): variables are lost, files "
-                                                          "are kept", number, strsignal(number));
+                (void) snprintf(message, sizeof(message),
+                                "the kernel was killed by signal %d (%s): variables are lost, files "
+                                "are kept",
+                                number, strsignal(number));
         } else
                 (void) snprintf(message, sizeof(message), "the box died%s: variables are lost, files are kept",
                                 kernel->broke_protocol ? " because the code in it broke the kernel's protocol" : "");
@@ -205,10 +217,50 @@ static void add_usage(json_t *result, const struct cgroup_usage *usage) {
                                       (json_int_t) usage->memory_peak_bytes));
 }
 
+/* Everything that a streaming client has not got yet, and the answer, for later. */
+static int spill_rest(struct run *run, const struct subscription *subscription, const char *text) {
+        struct journal *journal = run->session->kernel->journal;
+        char dir[4200];
+        (void) snprintf(dir, sizeof(dir), "%s/state", run->session->daemon->data_dir);
+        struct spill *spill = spill_make(dir);
+        _cleanup_free_ char *chunk = malloc(FEED_CHUNK);
+        int code = spill && chunk ? 0 : -ENOMEM;
+        struct journal_event event;
+        for (uint64_t number = subscription->cursor; code == 0; number++) {
+                if (journal_event(journal, run->id, number, &event, NULL) < 0 || event.kind == JOURNAL_EVENT_RESULT)
+                        break;
+                uint32_t number_le = htole32((uint32_t) number);
+                size_t size = 0;
+                for (size_t at = 0; code == 0 && at < event.size; at += size) {
+                        if (journal_read(journal, &event, at, chunk, FEED_CHUNK, &size, NULL) < 0 || size == 0)
+                                break;
+                        code = spill_put(spill, event.kind == JOURNAL_EVENT_ERR ? MESSAGE_ERR : MESSAGE_OUT,
+                                         subscription->request, &number_le, sizeof(number_le), chunk, size);
+                }
+        }
+        if (code == 0)
+                code = spill_put(spill, MESSAGE_ANSWER, subscription->request, NULL, 0, text, strlen(text));
+        if (code < 0) {
+                spill_free(spill);
+                return code;
+        }
+        spill_give(subscription->client, spill);
+        return 0;
+}
+
+static bool is_behind(const struct run *run, const struct subscription *subscription) {
+        struct journal_event event;
+        const struct kernel *kernel = run->session->kernel;
+        return subscription->stream && kernel && kernel->journal && !subscription->client->closing &&
+               journal_event(kernel->journal, run->id, subscription->cursor, &event, NULL) == 0 &&
+               event.kind != JOURNAL_EVENT_RESULT;
+}
+
 /* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts. */
-static void write_down(struct journal *journal, json_t *result) {
-        static const char *const small[] = { "run_id", "status", "exit_code", "timed_out", "oom_killed", "duration_ms" };
-        _cleanup_free_ char *text = json_dumps(result, JSON_COMPACT);
+static void write_down(struct journal *journal, json_t *result, const char *text) {
+        static const char *const small[] = {
+                "run_id", "status", "exit_code", "timed_out", "oom_killed", "duration_ms"
+        };
         if (text && journal_end(journal, text, strlen(text), NULL) == 0)
                 return;
         json_t *rest = json_object();
@@ -221,10 +273,31 @@ static void write_down(struct journal *journal, json_t *result) {
                 daemon_log("a run's result cannot be written down: %s", less ? err.message : "out of memory");
 }
 
+/* One client learns the end: the rest of the output, then the result, which is the last message of its request. */
+static void tell_end(struct run *run, struct journal *journal, struct subscription *subscription, json_t *result,
+                     const char *text) {
+        bool fits = text && strlen(text) <= message_payload_max(MESSAGE_ANSWER);
+        if (subscription->stream && journal)
+                feed_one(journal, run->id, subscription, false);
+        if (fits && is_behind(run, subscription) && spill_rest(run, subscription, text) == 0)
+                return;
+        if (subscription->stream && journal)
+                feed_one(journal, run->id, subscription, true);
+        if (subscription->stream && fits) {
+                client_send(subscription->client, MESSAGE_ANSWER, subscription->request, text, strlen(text));
+                return;
+        }
+        json_t *answer = json_copy(result);
+        if (!subscription->stream)
+                run_add_output(journal, run->id, answer);
+        client_answer(subscription->client, subscription->request, answer);
+}
+
 /* Writes the result down, then tells everybody who waits, each as it asked. */
 static void conclude(struct run *run, json_t *result) {
         struct session *session = run->session;
         struct journal *journal = session->kernel ? session->kernel->journal : NULL;
+        json_object_set_new(result, "ok", json_true());
         json_object_set_new(result, "duration_ms", json_integer((json_int_t) (loop_now_ms() - run->started_ms)));
         json_object_set_new(result, "run_id", json_string(run->id));
         json_object_set(result, "displays", run->displays);
@@ -233,32 +306,30 @@ static void conclude(struct run *run, json_t *result) {
                 json_object_set_new(result, "variables_lost", json_true());
         session->variables_lost = false;
         struct journal_run told = { 0 };
-        if (journal && journal_open_run(journal)) {
+        bool is_open = journal && journal_open_run(journal);
+        if (is_open)
                 (void) journal_find(journal, run->id, &told, NULL);
-                json_object_set_new(result, "stdout_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_OUT]));
-                json_object_set_new(result, "stderr_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_ERR]));
-                write_down(journal, result);
-        }
-        run_feed(run);
-        for (struct subscription *s = run->subscriptions; s; s = s->next) {
-                if (!s->client)
-                        continue;
-                json_t *answer = json_copy(result);
-                if (!s->stream)
-                        run_add_output(journal, run->id, answer);
-                client_answer(s->client, s->request, answer);
-        }
+        json_object_set_new(result, "stdout_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_OUT]));
+        json_object_set_new(result, "stderr_cut_bytes", json_integer((json_int_t) told.cut[JOURNAL_ERR]));
+        _cleanup_free_ char *text = json_dumps(result, JSON_COMPACT); /* once: for the journal and for who streams */
+        if (is_open)
+                write_down(journal, result, text);
+        for (struct subscription *s = run->subscriptions; s; s = s->next)
+                if (s->client)
+                        tell_end(run, journal, s, result, text);
         json_decref(result);
 }
 
 void run_add_output(struct journal *journal, const char *run_id, json_t *answer) {
-        static const char *const keys[] = { "stdout", "stderr" }, *const cut_keys[] = { "stdout_cut_bytes", "stderr_cut_bytes" };
+        static const char *const keys[] = { "stdout", "stderr" }, *const cut_keys[] = { "stdout_cut_bytes",
+                                                                                        "stderr_cut_bytes" };
         for (int i = 0; i < JOURNAL_STREAMS; i++) {
                 char *bytes = NULL;
                 size_t size = 0;
                 struct journal_run told = { 0 };
                 if (journal && journal_find(journal, run_id, &told, NULL) == 0)
-                        (void) journal_read_stream(journal, run_id, (enum journal_stream) i, INLINE_MAX, &bytes, &size, NULL);
+                        (void) journal_read_stream(journal, run_id, (enum journal_stream) i, INLINE_MAX, &bytes, &size,
+                                                   NULL);
                 set_text(answer, keys[i], bytes, size);
                 uint64_t cut = told.cut[i] + told.bytes[i] - (size < told.bytes[i] ? size : told.bytes[i]);
                 json_object_set_new(answer, cut_keys[i], json_integer((json_int_t) cut));

@@ -12,9 +12,9 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "box/report.h"
 #include "session/client.h"
 #include "session/harvest.h"
+#include "session/passport.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 
@@ -40,12 +40,16 @@ static int make_directories(struct session *session, struct err *err) {
                 return 0; /* a kernel of the pool brings its own; otherwise it is made with the kernel */
         if (mkdir(session->state_dir, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %s", session->state_dir);
-        if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST)
-                return err_sys(err, errno, "making %s", session->workspace);
+        if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST) {
+                int code = errno;
+                (void) rmdir(session->state_dir); /* unless something is in it already */
+                return err_sys(err, code, "making %s", session->workspace);
+        }
         return 0;
 }
 
-struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral, struct err *err) {
+struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral,
+                             struct err *err) {
         if (daemon->n_sessions >= DAEMON_SESSIONS_MAX) {
                 (void) err_set(err, ERR_LIMIT, "there are %d sessions already; remove some with `glovebox session rm`",
                                DAEMON_SESSIONS_MAX);
@@ -112,17 +116,17 @@ struct session *session_create(struct daemon *daemon, const struct registry_sess
         fresh.created_ms = fresh.used_ms = wall_ms();
         if (registry_check_name(fresh.name, err) < 0 || registry_make_id(fresh.id, err) < 0)
                 return NULL;
+        /* The row first: of a daemon that dies in between, the next one makes the directories. */
+        if (registry_add(daemon->registry, &fresh, err) < 0)
+                return NULL;
         struct session *session = session_make(daemon, &fresh, false, err);
-        if (!session)
-                return NULL;
-        if (registry_add(daemon->registry, &session->row, err) < 0) {
-                remove_tree(session->state_dir);
-                if (!*session->row.workspace)
-                        remove_tree(session->workspace);
-                session_free(session);
-                return NULL;
-        }
-        return session;
+        if (session && passport_write(session->state_dir, &fresh, err) == 0)
+                return session;
+        if (session)
+                session_remove(session, false);
+        else
+                (void) registry_remove(daemon->registry, fresh.id, NULL);
+        return NULL;
 }
 
 int session_open_workspace(const struct session *session) {
@@ -171,7 +175,8 @@ static void order_kernel(struct session *session) {
             (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
         else if (daemon_name_kernel(session->daemon, &request, &err) == 0) {
-                session->kernel = kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
+                session->kernel =
+                        kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
                 /* The journal is the session's, not the kernel's: it goes on over restarts. */
                 if (session->kernel)
                         (void) snprintf(session->kernel->state_dir, sizeof(session->kernel->state_dir), "%s",
@@ -201,8 +206,8 @@ static void tell_vault(struct session *session) {
                 fds[n_fds++] = kernel->fds[i];
         }
         _cleanup_free_ char *note = NULL;
-        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d, \"slots\": %u}", session->row.id,
-                            kernel->group, (int) kernel->pid, slots);
+        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d, \"slots\": %u}",
+                            session->row.id, kernel->group, (int) kernel->pid, slots);
         struct err err;
         if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, fds, n_fds, &err) < 0)
                 daemon_log("session %s: will not survive this daemon: %s", session->row.name, err.message);
@@ -298,6 +303,15 @@ static void end_run(struct session *session) {
         session->state = SESSION_IDLE;
 }
 
+static void finish_run(struct session *session, json_t *outcome) {
+        run_finish(session->runs, outcome);
+        end_run(session);
+        if (session->ephemeral)
+                session_remove(session, false);
+        else
+                session_advance(session);
+}
+
 static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
         struct session *session = kernel->owner;
         struct run *run = session->runs;
@@ -315,13 +329,12 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
         } else {
                 /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
                 const char *id = json_string_value(json_object_get(json, "id"));
-                bool ours = id && strcmp(id, run->id) == 0;
-                run_finish(run, ours ? json : NULL);
-                end_run(session);
-                if (session->ephemeral)
-                        session_remove(session, false);
-                else
-                        session_advance(session);
+                if (id && strcmp(id, run->id) == 0)
+                        finish_run(session, json);
+                else { /* whatever it answers from now on would be one run late */
+                        kernel->broke_protocol = true;
+                        kernel_kill(kernel);
+                }
         }
         json_decref(json);
 }
@@ -334,8 +347,8 @@ static void on_ended(struct kernel *kernel) {
         session->asked = SESSION_ASKED_NOTHING;
         if (!kernel->was_ready) { /* it would die again: whoever waits is told why */
                 struct err died;
-                (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s", *kernel->last_words ? ": " : "",
-                               kernel->last_words);
+                (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s",
+                               *kernel->last_words ? ": " : "", kernel->last_words);
                 fail_all_runs(session, &died);
         } else if (run && run->started) {
                 run_finish_dead(run);
@@ -462,6 +475,22 @@ bool session_interrupt(struct session *session) {
         return true;
 }
 
+bool session_cancel(struct session *session, struct run *run) {
+        if (run->started) {
+                (void) session_interrupt(session);
+                return false;
+        }
+        struct run **at = &session->runs;
+        while (*at != run)
+                at = &(*at)->next;
+        *at = run->next;
+        run_free(run);
+        bool gone = session->ephemeral && !session->kernel;
+        if (session->ephemeral)
+                session_remove(session, false);
+        return gone;
+}
+
 void session_restart(struct session *session) {
         char path[1100];
         (void) snprintf(path, sizeof(path), "%s/kernel/" SLEEP_FILE, session->state_dir);
@@ -482,12 +511,14 @@ static void strike_out(struct session *session, bool keep_files) {
         session->keep_files = keep_files;
         if (session->ephemeral)
                 return;
-        if (registry_remove(session->daemon->registry, session->row.id, &err) < 0)
-                daemon_log("session %s: %s", session->row.name, err.message);
+        /* In this order: a daemon that finds the workspace among the state finishes what was begun. */
         char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/workspace", session->state_dir);
+        (void) snprintf(path, sizeof(path), "%s/" SESSION_REMOVED_WORKSPACE, session->state_dir);
         if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)
                 (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", path);
+        passport_remove(session->state_dir);
+        if (registry_remove(session->daemon->registry, session->row.id, &err) < 0)
+                daemon_log("session %s: %s", session->row.name, err.message);
 }
 
 void session_remove(struct session *session, bool keep_files) {
@@ -515,8 +546,9 @@ int session_hibernate(struct session *session, bool trim_only, struct subscripti
         if (!session->kernel || session->asked != SESSION_ASKED_NOTHING || session->runs)
                 return err_set(err, ERR_BUSY, "session %s %s", session->row.name,
                                session->kernel ? "is running; interrupt it first" : "has no kernel to put to sleep");
-        int code = trim_only ? kernel_send(session->kernel, KERNEL_TRIM, trim_payload, sizeof(trim_payload) - 1, err)
-                             : kernel_send(session->kernel, KERNEL_SLEEP, sleep_payload, sizeof(sleep_payload) - 1, err);
+        int code = trim_only
+                           ? kernel_send(session->kernel, KERNEL_TRIM, trim_payload, sizeof(trim_payload) - 1, err)
+                           : kernel_send(session->kernel, KERNEL_SLEEP, sleep_payload, sizeof(sleep_payload) - 1, err);
         if (code < 0)
                 return -1;
         session->asked = trim_only ? SESSION_ASKED_TRIM : SESSION_ASKED_SLEEP;
@@ -556,59 +588,4 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
         session->runs = run;
         harvest_prepare(session);
         watch_deadline(run);
-}
-
-/* ---- telling about it ---- */
-
-int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err) {
-        char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/journal", session->state_dir);
-        _cleanup_fd_ int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (dir < 0)
-                return err_set(err, ERR_NOT_FOUND, "session %s has not run anything yet", session->row.name);
-        bool torn;
-        return journal_open(dir, ret_journal, &torn, err);
-}
-
-bool session_had_kernel(const struct session *session) {
-        char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/journal", session->state_dir);
-        return access(path, F_OK) == 0;
-}
-
-json_t *session_isolation(const struct session *session) {
-        struct image image = { 0 };
-        (void) snprintf(image.name, sizeof(image.name), "%s", session->row.image);
-        const struct box_spec spec = { .image = &image, .limits = session->row.limits,
-                                       .host_uid = session->kernel ? session->kernel->host_uid : 0 };
-        return report_make(&spec, &session->daemon->host, session->daemon->rootless);
-}
-
-const char *session_state_name(const struct session *session) {
-        static const char *const names[] = { "new", "idle", "running", "trimmed", "asleep", "lost" };
-        return names[session->state];
-}
-
-json_t *session_to_json(const struct session *session) {
-        const struct limits *limits = &session->row.limits;
-        struct cgroup_usage usage = { 0 };
-        if (session->kernel && session->kernel->cgroup.host)
-                cgroup_read_usage(&session->kernel->cgroup, &usage);
-        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "id", session->row.id, "name",
-                                 session->row.name, "state", session_state_name(session), "image", session->row.image, "mode",
-                                 session->row.mode, "workspace", session->workspace, "created",
-                                 (json_int_t) session->row.created_ms, "used", (json_int_t) session->row.used_ms,
-                                 "memory_bytes", (json_int_t) usage.memory_now_bytes, "pid",
-                                 (json_int_t) (session->kernel ? session->kernel->pid : 0), "allow_weaker",
-                                 (int) session->row.allow_weaker);
-        if (!json)
-                return json_object();
-        json_object_set_new(json, "limits",
-                            json_pack("{s:I, s:f, s:I, s:I, s:I, s:I}", "memory_bytes", (json_int_t) limits->memory_bytes, "cpus",
-                                      (double) limits->cpu_thousandths / 1000, "pids", (json_int_t) limits->pids,
-                                      "timeout_ms", (json_int_t) limits->timeout_ms, "tmp_bytes",
-                                      (json_int_t) limits->tmp_bytes, "disk_bytes", (json_int_t) limits->disk_bytes));
-        if (session->held_back)
-                json_object_set(json, "held_back", session->held_back);
-        return json;
 }

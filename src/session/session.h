@@ -19,6 +19,9 @@ enum session_state {
         SESSION_LOST,    /* the kernel died; files are there, variables are not */
 };
 
+/* Where in its state directory the workspace of a session goes that is being removed. */
+#define SESSION_REMOVED_WORKSPACE "removed"
+
 struct session {
         struct daemon *daemon;
         struct session *next;
@@ -43,7 +46,8 @@ struct session {
 };
 
 /* Makes a session from its row: directories, record. Named ones are added to the registry by session_create. */
-struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral, struct err *err);
+struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral,
+                             struct err *err);
 void session_free(struct session *session); /* the record and its kernel; files stay */
 
 struct session *session_find(struct daemon *daemon, const char *owner, const char *name);
@@ -61,6 +65,10 @@ void session_advance(struct session *session);
 /* True when a run was on. */
 bool session_interrupt(struct session *session);
 void session_restart(struct session *session);
+
+/* Ends a run whose caller is gone: interrupts it, or takes it out of the queue. True when the session, an ephemeral
+ * one, does not exist any more. */
+bool session_cancel(struct session *session, struct run *run);
 
 /* Asks the kernel to go to sleep or to trim; the answer goes to the asker (may be NULL; taken). */
 int session_hibernate(struct session *session, bool trim_only, struct subscription *asker, struct err *err);

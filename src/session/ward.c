@@ -123,7 +123,8 @@ static int fill_request(const struct box_spec *spec, const struct stage_fds *fds
         for (size_t i = 0; i < spec->n_mounts; i++) {
                 const struct box_mount *mount = &spec->mounts[i];
                 if (strlen(mount->destination) >= WARD_DESTINATION_MAX)
-                        return err_set(err, ERR_LIMIT, "the mount's destination is too long: %.80s…", mount->destination);
+                        return err_set(err, ERR_LIMIT, "a mount's destination is too long: %.80s…",
+                                       mount->destination);
                 request->mounts[i].is_directory = mount->is_directory;
                 request->mounts[i].writable = mount->writable;
                 (void) strcpy(request->mounts[i].destination, mount->destination);
@@ -153,7 +154,9 @@ int ward_clone_box(struct ward *ward, struct box_birth *birth, struct err *err) 
         int slots[WARD_SLOTS];
         if (!request)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        if (cgroup_open_v2_entry(&box->cgroup, err) < 0 || fill_request(birth->spec, &birth->fds, request, slots, err) < 0)
+        /* Nobody in N may clone into a group of the host: the child moves itself, through a file that we opened. */
+        if (cgroup_open_v2_entry(&box->cgroup, err) < 0 ||
+            fill_request(birth->spec, &birth->fds, request, slots, err) < 0)
                 return -1;
         request->kind = WARD_CLONE_BOX;
         request->uid = id_in_ward(birth->spec->host_uid);

@@ -1,18 +1,20 @@
 /* The ward: a small C process in which boxes live that a nursery may fork kernels into.
  *
- * Theory of operation. A kernel can be forked into a box only by a process with CAP_SYS_ADMIN in the user namespace that
- * the box's namespaces belong to; and code of an image (which a nursery imports) must never hold a capability outside of a
- * user namespace of its own. So the maker clones a ward into a user namespace N: PID 1 of a pid namespace, with a root
- * that holds nothing but /proc, with no network. The ward clones boxes and nurseries into N when the maker asks; whatever
- * has to be looked up on the host comes from the maker as a descriptor. Nobody else can talk to it.
+ * Theory of operation. A kernel can be forked into a box only by a process with CAP_SYS_ADMIN in the user namespace
+ * that the box's namespaces belong to; and code of an image (which a nursery imports) must never hold a capability
+ * outside of a user namespace of its own. So the maker clones a ward into a user namespace N: PID 1 of a pid
+ * namespace, with a root that holds nothing but /proc, with no network. The ward clones boxes and nurseries into N
+ * when the maker asks; whatever has to be looked up on the host comes from the maker as a descriptor. Nobody else can
+ * talk to it.
  *
  *   maker ──socket──▶ ward (PID 1 of N) ──clone──▶ agent (PID 1 of a box)
  *     │                 ▲  └────────────clone──▶ nursery: Python, CAP_SYS_ADMIN in N, a filter that leaves only setns
  *     └────socket───────┼──────────────────────▶    └──clone(CLONE_PARENT)──▶ kernel (in the box's namespaces)
  *                       └── parent of all of them: reaps them, and writes how a kernel ended into its status pipe
  *
- * A nursery that dies takes nothing with it. A ward that dies takes its boxes along: it does as little as possible. When
- * the maker goes away (the daemon was killed, or ended), the ward ends its nursery, and itself after its last box. */
+ * A nursery that dies takes nothing with it. A ward that dies takes its boxes along: it does as little as possible.
+ * When the maker goes away (the daemon was killed, or ended), the ward ends its nursery, and itself after its last
+ * box. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,8 +38,8 @@ void ward_leave(struct ward *ward);
 /* In place of box_clone: the ward makes the namespaces. birth->spec holds host ids. */
 int ward_clone_box(struct ward *ward, struct box_birth *birth, struct err *err);
 
-/* Starts a nursery with this image. *ret_socket_fd takes orders (wire/nursery.h) and *ret_pidfd is the process. It is not
- * ready before it says so. */
+/* Starts a nursery with this image. *ret_socket_fd takes orders (wire/nursery.h) and *ret_pidfd is the process. It is
+ * not ready before it says so. */
 int ward_start_nursery(struct ward *ward, const struct box_spec *spec, const char *preload, int library_fd,
                        int *ret_socket_fd, int *ret_pidfd, struct err *err);
 

@@ -66,8 +66,8 @@ static int settle(int start_fd, int *fd, bool drop_groups) {
         if ((drop_groups && setgroups(0, NULL) < 0) || setresgid(BOX_GID, BOX_GID, BOX_GID) < 0 ||
             setresuid(BOX_UID, BOX_UID, BOX_UID) < 0)
                 return -errno;
-        /* The id maps of boxes are written through /proc, where only a dumpable process is its own. A nursery cannot trace
-         * us all the same: it lacks our capabilities. */
+        /* The id maps of boxes are written through /proc, where only a dumpable process is its own. A nursery cannot
+         * trace us all the same: it lacks our capabilities. */
         if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
                 return -errno;
         code = privilege_join_fresh_keyring();
@@ -102,7 +102,8 @@ static void take_view(const int slots[static WARD_SLOTS], struct stage_fds *ret_
         memcpy(ret_fds->device_fds, &slots[WARD_DEVICES], sizeof(ret_fds->device_fds));
 }
 
-static int clone_box(const struct ward_request *request, int slots[static WARD_SLOTS], int *ret_pidfd, struct err *err) {
+static int clone_box(const struct ward_request *request, int slots[static WARD_SLOTS], int *ret_pidfd,
+                     struct err *err) {
         struct box_mount mounts[WARD_MOUNTS_MAX];
         for (size_t i = 0; i < request->n_mounts; i++)
                 mounts[i] = (struct box_mount) { slots[WARD_MOUNTS + i], request->mounts[i].is_directory,
@@ -186,8 +187,10 @@ static int watch(int slots[static WARD_SLOTS], struct err *err) {
         if (n_watched == WATCHED_MAX)
                 return err_set(err, ERR_LIMIT, "the ward has %d kernels already", WATCHED_MAX);
         /* A child that was reaped already is nobody's any more, whoever has its number now. */
-        if (pid <= 0 || waitid((idtype_t) 3 /* P_PIDFD */, (id_t) slots[WARD_PIDFD], &info, WEXITED | WNOHANG | WNOWAIT) < 0)
-                return err_set(err, ERR_NOT_FOUND, "the kernel died while it was made"); /* ERR_GONE is the ward itself */
+        const idtype_t by_pidfd = (idtype_t) 3; /* P_PIDFD */
+        if (pid <= 0 || waitid(by_pidfd, (id_t) slots[WARD_PIDFD], &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+                /* Not ERR_GONE: that would be the ward itself. */
+                return err_set(err, ERR_NOT_FOUND, "the kernel died while it was made");
         watched[n_watched].pid = pid;
         watched[n_watched++].status_fd = take_fd(&slots[WARD_STATUS]);
         return 0;
@@ -261,7 +264,8 @@ void ward_process_run(int start_fd, int fd, bool drop_groups) {
                 _exit(EXIT_FAILURE);
         answer(fd, 0, &err, -1);
         for (bool asked = true;;) {
-                struct pollfd polled[] = { { .fd = child_fd, .events = POLLIN }, { .fd = asked ? fd : -1, .events = POLLIN } };
+                struct pollfd polled[] = { { .fd = child_fd, .events = POLLIN },
+                                           { .fd = asked ? fd : -1, .events = POLLIN } };
                 if (poll(polled, 2, -1) < 0)
                         continue;
                 struct signalfd_siginfo ignored[8];

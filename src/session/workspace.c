@@ -28,8 +28,8 @@ int workspace_check_path(const char *path, char ret_relative[static 4096], struc
                                 rest = path + size;
                 }
                 if (!rest)
-                        return err_set(err, ERR_REFUSED, "%.200s is not below /workspace: only the workspace can be reached",
-                                       path);
+                        return err_set(err, ERR_REFUSED,
+                                       "%.200s is not below /workspace: only the workspace can be reached", path);
         }
         size_t length = 0;
         while (*rest) {
@@ -143,8 +143,8 @@ static json_t *describe(const char *name, const struct stat *status) {
                            : S_ISDIR(status->st_mode) ? "directory"
                            : S_ISLNK(status->st_mode) ? "link"
                                                       : "other";
-        return json_pack("{s:s, s:s, s:I, s:I}", "path", name, "type", type, "size", (json_int_t) status->st_size, "modified",
-                         (json_int_t) (status->st_mtim.tv_sec * 1000 + status->st_mtim.tv_nsec / 1000000));
+        return json_pack("{s:s, s:s, s:I, s:I}", "path", name, "type", type, "size", (json_int_t) status->st_size,
+                         "modified", (json_int_t) (status->st_mtim.tv_sec * 1000 + status->st_mtim.tv_nsec / 1000000));
 }
 
 json_t *workspace_stat(int workspace_fd, const char *relative, struct err *err) {
@@ -176,7 +176,8 @@ json_t *workspace_list(int workspace_fd, const char *relative, struct err *err) 
         size_t n = 0;
         struct dirent *entry;
         while (names && n < LIST_MAX && (entry = readdir(directory)))
-                if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && (names[n] = strdup(entry->d_name)))
+                if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+                    (names[n] = strdup(entry->d_name)))
                         n++;
         if (n)
                 qsort(names, n, sizeof(*names), by_name);
@@ -230,7 +231,8 @@ int workspace_remove(int workspace_fd, const char *relative, bool recursive, str
         if (recursive)
                 remove_tree_at(parent, name);
         else if (unlinkat(parent, name, AT_REMOVEDIR) < 0)
-                return errno == ENOTEMPTY ? err_set(err, ERR_USAGE, "%.200s is not empty; say \"recursive\": true", relative)
-                                          : fail(err, errno, relative);
+                return errno == ENOTEMPTY
+                               ? err_set(err, ERR_USAGE, "%.200s is not empty; say \"recursive\": true", relative)
+                               : fail(err, errno, relative);
         return 0;
 }

@@ -29,10 +29,11 @@ struct nursery_order {
         char texts[NURSERY_TEXTS_MAX]; /* directories that may be written, then the environment; each ends with NUL */
 };
 
-/* The answer, with the kernel's pidfd; or the only thing a nursery says unasked, once: that it is ready, or never will. */
+/* The answer, with the kernel's pidfd; or the only thing a nursery says unasked, once: that it is ready, or never
+ * will. */
 struct nursery_answer {
         int32_t code; /* 0 or -errno */
         bool ready;
         uint32_t n_preloaded;
-        char failed[NURSERY_NAMES_MAX]; /* modules that could not be imported, separated by commas; threads if not ready */
+        char failed[NURSERY_NAMES_MAX]; /* modules that could not be imported, or threads if not ready: a,b,c */
 };

@@ -83,7 +83,6 @@ def test_any_failing_call_of_the_sealing_is_fatal_or_changes_nothing(glovebox: G
     assert left_behind(glovebox, before) == {}
 
 
-@pytest.mark.vm
 def test_no_tenant_code_runs_when_the_last_wall_fails(glovebox: Glovebox) -> None:
     injector = Injector(glovebox)
     assert injector.run(0, errno.EPERM).returncode == 0

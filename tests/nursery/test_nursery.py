@@ -86,6 +86,7 @@ def served(glovebox: Glovebox) -> Iterator[Served]:
         wait_for("no ward is left", lambda: not served.processes("glovebox-ward"))
 
 
+@pytest.mark.vm
 def test_kernels_are_forked_unless_they_are_to_be_fresh(served: Served) -> None:
     served.start().warm()
     before = served.nursery()["forks"]
@@ -127,6 +128,7 @@ print(ctypes.CDLL(None, use_errno=True).unshare(0x10000000), ctypes.get_errno())
 """
 
 
+@pytest.mark.vm
 def test_a_forked_kernel_is_sealed_and_inherits_nothing(served: Served) -> None:
     served.start(SECRET="sesame").warm()
     assert served.execute("sealed", IS_FORKED, "--env", "MINE=yes", "--cpus", "2") == "True\n"
@@ -203,6 +205,7 @@ def test_killing_the_nursery_ends_no_session(served: Served) -> None:
     assert served.execute("keeps", "x") == "41\n"
 
 
+@pytest.mark.vm
 def test_how_a_forked_kernel_ended_is_known_and_it_can_be_interrupted(served: Served) -> None:
     served.start().warm()
     assert "status 3" in served.try_execute("exits", "import os; os._exit(3)").stderr

@@ -1,5 +1,5 @@
-"""Daemons for tests: one for each test, whose socket and everything it keeps lie in the test's own data directory; or one
-for a module, where starting it is most of the time."""
+"""Daemons for tests: one for each test, whose socket and everything it keeps lie in the test's own data directory; or
+one for a module, where starting it is most of the time."""
 
 from __future__ import annotations
 

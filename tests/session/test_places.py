@@ -29,7 +29,10 @@ def test_data_is_a_read_only_mount(daemon: Daemon) -> None:
     dataset.mkdir(exist_ok=True)
     (dataset / "table.csv").write_text("1,2")
     client = daemon.client()
-    client.request("session.create", session="data", data=str(dataset), env={"NAME": "value"})
+    with pytest.raises(DaemonError) as caught:  # naming a path is permission for the operator only
+        client.execute("1", "data-refused", data=str(dataset))
+    assert caught.value.code == "refused"
+    client.request("session.create", session="data", data=str(dataset), env={"NAME": "value"}, operator=True)
     done = client.execute(
         "import os\nprint(open('/data/table.csv').read(), os.environ['NAME'])\nopen('/data/x', 'w')", "data"
     )
@@ -40,7 +43,7 @@ def test_data_is_a_read_only_mount(daemon: Daemon) -> None:
 def test_a_workspace_of_the_callers_own_is_used_and_survives_the_session(daemon: Daemon) -> None:
     workspace = daemon.glovebox.place.make("own-workspace")
     client = daemon.client()
-    client.execute("open('mark', 'w').write('x')", "own", workspace=str(workspace))
+    client.execute("open('mark', 'w').write('x')", "own", workspace=str(workspace), operator=True)
     assert (workspace / "mark").read_text() == "x"
     client.request("session.remove", session="own")
     assert client.request("ping")["ok"] and (workspace / "mark").exists()

@@ -15,7 +15,7 @@ from typing import Any
 
 from support.client import Client, DaemonError
 from support.glovebox import Completed, Glovebox, slowness
-from support.host_count import HostCount, count_host, left_behind
+from support.host_count import HostCount, count_host
 
 PATIENCE_S = 60.0
 
@@ -153,7 +153,7 @@ class Daemon:
                 os.kill(pid, signal.SIGKILL)
 
     def leftovers(self) -> dict[str, list[str]]:
-        """Processes, mounts and control groups that are still there after a stop, and state of sessions that are not."""
+        """Processes, mounts and control groups that are still there after a stop, and state of no session."""
         left = left_behind_without_files(self.glovebox, self.before)
         known = self.registered()
         for directory in ("state", "sessions"):
@@ -268,6 +268,3 @@ def _named(name: str, accept: Callable[[int], bool]) -> Iterator[int]:
                 and not is_gone(int(entry.name))
             ):
                 yield int(entry.name)
-
-
-__all__ = ["Daemon", "cpu_seconds", "is_gone", "left_behind", "memory_of", "process_state", "wait_for"]

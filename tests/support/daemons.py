@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
 from support.cgroups import TestGroups
 from support.daemon import Daemon
 from support.glovebox import USER_ID, Glovebox, Place, reachable_binary

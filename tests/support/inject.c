@@ -1,9 +1,9 @@
 /* Makes one system call of a sealing box fail: `inject INDEX ERRNO TRACE -- PROGRAM ARGUMENT…`.
  *
  * Theory of operation. The program runs under a seccomp filter that reports every system call of it and of all its
- * descendants to us; we let each of them go on, but for call number INDEX (from 1) of the process that is PID 1 of a new
- * pid namespace and has not become another program yet, which is answered with ERRNO. INDEX 0 fails none. The numbers of
- * the calls that were counted are written to TRACE, one in a line. Our exit status is the program's. */
+ * descendants to us; we let each of them go on, but for call number INDEX (from 1) of the process that is PID 1 of a
+ * new pid namespace and has not become another program yet, which is answered with ERRNO. INDEX 0 fails none. The
+ * numbers of the calls that were counted are written to TRACE, one in a line. Our exit status is the program's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -55,7 +55,7 @@ static void become(volatile int *shared_fd, char **argv) {
         die(argv[0]);
 }
 
-static int fetch_listener(pid_t pid, const volatile int *shared_fd) {
+static int fetch_listener(pid_t pid, int pidfd, const volatile int *shared_fd) {
         struct timespec pause_time = { 0, 1000000 };
         for (int i = 0; *shared_fd < 0; i++) {
                 if (i == START_WAIT_MS || waitpid(pid, NULL, WNOHANG) != 0) {
@@ -64,11 +64,9 @@ static int fetch_listener(pid_t pid, const volatile int *shared_fd) {
                 }
                 (void) nanosleep(&pause_time, NULL);
         }
-        int pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
         int fd = (int) syscall(SYS_pidfd_getfd, pidfd, *shared_fd, 0);
         if (fd < 0)
                 die("taking over the listener");
-        (void) close(pidfd);
         return fd;
 }
 
@@ -119,28 +117,45 @@ static int decide(struct plan *plan, const struct seccomp_notif *call) {
         return ++plan->count == plan->index ? -plan->error : 0;
 }
 
-static void serve(int listener, struct plan *plan) {
+static void serve_call(int listener, struct plan *plan) {
+        struct seccomp_notif call;
+        memset(&call, 0, sizeof(call));
+        if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &call) < 0) {
+                if (errno == ENOENT || errno == EINTR)
+                        return; /* killed while it waited */
+                die("receiving");
+        }
+        struct seccomp_notif_resp answer = { .id = call.id, .error = decide(plan, &call) };
+        if (answer.error == 0)
+                answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+        if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer) < 0 && errno != ENOENT)
+                die("answering");
+}
+
+/* Until the last process under the filter is gone. Older kernels count one that nobody has waited for, so the program
+ * is waited for as soon as it ends, whatever it leaves behind. Returns its wait status. */
+static int serve(int listener, pid_t pid, int pidfd, struct plan *plan) {
+        int status = 0;
+        struct pollfd watched[] = { { .fd = listener, .events = POLLIN }, { .fd = pidfd, .events = POLLIN } };
         for (;;) {
-                struct pollfd watched = { .fd = listener, .events = POLLIN };
-                if (poll(&watched, 1, -1) < 0 && errno != EINTR)
-                        die("poll");
-                if (!(watched.revents & POLLIN)) {
-                        if (watched.revents & POLLHUP)
-                                return; /* the last process under the filter is gone */
+                if (poll(watched, 2, -1) < 0) {
+                        if (errno != EINTR)
+                                die("poll");
                         continue;
                 }
-                struct seccomp_notif call;
-                memset(&call, 0, sizeof(call));
-                if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &call) < 0) {
-                        if (errno == ENOENT || errno == EINTR)
-                                continue; /* killed while it waited */
-                        die("receiving");
+                if (watched[1].revents) {
+                        if (waitpid(pid, &status, 0) != pid)
+                                die("waiting");
+                        watched[1].fd = -1;
                 }
-                struct seccomp_notif_resp answer = { .id = call.id, .error = decide(plan, &call) };
-                if (answer.error == 0)
-                        answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-                if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer) < 0 && errno != ENOENT)
-                        die("answering");
+                if (watched[0].revents & POLLIN)
+                        serve_call(listener, plan);
+                else if ((watched[0].revents & POLLHUP) && watched[1].fd < 0)
+                        return status;
+                else if (watched[0].revents & POLLHUP)
+                        watched[0].fd = -1; /* only its end is left */
+                if (watched[0].fd < 0 && watched[1].fd < 0)
+                        return status;
         }
 }
 
@@ -149,7 +164,9 @@ int main(int argc, char **argv) {
                 (void) fprintf(stderr, "usage: inject INDEX ERRNO TRACE -- PROGRAM ARGUMENT...\n");
                 return CANNOT;
         }
-        struct plan plan = { .index = strtoul(argv[1], NULL, 10), .error = atoi(argv[2]), .trace = fopen(argv[3], "we") };
+        struct plan plan = { .index = strtoul(argv[1], NULL, 10),
+                             .error = atoi(argv[2]),
+                             .trace = fopen(argv[3], "we") };
         if (!plan.trace)
                 die(argv[3]);
         volatile int *shared_fd = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -161,10 +178,12 @@ int main(int argc, char **argv) {
                 die("fork");
         if (pid == 0)
                 become(shared_fd, argv + 5);
-        int listener = fetch_listener(pid, shared_fd);
-        serve(listener, &plan);
-        int status;
-        if (waitpid(pid, &status, 0) != pid || fclose(plan.trace) != 0)
-                die("the end");
+        int pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
+        if (pidfd < 0)
+                die("pidfd_open");
+        int listener = fetch_listener(pid, pidfd, shared_fd);
+        int status = serve(listener, pid, pidfd, &plan);
+        if (fclose(plan.trace) != 0)
+                die(argv[3]);
         return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 # Programs in the machine. A missing one is an error: a test that needs it would otherwise fail in a puzzling way.
-PROGRAMS = """bash sh cat chmod chown cp cut date dd df dirname basename du echo env false find grep head id kill ln ls
-    mkdir mktemp mount mv nproc ps python3 pwd readlink rm rmdir sed seq setpriv sleep sort stat sync tail tar tee
-    timeout touch tr true truncate umount uname unshare wc xargs""".split()
+PROGRAMS = """bash sh cat chmod chown cp cut date dd df dirname basename du echo env false find grep head id
+    kill ln ls mkdir mkfifo mknod mktemp mount mv nproc od printf ps python3 pwd readlink rm rmdir sed seq
+    setpriv sha256sum sleep sort stat sync tail tar tee timeout touch tr true truncate umount uname uniq unshare
+    wc xargs""".split()
 
 EMPTY_DIRECTORIES = ["proc", "sys", "dev", "run", "tmp", "var/lib", "var/tmp", "home", "root", "results", "srv"]
 

@@ -21,10 +21,12 @@ from typing import Any, Callable, NoReturn
 from glovebox_kernel import channel as wire
 from glovebox_kernel import figures, sleep, stdio, store
 from glovebox_kernel.ambient import ambient_mark_start
+from glovebox_kernel.cell import CellCompiler
 from glovebox_kernel.channel import Channel, ChannelError, json_pack, json_unpack
 from glovebox_kernel.command import CommandError, command_check
 from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
+from glovebox_kernel.mime import bundle_make
 from glovebox_kernel.reseed import reseed
 from glovebox_kernel.runner import Runner
 from glovebox_kernel.sleep import HeldBack
@@ -102,6 +104,22 @@ class Kernel:
             plain_exit(status)
 
         os._exit = exit_flushed
+
+    def rehearse(self) -> None:
+        """Do once what every run does: a forked kernel gets the pages it writes to before anybody waits for it."""
+        cell = CellCompiler().compile("print(end='')\n1 + 1")
+        namespace = {"__builtins__": builtins}
+
+        def perform() -> Any:
+            eval(cell.body, namespace)  # type: ignore[arg-type]
+            if pandas := sys.modules.get("pandas"):
+                _ = pandas.DataFrame({"x": [1, 2]}).shape
+            return eval(cell.last, namespace)  # type: ignore[arg-type]
+
+        value, _ = self._gate.run_guarded(perform)
+        request = json_unpack(b'{"id": "", "code": "1 + 1"}')
+        json_pack({**request, "result": bundle_make(value), "figures": figures.figures_open()})
+        self._stdio.flush()
 
     def serve(self) -> int:
         """Answer requests until the host closes the channel; the exit code."""
@@ -240,6 +258,7 @@ def serve(fd: int) -> NoReturn:
     """Be a kernel from here on; never returns."""
     kernel = Kernel(fd)
     kernel.install()
+    kernel.rehearse()
     exit_code = kernel.serve()
     os._exit(exit_code)
 

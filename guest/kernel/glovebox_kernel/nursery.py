@@ -49,6 +49,16 @@ def _other_threads() -> list[str]:
     return names
 
 
+def _widen_pools() -> None:
+    """The libraries were loaded with one thread; a box with more processors gets as many as it has."""
+    text = os.environ.get("OMP_NUM_THREADS", "1")
+    if not text.isdigit() or int(text) <= 1:
+        return
+    for module, function in (("pyarrow", "set_cpu_count"), ("threadpoolctl", "threadpool_limits")):
+        with contextlib.suppress(Exception):
+            getattr(sys.modules[module], function)(int(text))
+
+
 def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
     """In the sealed child: the box's environment in place of the nursery's, then as any kernel."""
     os.environ.clear()
@@ -62,6 +72,7 @@ def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
     sys.path[:] = ["", *given, *(part for part in own_path if part not in given)]
     sys.path_importer_cache.clear()
     kernel.after_fork()
+    _widen_pools()
     kernel.serve(3)
 
 

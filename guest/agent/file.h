@@ -1,0 +1,10 @@
+/* Files of the box, looked at and moved about for the host. All follow links as any program in the box would. */
+#pragma once
+
+#include "request.h"
+
+int file_stat(struct request *request);
+int file_list(struct request *request);
+int file_read(struct request *request);
+int file_move(struct request *request);
+int file_mkdir(struct request *request);

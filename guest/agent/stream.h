@@ -1,0 +1,52 @@
+/* The input and output of one process whose descriptors the agent made. Nothing here waits.
+ *
+ * Output: read from the process only while the host has room for it, so that a process that floods stands still and the
+ * agent does not grow. Input: what the process does not take yet is queued, up to a bound that the host knows. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "polls.h"
+
+struct stream_output {
+        int fd;        /* -1: has ended */
+        uint64_t left; /* to be read: without bound while the process lives, then what it left behind */
+        size_t place;
+};
+
+struct stream_input {
+        int fd;      /* -1: has ended */
+        char *queue; /* bytes from start on wait for the process */
+        size_t start, size;
+        uint64_t taken;
+        bool ending; /* to be closed when the queue is empty */
+        size_t place;
+};
+
+struct streams {
+        bool terminal;
+        struct stream_input input;
+        struct stream_output outputs[2];
+        uint64_t sent, acknowledged; /* bytes of OUTPUT */
+};
+
+/* No streams at all: the descriptors came with the frame. */
+struct streams streams_none(void);
+
+/* Pipes; ret_theirs belong to the caller, to be given to the process and closed. 0 or -errno. */
+int streams_open(struct streams *ret_streams, int ret_theirs[static 3]);
+void streams_release(struct streams *streams);
+
+/* False: more than STREAM_INPUT_MAX would wait, and nothing was taken. What a process will never read is dropped. */
+bool streams_put_input(struct streams *streams, uint32_t id, const char *bytes, size_t size);
+void streams_end_input(struct streams *streams, uint32_t id);
+
+void streams_wait(struct streams *streams, struct polls *polls);
+void streams_move(struct streams *streams, uint32_t id, const struct polls *polls);
+
+/* The process is dead. What it wrote is still sent; what others write to the same pipes from now on is not. */
+void streams_limit_output(struct streams *streams);
+/* True when all of that has been sent. */
+bool streams_drain(struct streams *streams, uint32_t id);

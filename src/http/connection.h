@@ -1,0 +1,103 @@
+/* One connection as a state machine: bytes in, calls to the handler, bytes out. It knows no descriptor and no clock
+ * (link.c has those), so that a test or a fuzzer can drive all of it.
+ *
+ *     IDLE ──▶ HEAD ──▶ BODY ──▶ ANSWER ──▶ IDLE      one exchange after the other
+ *                         │         │
+ *                         ├─▶ DISCARD ─▶ IDLE          answered before its body was read; the rest is small
+ *                         └─────────┴──▶ LAST          answered or refused for the last time: flush, close
+ *     any ──▶ GONE                                     nothing can be sent any more */
+#pragma once
+
+#include "http/body.h"
+#include "http/head.h"
+#include "http/http.h"
+#include "http/out.h"
+
+enum http_phase {
+        PHASE_IDLE, /* no byte of a request is there */
+        PHASE_HEAD,
+        PHASE_BODY,    /* the handler was called; the body is not whole */
+        PHASE_ANSWER,  /* the body is whole; the answer is not */
+        PHASE_DISCARD, /* the answer is whole; the rest of the body is thrown away */
+        PHASE_LAST,    /* what is queued still goes out; what comes in is thrown away */
+        PHASE_GONE,
+        PHASES
+};
+
+enum http_answer {
+        ANSWER_NONE, /* no request is in the handler's hands */
+        ANSWER_OWED,
+        ANSWER_FIXED, /* begun, and these are its kinds */
+        ANSWER_CHUNKED,
+        ANSWER_TO_CLOSE,
+};
+
+struct http_request {
+        struct http_head head;
+        struct http_body body;
+        uint64_t body_max;
+        const struct http_events *events;
+        void *context;
+        bool is_paused, told_end, sent_continue;
+
+        struct http_out fields; /* headers of the answer */
+        unsigned replaced;      /* bits of the default headers that are among them */
+        bool is_bodiless;       /* HEAD, 204, 304: what is written is thrown away */
+        uint64_t answer_left;   /* of an ANSWER_FIXED */
+        bool wants_drained;     /* a write said "wait" */
+};
+
+struct http_connection {
+        struct http_request request; /* first: a request is found in its connection by a cast */
+        enum http_phase phase;
+        enum http_answer answer;
+        bool keeps;       /* another request may follow this one */
+        bool must_linger; /* PHASE_LAST with bytes under way that nobody will read */
+        bool input_ended;
+        bool is_busy; /* in feed or drained: `wake` is not needed */
+        struct http_out out;
+        struct http_peer peer;
+        const struct http_handler *handler;
+        struct http_counters *counters;
+        uint64_t n_requests;
+        void (*wake)(struct http_connection *connection); /* there is something to send or to take, from the loop */
+};
+
+/* `connection` is zeroed by the caller, who has set handler, counters, peer and wake. */
+void http_connection_begin(struct http_connection *connection);
+void http_connection_free(struct http_connection *connection);
+
+/* Does it take bytes now? While it does not, they stay with the caller. */
+bool http_connection_wants_input(const struct http_connection *connection);
+
+/* Takes bytes while it wants them; says how many. Also without bytes: tells the handler what is due. */
+size_t http_connection_feed(struct http_connection *connection, const char *bytes, size_t size);
+
+/* No byte will follow. */
+void http_connection_end_input(struct http_connection *connection);
+
+/* Tells a stream that waits, when little enough is queued. */
+void http_connection_tell_drained(struct http_connection *connection);
+
+/* Refuses what the client does: answers with a problem where that is still possible, then closes. */
+void http_connection_refuse(struct http_connection *connection, int status, const char *why);
+
+/* The client has left or cannot be written to. */
+void http_connection_abandon(struct http_connection *connection);
+
+/* ---- for response.c ---- */
+
+static inline struct http_connection *http_connection_of(const struct http_request *request) {
+        return (struct http_connection *) (uintptr_t) request;
+}
+
+/* The answer has been queued to its end (or cut off, when not is_whole): the request leaves the handler's hands. */
+void http_connection_answered(struct http_connection *connection, bool is_whole);
+
+/* Would the connection go on if the answer were whole now? */
+bool http_connection_can_keep(const struct http_connection *connection);
+void http_connection_wake(struct http_connection *connection);
+
+/* Queues a problem and ends the answer; no callback. */
+void http_problem_queue(struct http_connection *connection, int status, const char *code, const char *detail,
+                        const char *remedy);

@@ -1,0 +1,8 @@
+/* Taking over from a daemon that died: its sessions, the kernels that the vault holds, and clearing up the rest. */
+#pragma once
+
+#include "base/err.h"
+
+struct daemon;
+
+int heritage_take_over(struct daemon *daemon, struct err *err);

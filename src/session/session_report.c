@@ -1,0 +1,62 @@
+/* What is told about a session: its state, its limits, its isolation, its journal. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "box/report.h"
+#include "session/session.h"
+
+int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err) {
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/journal", session->state_dir);
+        _cleanup_fd_ int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir < 0)
+                return err_set(err, ERR_NOT_FOUND, "session %s has not run anything yet", session->row.name);
+        bool torn;
+        return journal_open(dir, ret_journal, &torn, err);
+}
+
+bool session_had_kernel(const struct session *session) {
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/journal", session->state_dir);
+        return access(path, F_OK) == 0;
+}
+
+json_t *session_isolation(const struct session *session) {
+        struct image image = { 0 };
+        (void) snprintf(image.name, sizeof(image.name), "%s", session->row.image);
+        const struct box_spec spec = { .image = &image, .limits = session->row.limits,
+                                       .host_uid = session->kernel ? session->kernel->host_uid : 0 };
+        return report_make(&spec, &session->daemon->host, session->daemon->rootless);
+}
+
+const char *session_state_name(const struct session *session) {
+        static const char *const names[] = { "new", "idle", "running", "trimmed", "asleep", "lost" };
+        return names[session->state];
+}
+
+json_t *session_to_json(const struct session *session) {
+        const struct limits *limits = &session->row.limits;
+        struct cgroup_usage usage = { 0 };
+        if (session->kernel && session->kernel->cgroup.host)
+                cgroup_read_usage(&session->kernel->cgroup, &usage);
+        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "id", session->row.id,
+                                 "name", session->row.name, "state", session_state_name(session), "image",
+                                 session->row.image, "mode", session->row.mode, "workspace", session->workspace,
+                                 "created", (json_int_t) session->row.created_ms, "used",
+                                 (json_int_t) session->row.used_ms, "memory_bytes", (json_int_t) usage.memory_now_bytes,
+                                 "pid", (json_int_t) (session->kernel ? session->kernel->pid : 0), "allow_weaker",
+                                 (int) session->row.allow_weaker);
+        if (!json)
+                return json_object();
+        json_object_set_new(json, "limits",
+                            json_pack("{s:I, s:f, s:I, s:I, s:I, s:I}", "memory_bytes",
+                                      (json_int_t) limits->memory_bytes, "cpus",
+                                      (double) limits->cpu_thousandths / 1000, "pids", (json_int_t) limits->pids,
+                                      "timeout_ms", (json_int_t) limits->timeout_ms, "tmp_bytes",
+                                      (json_int_t) limits->tmp_bytes, "disk_bytes", (json_int_t) limits->disk_bytes));
+        if (session->held_back)
+                json_object_set(json, "held_back", session->held_back);
+        return json;
+}

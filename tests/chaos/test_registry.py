@@ -1,0 +1,122 @@
+"""The registry and the data directory are damaged, locked, taken away: nothing is silently lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.client import Client, DaemonError
+from support.daemon import Daemon
+from support.daemons import StartDaemon
+
+
+def truncated(path: Path) -> None:
+    os.truncate(path, 100)
+
+
+def emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def zeroed_page(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(bytes(4096))
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"this is no database" * 1000)
+
+
+def prepare(start_daemon: StartDaemon) -> Daemon:
+    """A daemon with one session that lives and one that sleeps, killed."""
+    daemon = start_daemon()
+    client = daemon.client()
+    client.execute("x = 'alive'; open('file', 'w').write('stays')", "living", limits={"pids": 23})
+    client.execute("x = 'asleep'", "sleeping")
+    assert client.request("session.hibernate", session="sleeping")["state"] == "asleep"
+    daemon.kill()
+    # What is only in the log would mend the database: it must be the database itself that is damaged.
+    with contextlib.closing(sqlite3.connect(daemon.data / "registry.db")) as registry:
+        registry.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for suffix in ("-wal", "-shm"):
+        (daemon.data / f"registry.db{suffix}").unlink(missing_ok=True)
+    return daemon
+
+
+@pytest.mark.parametrize("damage", [truncated, emptied, zeroed_page, garbage], ids=lambda value: value.__name__)
+def test_l18_a_damaged_registry_is_put_aside_and_its_sessions_are_found_again(
+    start_daemon: StartDaemon, damage: Callable[[Path], None]
+) -> None:
+    daemon = prepare(start_daemon)
+    damage(daemon.data / "registry.db")
+    client = daemon.start().client()
+    assert "damaged" in daemon.words() and list(daemon.data.glob("registry.db.damaged-*")), daemon.words()
+    sessions = {session["name"]: session for session in client.request("session.list")["sessions"]}
+    assert sorted(sessions) == ["living", "sleeping"] and sessions["living"]["limits"]["pids"] == 23
+    assert client.execute("(x, open('file').read())", "living")["result"] == {"text/plain": "('alive', 'stays')"}
+    assert client.execute("x", "sleeping")["result"] == {"text/plain": "'asleep'"}
+    client.request("session.remove", session="living")
+    daemon.kill()
+    names = [session["name"] for session in daemon.start().client().request("session.list")["sessions"]]
+    assert names == ["sleeping"]
+
+
+def test_l18_a_registry_of_a_newer_version_is_not_touched(start_daemon: StartDaemon) -> None:
+    daemon = prepare(start_daemon)
+    path = daemon.data / "registry.db"
+    good = path.read_bytes()
+    newer = good[:60] + (99).to_bytes(4, "big") + good[64:]
+    path.write_bytes(newer)
+    assert daemon.launch().wait(60) != 0
+    assert "newer" in daemon.words() and path.read_bytes() == newer
+    path.write_bytes(good)
+    assert daemon.start().client().execute("x", "living")["result"] == {"text/plain": "'alive'"}
+
+
+def test_l18_a_registry_that_somebody_holds_locked_is_an_error_and_not_a_loss(start_daemon: StartDaemon) -> None:
+    daemon = prepare(start_daemon)
+    with contextlib.closing(sqlite3.connect(daemon.data / "registry.db", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        assert daemon.launch().wait(90) != 0
+        assert "lock" in daemon.words(), daemon.words()
+        other.execute("ROLLBACK")
+    assert daemon.start().client().execute("x", "living")["result"] == {"text/plain": "'alive'"}
+
+
+def refusal(client: Client, op: str, **fields: object) -> str:
+    with pytest.raises(DaemonError) as caught:
+        client.request(op, **fields)
+    return caught.value.message
+
+
+def test_l21_the_state_directory_taken_away_under_a_running_daemon_is_said_clearly(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    client = daemon.client()
+    client.execute("x = 1", "s")
+    moved = daemon.data / "moved"
+    (daemon.data / "state").rename(moved)
+    assert "state" in refusal(client, "execute", session="new", code="1")
+    assert client.execute("x", "s")["result"] == {"text/plain": "1"}  # a living session does not need it
+    assert not (daemon.data / "state").exists()  # nobody made one in its place
+    moved.rename(daemon.data / "state")
+    assert client.execute("6 * 7", "new")["result"] == {"text/plain": "42"}
+
+
+def test_l21_the_sessions_directory_taken_away_is_said_clearly(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    client = daemon.client()
+    client.request("session.create", session="s")
+    moved = daemon.data / "moved"
+    (daemon.data / "sessions").rename(moved)
+    assert "sessions" in refusal(client, "session.create", session="new")
+    assert refusal(client, "execute", session="s", code="1")
+    assert refusal(client, "file.list", session="s", path=".")
+    moved.rename(daemon.data / "sessions")
+    assert client.execute("6 * 7", "s")["result"] == {"text/plain": "42"}
+    assert client.execute("6 * 7", "new")["result"] == {"text/plain": "42"}

@@ -1,0 +1,148 @@
+"""Disks that are full, descriptors that run out, output without end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.client import Client, DaemonError
+from support.daemon import Daemon, cpu_seconds, memory_of, wait_for
+from support.daemons import StartDaemon
+
+MIB = 1 << 20
+
+
+@contextlib.contextmanager
+def small_disk(path: Path, size: str) -> Iterator[None]:
+    """A file system of that size at this place, in the tests' own mount namespace's view: mounted and unmounted."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "small", str(path)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(path: Path) -> Path:
+    """A file that takes all the room there is."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(65536))
+    with path.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x")
+    return path
+
+
+def test_l09_a_full_workspace_is_the_codes_error_and_the_uploads_and_nobody_elses(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    client = daemon.client()
+    workspace = daemon.glovebox.place.make("small", 0o755)
+    with small_disk(workspace, "4m"):
+        client.execute("x = 1", "full", workspace=str(workspace), operator=True)
+        client.execute("y = 1", "other")
+        done = client.execute("open('big', 'wb').write(bytes(8 << 20))", "full")
+        assert (done["status"], done["error"]["name"]) == ("error", "OSError") and "space" in done["error"]["value"], (
+            done
+        )
+        client.execute("import os; os.remove('big')", "full")
+        with pytest.raises(DaemonError) as caught:
+            client.write_file("full", "upload", bytes(8 * MIB))
+        assert caught.value.code == "no_space", caught.value
+        assert [name for name in os.listdir(workspace) if name != "artifacts"] == []
+        assert client.write_file("full", "upload", b"fits")["size"] == 4
+        assert client.execute("x", "full")["result"] == {"text/plain": "1"}
+        assert client.execute("open('f', 'wb').write(bytes(8 << 20)); y", "other")["result"] == {"text/plain": "1"}
+        client.request("session.remove", session="full")
+        wait_for("the box to be gone", lambda: len(daemon.kernels()) <= 2)
+
+
+def test_l10_a_full_state_disk_stops_new_sessions_and_no_running_one(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(start=False)
+    daemon.socket = str(daemon.glovebox.place.path / "d.sock")
+    with small_disk(daemon.data, "8m"):
+        daemon.data.chmod(0o700)
+        daemon.start()
+        client = daemon.client()
+        client.execute("x = 1", "living")
+        filler = fill(daemon.data / "filler")
+        with pytest.raises(DaemonError) as caught:
+            client.execute("1", "new")
+        assert caught.value.code == "no_space", caught.value
+        done = client.execute("print('y' * 100000)\nx", "living")
+        assert (done["status"], done["result"]) == ("ok", {"text/plain": "1"}), done
+        assert len(done["stdout"]) + done["stdout_cut_bytes"] == 100001, done["stdout_cut_bytes"]
+        filler.unlink()
+        assert client.execute("6 * 7", "new")["result"] == {"text/plain": "42"}
+        fill(daemon.data / "filler")
+        client.request("session.remove", session="living")
+        (daemon.data / "filler").unlink()
+        daemon.kill()
+        client = daemon.start().client()
+        assert [session["name"] for session in client.request("session.list")["sessions"]] == ["new"]
+        daemon.stop()
+
+
+def few_descriptors() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (192, 192))
+
+
+def test_l11_out_of_descriptors_some_are_refused_nothing_spins_and_it_recovers(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(start=False)
+    daemon.start(few_descriptors)
+    first = daemon.client()
+    first.execute("x = 1", "s")
+    crowd: list[Client] = []
+    for _ in range(300):
+        with contextlib.suppress(OSError):
+            crowd.append(Client(daemon.socket, 5))
+    # Whoever was let in is served; the others were hung up on.
+    served = 0
+    for member in crowd:
+        with contextlib.suppress(OSError):
+            served += member.request("ping")["ok"]
+    assert 0 < served < 300
+    with contextlib.suppress(DaemonError, OSError):
+        first.execute("1", "another")  # has no descriptors for a box: refused or served, never stuck
+    assert first.execute("x", "s")["result"] == {"text/plain": "1"}
+    before = cpu_seconds(daemon.pid)
+    time.sleep(1)  # the measure itself: a daemon that spins burns all of it
+    assert cpu_seconds(daemon.pid) - before < 0.5
+    for member in crowd:
+        member.close()
+    after = wait_for("descriptors", lambda: works(daemon))
+    assert after.execute("6 * 7", "another")["result"] == {"text/plain": "42"}
+    # What it had no descriptors to clear up, the next one clears up.
+    daemon.kill()
+    assert daemon.start().client().execute("x", "s")["result"] == {"text/plain": "1"}
+
+
+def works(daemon: Daemon) -> Client | None:
+    try:
+        client = daemon.client(5)
+        return client if client.request("ping")["ok"] else None
+    except OSError:
+        return None
+
+
+def test_l17_ten_floods_at_once_leave_the_daemon_small_and_everybody_served(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--cpus", "0.5")
+    client = daemon.client()
+    code = "import os\nblock = b'x' * 65536\nfor _ in range(512): os.write(1, block); os.write(2, block)"
+    for i in range(10):
+        client.execute("pass", f"flood{i}")
+    before = memory_of(daemon.pid)
+    numbers = [client.begin("execute", session=f"flood{i}", code=code) for i in range(10)]
+    other = daemon.client()
+    assert other.execute("6 * 7", "calm")["result"] == {"text/plain": "42"}
+    for number in numbers:
+        done = client.finish(number)
+        assert done["status"] == "ok", done
+        for stream in ("stdout", "stderr"):
+            assert len(done[stream]) + done[f"{stream}_cut_bytes"] == 32 * MIB
+    assert memory_of(daemon.pid, "VmHWM") < before + 96 * MIB
