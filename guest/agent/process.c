@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/signals.h"
 #include "wire/frame.h"
 
 /* What the child tells its parent when it could not become the process. */
@@ -92,10 +93,8 @@ static void become(const struct process *process, int report_fd) {
         sigset_t none;
         sigemptyset(&none);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
-        /* What whoever made the box ignores (a daemon its SIGHUP, nohup's children theirs) is no business of the box.
-         */
-        for (int number = 1; number < NSIG; number++)
-                (void) signal(number, SIG_DFL); /* fails for those that cannot be changed */
+        /* What the makers of a box ignore (a daemon its SIGHUP, nohup's children theirs) is no business of the box. */
+        signals_reset();
         (void) setsid();
         int code = arrange_descriptors(process, &report_fd);
         if (code < 0)

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/passing.h"
+#include "base/signals.h"
 #include "box/nursery_stage.h"
 #include "box/privilege.h"
 #include "box/syscalls.h"
@@ -141,8 +142,7 @@ static void become_nursery(const struct ward_request *request, const int slots[s
         sigset_t none;
         sigemptyset(&none);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
-        for (int i = 1; i < 32; i++)
-                (void) signal(i, SIG_DFL);
+        signals_reset();
         const struct box_spec spec = { .image = &request->image, .limits = request->limits };
         struct stage_fds fds = { .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1 };
         take_view(slots, &fds);
@@ -247,8 +247,7 @@ static bool reap(void) {
 void ward_process_run(int start_fd, int fd, bool drop_groups) {
         struct err err = { 0 };
         sigset_t children;
-        for (int i = 1; i < 32; i++)
-                (void) signal(i, SIG_DFL);
+        signals_reset();
         sigfillset(&children); /* whatever comes from outside is not for us */
         (void) sigprocmask(SIG_BLOCK, &children, NULL);
         sigemptyset(&children);
