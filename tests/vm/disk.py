@@ -20,7 +20,7 @@ PROGRAMS = """bash sh cat chmod chown cp cut date dd df dirname basename du echo
 
 EMPTY_DIRECTORIES = ["proc", "sys", "dev", "run", "tmp", "var/lib", "var/tmp", "home", "root", "results", "srv"]
 
-REPOSITORY_PARTS = ["tests", "examples", "guest", "pyproject.toml"]
+REPOSITORY_PARTS = ["tests", "bench", "examples", "guest", "pyproject.toml"]
 
 # Programs of the build that the tests in the machine use.
 BUILT = ["glovebox*", "tests/unit/test_cgroup*", "tests/support/*"]
