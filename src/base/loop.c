@@ -40,6 +40,12 @@ uint64_t loop_now_ms(void) {
         return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
 }
 
+int64_t loop_wall_ms(void) {
+        struct timespec now;
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 int loop_make(struct loop **ret_loop, struct err *err) {
         struct loop *loop = calloc(1, sizeof(*loop));
         if (!loop)

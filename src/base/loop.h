@@ -28,6 +28,9 @@ void loop_timer_drop(struct loop_timer **timer);
 
 uint64_t loop_now_ms(void);
 
+/* The time of day, for display only. */
+int64_t loop_wall_ms(void);
+
 /* Turns until loop_stop. */
 int loop_run(struct loop *loop, struct err *err);
 void loop_stop(struct loop *loop);

@@ -1,7 +1,7 @@
 /* Every signal to its default, as a process of a box finds them whatever its makers ignored.
  *
- * By bare system calls: C libraries refuse to touch the two or three that they keep for themselves, and those are ignored
- * in everything that glibc's posix_spawn started (make starts its commands with it). */
+ * By bare system calls: C libraries refuse to touch the two or three that they keep for themselves, and those are
+ * ignored in everything that glibc's posix_spawn started (make starts its commands with it). */
 #pragma once
 
 #include <sys/syscall.h>

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -44,9 +45,13 @@ static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t b
         pid_t pid = sys_clone3(&args);
         if (pid < 0)
                 return -errno;
-        if (pid == 0)
+        if (pid == 0) {
+                /* Holds nothing of ours, and ends with us. */
+                (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+                (void) syscall(SYS_close_range, 0, ~0u, 0);
                 for (;;)
                         (void) pause();
+        }
         _cleanup_fd_ int owned_pidfd = pidfd;
         (void) owned_pidfd;
         int code = write_map(pid, "uid_map", owner_uid, box_uid);

@@ -278,6 +278,10 @@ int relay_run(struct relay *relay, struct err *err) {
         sigset_t old;
         struct turn turn = { .relay = relay, .signal_fd = -1, .started_ms = now_ms() };
         turn.deadline_ms = turn.started_ms + relay->timeout_ms;
+        /* Code in a rootless box may open its own pipes for reading and take back what poll has promised us: a read
+         * that waited for it would be deaf to the clock. */
+        if (fd_set_nonblocking(relay->out.from_fd) < 0 || fd_set_nonblocking(relay->error.from_fd) < 0)
+                return err_sys(err, errno, "preparing to read the output");
         turn.signal_fd = open_signals(&old, err);
         if (turn.signal_fd < 0)
                 return -1;

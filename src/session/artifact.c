@@ -107,7 +107,7 @@ static int note_file(struct artifact_list *list, const char *path, const struct 
 
 /* One directory that lies too deep must not hide the files beside it. */
 static bool is_full(const struct artifact_list *list) {
-        return list->cut && list->count == ARTIFACT_COUNT_MAX;
+        return list->cut && (list->count == ARTIFACT_COUNT_MAX || list->visited >= ARTIFACT_VISITS_MAX);
 }
 
 static int scan_directory(struct artifact_list *list, int parent_fd, const char *name, const char *path, int depth) {
@@ -124,6 +124,8 @@ static int scan_directory(struct artifact_list *list, int parent_fd, const char 
         while (code == 0 && !is_full(list) && (entry = readdir(directory))) {
                 if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
                         continue;
+                if (++list->visited >= ARTIFACT_VISITS_MAX) /* directories, links and pipes are not free to look at */
+                        list->cut = true;
                 char below[4096];
                 int length = snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
                 struct stat status;

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-enum { ARTIFACT_COUNT_MAX = 10000, ARTIFACT_DEPTH_MAX = 32 };
+enum { ARTIFACT_COUNT_MAX = 10000, ARTIFACT_VISITS_MAX = 100000, ARTIFACT_DEPTH_MAX = 32 };
 
 struct artifact {
         char *path; /* relative to the workspace: "artifacts/plot.png" */
@@ -25,6 +25,7 @@ struct artifact {
 struct artifact_list {
         struct artifact *items;
         size_t count;
+        size_t visited; /* entries of any kind that were looked at */
         bool cut; /* there were more than ARTIFACT_COUNT_MAX, or deeper ones, or some could not be copied */
 };
 

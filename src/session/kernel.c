@@ -21,6 +21,7 @@
 enum {
         HEADER_SIZE = 8,
         OUTPUT_BUDGET = 1 << 20, /* bytes of one pipe per turn of the loop, so that a flood starves nobody */
+        INBOUND_KEPT = 1 << 20,  /* of the buffer for frames, when it is empty */
         MAIN_PROCESS = 1,        /* the id of the Python process at its agent */
 };
 
@@ -392,6 +393,7 @@ int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *paylo
         kernel->outbound_at = 0;
         kernel->outbound_size = HEADER_SIZE + size;
         kernel->state = KERNEL_BUSY;
+        kernel->n_displays = 0;
         flush(kernel);
         return 0;
 }
@@ -441,42 +443,46 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                 kernel->listener->frame(kernel, type, payload, size);
                 return true;
         case KERNEL_DISPLAY:
-                if (kernel->state != KERNEL_BUSY)
+                if (kernel->state != KERNEL_BUSY || ++kernel->n_displays > KERNEL_DISPLAYS_MAX)
                         return false;
                 kernel->listener->frame(kernel, type, payload, size);
                 return true;
-        default:
-                return type == KERNEL_PONG;
+        default: /* PONG too: nobody asks */
+                return false;
         }
 }
 
 /* Takes whole frames from the front of the buffer. */
 static bool handle_frames(struct kernel *kernel) {
-        while (kernel->inbound_size >= HEADER_SIZE) {
+        size_t at = 0;
+        bool good = true;
+        while (good && !kernel->deaf && kernel->inbound_size - at >= HEADER_SIZE) {
+                const char *head = kernel->inbound + at;
                 uint32_t size;
-                memcpy(&size, kernel->inbound, 4);
+                memcpy(&size, head, 4);
                 size = le32toh(size);
-                if (size > KERNEL_FRAME_MAX || kernel->inbound[5] || kernel->inbound[6] || kernel->inbound[7])
+                if (size > KERNEL_FRAME_MAX || head[5] || head[6] || head[7])
                         return false;
-                if (kernel->inbound_size < HEADER_SIZE + (size_t) size)
-                        return make_room(kernel,
-                                         HEADER_SIZE + (size_t) size < 1 << 20 ? HEADER_SIZE + (size_t) size : 1 << 20);
-                enum kernel_frame type = (unsigned char) kernel->inbound[4];
                 size_t whole = HEADER_SIZE + (size_t) size;
-                /* The listener may send to the kernel, or end it: the frame is out of the buffer before it is told. */
+                if (kernel->inbound_size - at < whole)
+                        break;
                 _cleanup_free_ char *frame = malloc(size + 1);
                 if (!frame)
                         return false;
-                memcpy(frame, kernel->inbound + HEADER_SIZE, size);
+                memcpy(frame, head + HEADER_SIZE, size);
                 frame[size] = '\0';
-                memmove(kernel->inbound, kernel->inbound + whole, kernel->inbound_size - whole);
-                kernel->inbound_size -= whole;
-                if (!handle_frame(kernel, type, frame, size))
-                        return false;
-                if (kernel->deaf)
-                        return true;
+                at += whole;
+                good = handle_frame(kernel, (unsigned char) head[4], frame, size);
         }
-        return true;
+        /* Once for all of them: a flood of tiny frames must not cost a move of the rest for each. */
+        memmove(kernel->inbound, kernel->inbound + at, kernel->inbound_size - at);
+        kernel->inbound_size -= at;
+        if (kernel->inbound_size == 0 && kernel->inbound_room > INBOUND_KEPT) {
+                free(kernel->inbound);
+                kernel->inbound = NULL;
+                kernel->inbound_room = 0;
+        }
+        return good;
 }
 
 static bool is_one_frame(const char *bytes, size_t size) {

@@ -29,7 +29,7 @@ enum kernel_frame {
         KERNEL_ANSWER = 132,
 };
 
-enum { KERNEL_FRAME_MAX = 32 << 20, KERNEL_START_TIMEOUT_MS = 120000 };
+enum { KERNEL_FRAME_MAX = 32 << 20, KERNEL_DISPLAYS_MAX = 10000, KERNEL_START_TIMEOUT_MS = 120000 };
 
 enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
@@ -86,6 +86,7 @@ struct kernel {
         bool deaf;   /* killed: what it still says does not count */
         struct cgroup_usage usage;   /* as of the last kernel_measure */
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
+        size_t n_displays; /* frames of the run that is on */
         bool may_repeat; /* taken over from a dead daemon: its last answer may come once more */
 };
 

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,10 +14,24 @@
 /* Each level costs a descriptor: what lies deeper is moved up to the top and has its turn later. */
 enum { DEPTH_MAX = 64, TURNS_MAX = 100000 };
 
+/* Gives us our rights on a directory whose owner took them away: on what was opened, never on a name that may be a link
+ * by now. */
+static bool open_up(int parent_fd, const char *name) {
+        char link[64];
+        int fd = sys_openat2(parent_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
+                             RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+        if (fd < 0)
+                return false;
+        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        bool good = chmod(link, 0700) == 0;
+        (void) close(fd);
+        return good;
+}
+
 static void empty_directory(int top_fd, int parent_fd, const char *name, int depth, unsigned *n_moved) {
         int fd = sys_openat2(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
                              RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
-        if (fd < 0 && errno == EACCES && fchmodat(parent_fd, name, 0700, 0) == 0)
+        if (fd < 0 && errno == EACCES && open_up(parent_fd, name))
                 fd = sys_openat2(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
                                  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
         if (fd < 0)

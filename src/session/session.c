@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "session/client.h"
 #include "session/harvest.h"
+#include "session/modest.h"
 #include "session/passport.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
@@ -24,120 +25,6 @@ enum { DISPLAYS_MAX = 100 }; /* of one run */
 #define SLEEP_PATH "/run/session/" SLEEP_FILE /* as the kernel sees it */
 
 static const struct kernel_listener listener;
-
-/* ---- the record ---- */
-
-static int make_directories(struct session *session, struct err *err) {
-        const char *data = session->daemon->data_dir, *id = session->row.id;
-        (void) snprintf(session->state_dir, sizeof(session->state_dir), "%.900s/state/%s", data, id);
-        if (*session->row.workspace)
-                (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", session->row.workspace);
-        else if (session->ephemeral)
-                session->workspace[0] = '\0';
-        else
-                (void) snprintf(session->workspace, sizeof(session->workspace), "%.900s/sessions/%s", data, id);
-        if (session->ephemeral)
-                return 0; /* a kernel of the pool brings its own; otherwise it is made with the kernel */
-        if (mkdir(session->state_dir, 0700) < 0 && errno != EEXIST)
-                return err_sys(err, errno, "making %s", session->state_dir);
-        if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST) {
-                int code = errno;
-                (void) rmdir(session->state_dir); /* unless something is in it already */
-                return err_sys(err, code, "making %s", session->workspace);
-        }
-        return 0;
-}
-
-struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral,
-                             struct err *err) {
-        if (daemon->n_sessions >= DAEMON_SESSIONS_MAX) {
-                (void) err_set(err, ERR_LIMIT, "there are %d sessions already; remove some with `glovebox session rm`",
-                               DAEMON_SESSIONS_MAX);
-                return NULL;
-        }
-        struct session *session = calloc(1, sizeof(*session));
-        if (!session) {
-                (void) err_set(err, ERR_SYSTEM, "out of memory");
-                return NULL;
-        }
-        session->daemon = daemon;
-        session->row = *row;
-        session->ephemeral = ephemeral;
-        session->used_ms = loop_now_ms();
-        session->workspace_fd = -1;
-        if (make_directories(session, err) < 0) {
-                free(session);
-                return NULL;
-        }
-        session->next = daemon->sessions;
-        daemon->sessions = session;
-        daemon->n_sessions++;
-        return session;
-}
-
-void session_free(struct session *session) {
-        struct daemon *daemon = session->daemon;
-        for (struct session **at = &daemon->sessions; *at; at = &(*at)->next) {
-                if (*at == session) {
-                        *at = session->next;
-                        daemon->n_sessions--;
-                        break;
-                }
-        }
-        while (session->runs) {
-                struct run *run = session->runs;
-                session->runs = run->next;
-                run_free(run);
-        }
-        kernel_free(session->kernel);
-        artifact_list_release(&session->seen);
-        fd_close(&session->workspace_fd);
-        json_decref(session->held_back);
-        free(session->asker);
-        free(session);
-}
-
-struct session *session_find(struct daemon *daemon, const char *owner, const char *name) {
-        for (struct session *session = daemon->sessions; session; session = session->next)
-                if (!session->ephemeral && !session->removing && strcmp(session->row.owner, owner) == 0 &&
-                    (strcmp(session->row.name, name) == 0 || strcmp(session->row.id, name) == 0))
-                        return session;
-        return NULL;
-}
-
-static int64_t wall_ms(void) {
-        struct timespec now;
-        (void) clock_gettime(CLOCK_REALTIME, &now);
-        return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-struct session *session_create(struct daemon *daemon, const struct registry_session *row, struct err *err) {
-        struct registry_session fresh = *row;
-        fresh.created_ms = fresh.used_ms = wall_ms();
-        if (registry_check_name(fresh.name, err) < 0 || registry_make_id(fresh.id, err) < 0)
-                return NULL;
-        /* The row first: of a daemon that dies in between, the next one makes the directories. */
-        if (registry_add(daemon->registry, &fresh, err) < 0)
-                return NULL;
-        struct session *session = session_make(daemon, &fresh, false, err);
-        if (session && passport_write(session->state_dir, &fresh, err) == 0)
-                return session;
-        if (session)
-                session_remove(session, false);
-        else
-                (void) registry_remove(daemon->registry, fresh.id, NULL);
-        return NULL;
-}
-
-int session_open_workspace(const struct session *session) {
-        if (session->ephemeral && !*session->row.workspace) {
-                int fd = session->kernel ? session->kernel->fds[MAKER_WORKSPACE] : -1;
-                fd = fd < 0 ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-                return fd < 0 ? -ENOENT : fd;
-        }
-        int fd = open(session->workspace, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        return fd < 0 ? -errno : fd;
-}
 
 /* ---- the kernel ---- */
 
@@ -315,6 +202,13 @@ static void finish_run(struct session *session, json_t *outcome) {
 static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
         struct session *session = kernel->owner;
         struct run *run = session->runs;
+        if (type == KERNEL_DISPLAY && run && json_array_size(run->displays) >= DISPLAYS_MAX)
+                return;
+        if (!modest_json(payload, size)) {
+                kernel->broke_protocol = true;
+                kernel_kill(kernel);
+                return;
+        }
         json_t *json = json_loadb(payload, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
         if (session->asked != SESSION_ASKED_NOTHING && type == KERNEL_ANSWER)
                 on_answer(session, json);
@@ -418,10 +312,13 @@ static void start_run(struct session *session) {
         _cleanup_free_ char *payload = json_dumps(run->request, JSON_COMPACT);
         harvest_prepare(session);
         kernel_mark_usage(kernel);
-        if (!payload || journal_begin(kernel->journal, run->id, &err) < 0 ||
-            kernel_send(kernel, KERNEL_EXECUTE, payload, strlen(payload), &err) < 0) {
-                if (!payload)
-                        (void) err_set(&err, ERR_SYSTEM, "out of memory");
+        int code = -1;
+        if (!payload)
+                (void) err_set(&err, ERR_SYSTEM, "out of memory");
+        else if (journal_begin(kernel->journal, run->id, &err) == 0 &&
+                 (code = kernel_send(kernel, KERNEL_EXECUTE, payload, strlen(payload), &err)) < 0)
+                (void) journal_end(kernel->journal, "{}", 2, NULL); /* or no other run could begin */
+        if (code < 0) {
                 session->runs = run->next;
                 run_fail(run, &err);
                 run_free(run);
@@ -439,15 +336,20 @@ static void wake(struct session *session) {
                 session->asked = SESSION_ASKED_WAKE;
 }
 
-void session_advance(struct session *session) {
-        if (session->removing || session->ending || !session->runs || session->runs->started ||
-            session->asked != SESSION_ASKED_NOTHING)
-                return;
+static bool has_run_to_start(const struct session *session) {
+        return session->runs && !session->runs->started && !session->removing && !session->ending &&
+               session->asked == SESSION_ASKED_NOTHING;
+}
+
+/* One step; false when there is nothing to do but wait. */
+static bool advance(struct session *session) {
+        if (!has_run_to_start(session))
+                return false;
         if (!session->kernel)
                 order_kernel(session);
         struct kernel *kernel = session->kernel;
         if (!kernel || !kernel_is_free(kernel) || !session->runs)
-                return;
+                return false;
         /* Looked for once per kernel: only a new one can have something to wake up to. */
         if (!session->awake && sleeps_on_disk(session))
                 wake(session);
@@ -455,6 +357,14 @@ void session_advance(struct session *session) {
                 session->awake = true;
                 start_run(session);
         }
+        return true;
+}
+
+void session_advance(struct session *session) {
+        while (advance(session)) /* a run that cannot be started makes room for the next */
+                ;
+        if (session->ephemeral && !session->runs && !session->removing)
+                session_remove(session, false); /* its only run could not be started */
 }
 
 void session_submit(struct session *session, struct run *run) {
@@ -463,7 +373,7 @@ void session_submit(struct session *session, struct run *run) {
                 last = &(*last)->next;
         *last = run;
         session->used_ms = loop_now_ms();
-        session->row.used_ms = wall_ms(); /* the registry learns it at the next sweep */
+        session->row.used_ms = loop_wall_ms(); /* the registry learns it at the next sweep */
         session->touched = true;
         session_advance(session);
 }

@@ -59,7 +59,8 @@ void session_remove(struct session *session, bool keep_files);
 /* Queues a run and starts it as soon as the kernel is there. Takes the run. */
 void session_submit(struct session *session, struct run *run);
 
-/* Does whatever is next: order a kernel, wake it, start a run. */
+/* Does whatever is next: order a kernel, wake it, start a run. An ephemeral session whose run cannot be started is gone
+ * afterwards. */
 void session_advance(struct session *session);
 
 /* True when a run was on. */

@@ -1,0 +1,119 @@
+/* A session's record: made, found, let go. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "session/passport.h"
+#include "session/remove_tree.h"
+#include "session/session.h"
+
+static int make_directories(struct session *session, struct err *err) {
+        const char *data = session->daemon->data_dir, *id = session->row.id;
+        (void) snprintf(session->state_dir, sizeof(session->state_dir), "%.900s/state/%s", data, id);
+        if (*session->row.workspace)
+                (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", session->row.workspace);
+        else if (session->ephemeral)
+                session->workspace[0] = '\0';
+        else
+                (void) snprintf(session->workspace, sizeof(session->workspace), "%.900s/sessions/%s", data, id);
+        if (session->ephemeral)
+                return 0; /* a kernel of the pool brings its own; otherwise it is made with the kernel */
+        if (mkdir(session->state_dir, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, errno, "making %s", session->state_dir);
+        if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST) {
+                int code = errno;
+                (void) rmdir(session->state_dir); /* unless something is in it already */
+                return err_sys(err, code, "making %s", session->workspace);
+        }
+        return 0;
+}
+
+struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral,
+                             struct err *err) {
+        if (daemon->n_sessions >= DAEMON_SESSIONS_MAX) {
+                (void) err_set(err, ERR_LIMIT, "there are %d sessions already; remove some with `glovebox session rm`",
+                               DAEMON_SESSIONS_MAX);
+                return NULL;
+        }
+        struct session *session = calloc(1, sizeof(*session));
+        if (!session) {
+                (void) err_set(err, ERR_SYSTEM, "out of memory");
+                return NULL;
+        }
+        session->daemon = daemon;
+        session->row = *row;
+        session->ephemeral = ephemeral;
+        session->used_ms = loop_now_ms();
+        session->workspace_fd = -1;
+        if (make_directories(session, err) < 0) {
+                free(session);
+                return NULL;
+        }
+        session->next = daemon->sessions;
+        daemon->sessions = session;
+        daemon->n_sessions++;
+        return session;
+}
+
+void session_free(struct session *session) {
+        struct daemon *daemon = session->daemon;
+        for (struct session **at = &daemon->sessions; *at; at = &(*at)->next) {
+                if (*at == session) {
+                        *at = session->next;
+                        daemon->n_sessions--;
+                        break;
+                }
+        }
+        while (session->runs) {
+                struct run *run = session->runs;
+                session->runs = run->next;
+                run_free(run);
+        }
+        kernel_free(session->kernel);
+        artifact_list_release(&session->seen);
+        fd_close(&session->workspace_fd);
+        json_decref(session->held_back);
+        free(session->asker);
+        free(session);
+}
+
+struct session *session_find(struct daemon *daemon, const char *owner, const char *name) {
+        for (struct session *session = daemon->sessions; session; session = session->next)
+                if (!session->ephemeral && !session->removing && strcmp(session->row.owner, owner) == 0 &&
+                    (strcmp(session->row.name, name) == 0 || strcmp(session->row.id, name) == 0))
+                        return session;
+        return NULL;
+}
+
+struct session *session_create(struct daemon *daemon, const struct registry_session *row, struct err *err) {
+        struct registry_session fresh = *row;
+        fresh.created_ms = fresh.used_ms = loop_wall_ms();
+        if (registry_check_name(fresh.name, err) < 0 || registry_make_id(fresh.id, err) < 0)
+                return NULL;
+        /* The row first: of a daemon that dies in between, the next one makes the directories. */
+        if (registry_add(daemon->registry, &fresh, err) < 0)
+                return NULL;
+        struct session *session = session_make(daemon, &fresh, false, err);
+        if (session && passport_write(session->state_dir, &fresh, err) == 0)
+                return session;
+        if (session)
+                session_remove(session, false);
+        else
+                (void) registry_remove(daemon->registry, fresh.id, NULL);
+        return NULL;
+}
+
+int session_open_workspace(const struct session *session) {
+        if (session->ephemeral && !*session->row.workspace) {
+                int fd = session->kernel ? session->kernel->fds[MAKER_WORKSPACE] : -1;
+                fd = fd < 0 ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                return fd < 0 ? -ENOENT : fd;
+        }
+        int fd = open(session->workspace, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return fd < 0 ? -errno : fd;
+}
