@@ -116,6 +116,24 @@ def test_time_limit_ends_what_ignores_the_request(glovebox: Glovebox) -> None:
     assert left_behind(glovebox, before) == {}
 
 
+def test_time_limit_holds_for_code_that_reads_its_own_output_back(user_glovebox: Glovebox) -> None:
+    """Rootless, the pipes belong to the box's user: it may take away the byte that the relay was promised."""
+    code = """if True:
+        import os, threading
+        mine = os.open("/proc/self/fd/1", os.O_RDONLY)
+
+        def take_back():
+            while True:
+                os.read(mine, 1)
+
+        threading.Thread(target=take_back, daemon=True).start()
+        while True:
+            os.write(1, b".")
+    """
+    done = user_glovebox("run", "--timeout", "1", "-c", code, timeout=60)
+    assert done.returncode == 124, done.stderr
+
+
 def test_program_can_end_by_itself_when_time_is_up(glovebox: Glovebox) -> None:
     code = """if True:
         import signal, sys, time
