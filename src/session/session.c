@@ -34,7 +34,7 @@ static bool sleeps_on_disk(const struct session *session) {
         return !session->ephemeral && access(path, F_OK) == 0;
 }
 
-static void fail_all_runs(struct session *session, const struct err *err) {
+void session_fail_runs(struct session *session, const struct err *err) {
         while (session->runs) {
                 struct run *run = session->runs;
                 session->runs = run->next;
@@ -75,7 +75,7 @@ static void order_kernel(struct session *session) {
         }
         kernel_free(session->kernel);
         session->kernel = NULL;
-        fail_all_runs(session, &err);
+        session_fail_runs(session, &err);
 }
 
 static void tell_vault(struct session *session) {
@@ -111,7 +111,7 @@ static void on_failed(struct kernel *kernel, const struct err *err) {
         struct session *session = kernel->owner;
         session->kernel = NULL;
         kernel_free(kernel);
-        fail_all_runs(session, err);
+        session_fail_runs(session, err);
         if (session->removing || session->ephemeral)
                 session_remove(session, session->keep_files);
 }
@@ -243,7 +243,7 @@ static void on_ended(struct kernel *kernel) {
                 struct err died;
                 (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s",
                                *kernel->last_words ? ": " : "", kernel->last_words);
-                fail_all_runs(session, &died);
+                session_fail_runs(session, &died);
         } else if (run && run->started) {
                 run_finish_dead(run);
                 end_run(session);
@@ -412,42 +412,6 @@ void session_restart(struct session *session) {
                 end_kernel(session);
         else if (!session->kernel)
                 session->state = SESSION_NEW;
-}
-
-/* From here on its name is free. Its files go to where a daemon that starts after a crash clears up. */
-static void strike_out(struct session *session, bool keep_files) {
-        struct err err;
-        session->removing = true;
-        session->keep_files = keep_files;
-        if (session->ephemeral)
-                return;
-        /* In this order: a daemon that finds the workspace among the state finishes what was begun. */
-        char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/" SESSION_REMOVED_WORKSPACE, session->state_dir);
-        if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)
-                (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", path);
-        passport_remove(session->state_dir);
-        if (registry_remove(session->daemon->registry, session->row.id, &err) < 0)
-                daemon_log("session %s: %s", session->row.name, err.message);
-}
-
-void session_remove(struct session *session, bool keep_files) {
-        struct err err;
-        if (!session->removing)
-                strike_out(session, keep_files);
-        if (session->kernel) { /* on_ended comes back here */
-                if (session->runs && session->runs->started && session->runs->reason == RUN_REASON_NONE)
-                        session->runs->reason = RUN_REASON_REMOVED;
-                if (session->kernel->state != KERNEL_MAKING)
-                        kernel_kill(session->kernel);
-                return;
-        }
-        (void) err_set(&err, ERR_GONE, "the session was removed");
-        fail_all_runs(session, &err);
-        remove_tree(session->state_dir);
-        if (!keep_files && *session->workspace && !*session->row.workspace)
-                remove_tree(session->workspace);
-        session_free(session);
 }
 
 int session_hibernate(struct session *session, bool trim_only, struct subscription *asker, struct err *err) {

@@ -43,6 +43,7 @@ struct session {
         bool awake;  /* this kernel holds all there is; nothing is left on disk */
         bool ending; /* the kernel was told to end; the next run waits for another */
         bool removing, keep_files;
+        bool still_listed; /* being removed, but the registry has not forgotten it yet */
 };
 
 /* Makes a session from its row: directories, record. Named ones are added to the registry by session_create. */
@@ -55,6 +56,9 @@ struct session *session_create(struct daemon *daemon, const struct registry_sess
 
 /* Ends it: runs are answered, the kernel is killed, files go unless kept. */
 void session_remove(struct session *session, bool keep_files);
+
+/* Answers all that wait with an error. */
+void session_fail_runs(struct session *session, const struct err *err);
 
 /* Queues a run and starts it as soon as the kernel is there. Takes the run. */
 void session_submit(struct session *session, struct run *run);

@@ -1,0 +1,60 @@
+/* How a session ends for good. */
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "session/passport.h"
+#include "session/remove_tree.h"
+#include "session/session.h"
+
+/* From here on its name is free. Its files go to where a daemon that starts after a crash clears up. */
+static void strike_out(struct session *session, bool keep_files) {
+        struct err err;
+        session->removing = true;
+        session->keep_files = keep_files;
+        if (session->ephemeral)
+                return;
+        /* In this order: a daemon that finds the workspace among the state finishes what was begun. */
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/" SESSION_REMOVED_WORKSPACE, session->state_dir);
+        if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)
+                (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", path);
+        passport_remove(session->state_dir);
+        if (registry_remove(session->daemon->registry, session->row.id, &err) == 0)
+                return;
+        daemon_log("session %s: %s", session->row.name, err.message);
+        (void) mkdir(path, 0700);
+        session->still_listed = true;
+}
+
+/* Its row could not be removed, as the disk was full: with its files gone there may be room. If not, the next daemon
+ * finds what was begun. */
+static void strike_out_again(struct session *session) {
+        if (registry_remove(session->daemon->registry, session->row.id, NULL) == 0)
+                return;
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/" SESSION_REMOVED_WORKSPACE, session->state_dir);
+        if (mkdir(session->state_dir, 0700) < 0 || mkdir(path, 0700) < 0)
+                daemon_log("session %s: it will be there again after a restart", session->row.name);
+}
+
+void session_remove(struct session *session, bool keep_files) {
+        struct err err;
+        if (!session->removing)
+                strike_out(session, keep_files);
+        if (session->kernel) { /* on_ended comes back here */
+                if (session->runs && session->runs->started && session->runs->reason == RUN_REASON_NONE)
+                        session->runs->reason = RUN_REASON_REMOVED;
+                if (session->kernel->state != KERNEL_MAKING)
+                        kernel_kill(session->kernel);
+                return;
+        }
+        (void) err_set(&err, ERR_GONE, "the session was removed");
+        session_fail_runs(session, &err);
+        remove_tree(session->state_dir);
+        if (!keep_files && *session->workspace && !*session->row.workspace)
+                remove_tree(session->workspace);
+        if (session->still_listed)
+                strike_out_again(session);
+        session_free(session);
+}
