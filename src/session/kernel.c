@@ -125,6 +125,8 @@ static int watch_all(struct kernel *kernel, struct err *err) {
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
         if (!reply->good) {
                 kernel->state = KERNEL_DEAD;
+                for (size_t i = 0; i < MAKER_FDS; i++) /* what had been made before it failed */
+                        fd_close(&reply->fds[i]);
                 *err = reply->err;
                 return -1;
         }
