@@ -32,6 +32,7 @@
 #include "session/heritage.h"
 #include "session/kernel_place.h"
 #include "session/listener.h"
+#include "session/network.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 #include "session/session.h"
@@ -166,6 +167,8 @@ static void on_maker(void *context, uint32_t events) {
                 kernel->listener->failed(kernel, &err);
                 return;
         }
+        if (kernel->rules)
+                network_connect(daemon);
         for (struct session *session = daemon->sessions; session; session = session->next)
                 if (session->kernel == kernel && session->removing)
                         kernel_kill(kernel);
@@ -338,6 +341,7 @@ static void stop(struct daemon *daemon) {
         listener_close(daemon);
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
+        network_stop(daemon);
         if (daemon->loop)
                 pool_empty(daemon);
         while (daemon->clients)
@@ -376,6 +380,7 @@ int serve_run(const struct serve_options *options, struct err *err) {
                                  .signal_fd = -1,
                                  .vault = { .fd = -1 },
                                  .maker = { .fd = -1 },
+                                 .egress = EGRESS_DOWN,
                                  .started_ms = loop_now_ms() };
         (void) snprintf(daemon.data_dir, sizeof(daemon.data_dir), "%s", options->data_dir);
         uint32_t hash = 2166136261u; /* FNV-1a of the data directory: one daemon serves it at a time */

@@ -86,6 +86,7 @@ void kernel_free(struct kernel *kernel) {
         take_apart(kernel);
         fd_close(&kernel->fds[MAKER_WORKSPACE]);
         journal_close(kernel->journal);
+        free(kernel->rules);
         free(kernel);
 }
 

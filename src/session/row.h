@@ -9,7 +9,7 @@
 struct daemon;
 struct session;
 
-/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "allow_weaker". */
+/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "network", "allow_weaker". */
 int row_from_json(const struct daemon *daemon, json_t *json, struct registry_session *ret_row, struct err *err);
 
 /* The session named by "session", made when it does not exist. */
