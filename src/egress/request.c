@@ -245,7 +245,8 @@ static int take_header(struct headers *headers, const struct header *header, str
 static bool is_dropped(const struct headers *headers, const struct header *header) {
         static const char *const names[] = { "Connection", "Proxy-Connection", "Proxy-Authorization",
                                              "Proxy-Authenticate", "Keep-Alive", "TE", "Trailer", "Upgrade", "Host",
-                                             "Content-Length", "HTTP2-Settings" };
+                                             "Content-Length", "HTTP2-Settings",
+                                             "Close" /* which our own Connection names */ };
         for (size_t i = 0; i < ELEMENTS(names); i++)
                 if (is_called(header, names[i]))
                         return true;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -162,8 +163,12 @@ def test_private_addresses_are_refused_after_resolution(glovebox: Glovebox, web:
 
 
 def proxies_of(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in children if Path(f"/proc/{child}/comm").read_text() == "glovebox-egress\n"]
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{child}/comm").read_text() == "glovebox-egress\n":
+                found.append(int(child))
+    return found
 
 
 def test_the_proxy_has_no_privileges_and_ends_with_the_run(glovebox: Glovebox, web: Web) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -38,9 +39,13 @@ def fetch(client: Client, web: Web, path: str, session: str = "s", **options: An
 
 
 def proxy_of(daemon: Daemon) -> int:
+    """Its process, or -1."""
     children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
-    names = {int(child): Path(f"/proc/{child}/comm").read_text().strip() for child in children}
-    return next((pid for pid, name in names.items() if name == "glovebox-egress"), 0)
+    for child in children:
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{child}/comm").read_text() == "glovebox-egress\n":
+                return int(child)
+    return -1
 
 
 @pytest.mark.parametrize("who", ["root", "user"])
@@ -48,12 +53,14 @@ def test_a_sessions_network_outlives_its_proxy_and_its_daemon(start_daemon: Star
     daemon = start_daemon(*web.pin, who=who)
     client = daemon.client()
     assert fetch(client, web, "/none", "plain").startswith("<urlopen error"), "no network was asked for"
-    assert proxy_of(daemon) == 0, "nobody has needed it yet"
+    assert proxy_of(daemon) == -1, "nobody has needed it yet"
     assert fetch(client, web, "/1", network={"allow": [web.rule]}) == "/1"
     assert fetch(client, web, "/2", "f", mode="fresh", network={"allow": [web.rule]}) == "/2"
     assert client.request("session.show", session="s")["isolation"]["network"] == "proxy: 1 host"
     assert client.request("session.show", session="plain")["isolation"]["network"] == "none"
-    os.kill(proxy_of(daemon), signal.SIGKILL)
+    proxy = proxy_of(daemon)
+    assert proxy > 0
+    os.kill(proxy, signal.SIGKILL)
     assert fetch(client, web, "/3") == "/3"
     daemon.kill()
     client = daemon.start().client()
