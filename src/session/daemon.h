@@ -49,6 +49,7 @@ struct daemon {
         struct loop_timer *sweep_timer;
         struct client *clients;
         size_t n_clients;
+        uint64_t spilled_bytes; /* put aside for slow readers */
         struct session *sessions; /* named and ephemeral ones */
         size_t n_sessions;
         struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "image/image.h"
+#include "session/asker.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
@@ -56,11 +57,11 @@ static int read_text(json_t *json, const char *key, char *ret_text, size_t room,
 }
 
 /* What only the maker needs is kept as JSON. */
-static int read_options(json_t *json, struct registry_session *row, struct err *err) {
+static int read_options(const struct asker *asker, json_t *json, struct registry_session *row, struct err *err) {
         static const char *const keys[] = { "env", "mounts", "data", "operator" };
         json_t *kept = json_object();
         for (size_t i = 0; i < ELEMENTS(keys); i++)
-                if (json_object_get(json, keys[i]))
+                if (json_object_get(json, keys[i]) && (asker_is_operator(asker) || strcmp(keys[i], "operator") != 0))
                         json_object_set(kept, keys[i], json_object_get(json, keys[i]));
         _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : strdup("");
         json_decref(kept);
@@ -71,22 +72,32 @@ static int read_options(json_t *json, struct registry_session *row, struct err *
         return 0;
 }
 
-int row_from_json(const struct daemon *daemon, json_t *json, struct registry_session *ret_row, struct err *err) {
-        const struct serve_options *options = daemon->options;
+/* Some of what a row says is for the operator alone to say. */
+static int check_rights(const struct asker *asker, json_t *json, struct err *err) {
+        static const char *const keys[] = { "workspace", "allow_weaker" };
+        for (size_t i = 0; i < ELEMENTS(keys) && !asker_is_operator(asker); i++)
+                if (json_object_get(json, keys[i]))
+                        return err_set(err, ERR_REFUSED, "\"%s\" is the operator's to choose; leave it out", keys[i]);
+        return 0;
+}
+
+int row_from_json(const struct asker *asker, json_t *json, struct registry_session *ret_row, struct err *err) {
+        const struct serve_options *options = asker->daemon->options;
         struct registry_session row = { .limits = options->limits,
                                         .allow_weaker = options->allow_weaker,
                                         .mode = "fast" };
         (void) snprintf(row.image, sizeof(row.image), "%s", options->image);
-        if (read_text(json, "image", row.image, sizeof(row.image), err) < 0 || image_check_name(row.image, err) < 0 ||
+        (void) snprintf(row.owner, sizeof(row.owner), "%s", asker->owner);
+        if (check_rights(asker, json, err) < 0 || read_text(json, "image", row.image, sizeof(row.image), err) < 0 || image_check_name(row.image, err) < 0 ||
             read_text(json, "mode", row.mode, sizeof(row.mode), err) < 0 ||
             read_text(json, "workspace", row.workspace, 1000, err) < 0 ||
-            read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 || read_options(json, &row, err) < 0)
+            read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 || read_options(asker, json, &row, err) < 0)
                 return -1;
         if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
                 return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
         if (json_is_true(json_object_get(json, "allow_weaker")))
                 row.allow_weaker = true;
-        if (!*row.workspace && strlen(options->project) < 1000) /* a project's daemon works in the project */
+        if (!*row.workspace && asker_is_operator(asker) && strlen(options->project) < 1000) /* a project's daemon works in the project */
                 (void) snprintf(row.workspace, 1000, "%s", options->project);
         if (*row.workspace && *row.workspace != '/')
                 return err_set(err, ERR_USAGE, "workspace: %.200s is not an absolute path", row.workspace);
@@ -94,21 +105,21 @@ int row_from_json(const struct daemon *daemon, json_t *json, struct registry_ses
         return 0;
 }
 
-struct session *row_find_or_create(struct daemon *daemon, json_t *json, bool *ret_created, struct err *err) {
+struct session *row_find_or_create(struct asker *asker, json_t *json, bool *ret_created, struct err *err) {
         struct registry_session row;
         const char *name = json_string_value(json_object_get(json, "session"));
         if (!name) {
                 (void) err_set(err, ERR_USAGE, "\"session\" must be given, as text");
                 return NULL;
         }
-        struct session *session = session_find(daemon, "", name);
+        struct session *session = session_find(asker->daemon, asker->owner, name);
         *ret_created = false;
         if (session)
                 return session;
-        if (registry_check_name(name, err) < 0 || row_from_json(daemon, json, &row, err) < 0)
+        if (registry_check_name(name, err) < 0 || row_from_json(asker, json, &row, err) < 0)
                 return NULL;
         (void) snprintf(row.name, sizeof(row.name), "%s", name);
-        session = session_create(daemon, &row, err);
+        session = session_create(asker->daemon, &row, err);
         *ret_created = session != NULL;
         return session;
 }

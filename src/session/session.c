@@ -12,7 +12,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "session/client.h"
+#include "session/asker.h"
 #include "session/harvest.h"
 #include "session/modest.h"
 #include "session/passport.h"
@@ -123,13 +123,12 @@ static void on_output(struct kernel *kernel) {
 }
 
 static void answer_asker(struct session *session, json_t *answer, const struct err *err) {
-        struct subscription *asker = session->asker;
+        struct asker *asker = session->asker;
         session->asker = NULL;
-        if (asker && asker->client && err)
-                client_refuse(asker->client, asker->request, err);
-        else if (asker && asker->client)
-                client_answer(asker->client, asker->request, json_incref(answer));
-        free(asker);
+        if (asker && err)
+                asker_refuse(asker, err);
+        else if (asker)
+                asker_answer(asker, json_incref(answer));
 }
 
 /* Nothing is sent to it any more; on_ended brings the next one. */
@@ -385,20 +384,21 @@ bool session_interrupt(struct session *session) {
         return true;
 }
 
-bool session_cancel(struct session *session, struct run *run) {
+void session_cancel(struct session *session, struct run *run) {
         if (run->started) {
                 (void) session_interrupt(session);
-                return false;
+                return;
         }
         struct run **at = &session->runs;
         while (*at != run)
                 at = &(*at)->next;
         *at = run->next;
+        struct err gone;
+        (void) err_set(&gone, ERR_GONE, "the run was cancelled before it began: whoever asked for it left");
+        run_fail(run, &gone);
         run_free(run);
-        bool gone = session->ephemeral && !session->kernel;
         if (session->ephemeral)
                 session_remove(session, false);
-        return gone;
 }
 
 void session_restart(struct session *session) {
@@ -414,7 +414,7 @@ void session_restart(struct session *session) {
                 session->state = SESSION_NEW;
 }
 
-int session_hibernate(struct session *session, bool trim_only, struct subscription *asker, struct err *err) {
+int session_hibernate(struct session *session, bool trim_only, struct asker *asker, struct err *err) {
         static const char sleep_payload[] = "{\"id\": 0, \"path\": \"" SLEEP_PATH "\", \"exit\": true}";
         static const char trim_payload[] = "{\"id\": 0, \"directory\": \"/run/session\"}";
         if (!session->kernel || session->asked != SESSION_ASKED_NOTHING || session->runs)
@@ -427,6 +427,8 @@ int session_hibernate(struct session *session, bool trim_only, struct subscripti
                 return -1;
         session->asked = trim_only ? SESSION_ASKED_TRIM : SESSION_ASKED_SLEEP;
         session->asker = asker;
+        if (asker)
+                asker->session = session;
         return 0;
 }
 
