@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.daemons import make_daemons
+from support.daemons import StartDaemon, make_daemons
 from support.service import Service, StartService, start_service
 
 
@@ -18,11 +18,10 @@ def service(binary: Path) -> Iterator[Service]:
 
 
 @pytest.fixture
-def make_service(binary: Path) -> Iterator[StartService]:
+def make_service(start_daemon: StartDaemon) -> StartService:
     """`make_service("--upload", "1m", keys=("ann",))`: a service of this test's own."""
-    for make in make_daemons(binary):
 
-        def start(*options: str, keys: Sequence[str] = ("ann", "bob")) -> Service:
-            return start_service(make(*options, start=False), keys)
+    def start(*options: str, keys: Sequence[str] = ("ann", "bob")) -> Service:
+        return start_service(start_daemon(*options, start=False), keys)
 
-        yield start
+    return start
