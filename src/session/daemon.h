@@ -54,6 +54,7 @@ struct daemon {
         struct loop_timer *sweep_timer;
         struct client *clients;
         size_t n_clients;
+        uint64_t spilled_bytes; /* put aside for slow readers */
         struct session *sessions; /* named and ephemeral ones */
         size_t n_sessions;
         struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */
@@ -61,6 +62,8 @@ struct daemon {
         struct maker_nursery nurseries[DAEMON_NURSERIES_MAX]; /* as the maker told last */
         size_t n_nurseries;
         bool rootless, draining, end_sessions;
+        void *front; /* of options->front */
+        struct loop_timer *drain_timer;
 };
 
 /* Gives it an id, and its control groups a name that tells them from those of other daemons on this host. */

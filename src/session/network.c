@@ -10,14 +10,21 @@
 
 enum { RESTART_PAUSE_MS = 1000 };
 
-int network_rules_of(const struct daemon *daemon, const struct registry_session *row, struct egress_rules **ret_rules,
-                     struct err *err) {
+int network_rules_of(const struct session *session, struct egress_rules **ret_rules, struct err *err) {
+        const struct registry_session *row = &session->row;
+        if (session->granted) {
+                *ret_rules = malloc(sizeof(**ret_rules));
+                if (!*ret_rules)
+                        return err_set(err, ERR_SYSTEM, "out of memory");
+                **ret_rules = *session->granted;
+                return 0;
+        }
         json_t *options = *row->options ? json_loads(row->options, JSON_REJECT_DUPLICATES, NULL) : NULL;
         const json_t *network = json_object_get(options, "network");
         _cleanup_free_ struct egress_rules *rules = network ? malloc(sizeof(*rules)) : NULL;
         int code = network && !rules ? err_set(err, ERR_SYSTEM, "out of memory") : 0;
         if (rules)
-                code = egress_rules_parse(network, &daemon->options->egress, rules, err);
+                code = egress_rules_parse(network, &session->daemon->options->egress, rules, err);
         json_decref(options);
         if (code < 0)
                 return -1;

@@ -5,9 +5,11 @@
 #include "egress/egress.h"
 #include "session/daemon.h"
 
-/* What the boxes of a row may reach, by what the operator allows today: the caller frees it; NULL for nothing at all. */
-int network_rules_of(const struct daemon *daemon, const struct registry_session *row, struct egress_rules **ret_rules,
-                     struct err *err);
+struct session;
+
+/* What the boxes of a session may reach: session->granted, or what its row asked for, by what the operator allows today.
+ * The caller frees it; NULL for nothing at all. */
+int network_rules_of(const struct session *session, struct egress_rules **ret_rules, struct err *err);
 
 /* Gives the proxy every kernel that has a network and was not given to it yet. */
 void network_connect(struct daemon *daemon);

@@ -1,6 +1,5 @@
 #include "session/run.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "base/utf8.h"
-#include "session/client.h"
+#include "session/asker.h"
 #include "session/harvest.h"
 #include "session/session.h"
 #include "session/spill.h"
@@ -39,31 +38,34 @@ void run_free(struct run *run) {
         if (!run)
                 return;
         loop_timer_drop(&run->timer);
-        while (run->subscriptions) {
-                struct subscription *subscription = run->subscriptions;
-                run->subscriptions = subscription->next;
-                free(subscription);
+        while (run->askers) { /* those who were not told: there is nobody to tell */
+                struct asker *asker = run->askers;
+                run->askers = asker->next;
+                asker->run = NULL;
         }
         json_decref(run->request);
         json_decref(run->displays);
         free(run);
 }
 
-void run_subscribe(struct run *run, struct subscription *subscription) {
-        subscription->next = run->subscriptions;
-        run->subscriptions = subscription;
+void run_add_asker(struct run *run, struct asker *asker) {
+        asker->run = run;
+        asker->next = run->askers;
+        run->askers = asker;
+        if (asker->type->accepted)
+                asker->type->accepted(asker, run->id);
         if (run->started)
-                run_feed(run);
+                run_feed_asker(run, asker);
 }
 
 /* ---- while it is on ---- */
 
-/* As much as the client takes now, or all of it, which the journal's bounds keep small enough. */
-static void feed_one(struct journal *journal, const char *run_id, struct subscription *subscription, bool all) {
+/* As much as the asker takes now, or all of it, which the journal's bounds keep small enough. */
+static void feed(struct journal *journal, const char *run_id, struct asker *asker, bool all) {
         _cleanup_free_ char *chunk = NULL;
-        while (subscription->client && subscription->stream && (all || client_wants_more(subscription->client))) {
+        while (asker->stream && (all || asker->type->wants_more(asker))) {
                 struct journal_event event;
-                if (journal_event(journal, run_id, subscription->cursor, &event, NULL) < 0 ||
+                if (journal_event(journal, run_id, asker->cursor, &event, NULL) < 0 ||
                     event.kind == JOURNAL_EVENT_RESULT)
                         return;
                 if (!chunk && !(chunk = malloc(FEED_CHUNK)))
@@ -72,32 +74,30 @@ static void feed_one(struct journal *journal, const char *run_id, struct subscri
                         size_t size = 0;
                         if (journal_read(journal, &event, at, chunk, FEED_CHUNK, &size, NULL) < 0 || size == 0)
                                 break;
-                        client_send_output(subscription->client, event.kind == JOURNAL_EVENT_ERR, subscription->request,
-                                           (uint32_t) event.number, chunk, size);
                         at += size;
+                        const struct asker_output output = { event.kind == JOURNAL_EVENT_ERR, at == event.size,
+                                                             event.number, chunk, size };
+                        asker->type->output(asker, &output);
                 }
-                subscription->cursor++;
+                asker->cursor++;
         }
 }
 
 void run_tell_display(struct run *run, json_t *data) {
-        for (struct subscription *s = run->subscriptions; s; s = s->next) {
-                if (!s->client || !s->stream || !client_wants_more(s->client))
-                        continue; /* the result has them all */
-                json_t *event = json_pack("{s:s, s:O}", "event", "display", "data", data);
-                _cleanup_free_ char *text = json_dumps(event, JSON_COMPACT);
-                json_decref(event);
-                if (text)
-                        client_send(s->client, MESSAGE_EVENT, s->request, text, strlen(text));
-        }
+        for (struct asker *asker = run->askers; asker; asker = asker->next)
+                if (asker->stream && asker->type->wants_more(asker)) /* the result has them all */
+                        asker->type->display(asker, data);
+}
+
+void run_feed_asker(struct run *run, struct asker *asker) {
+        struct kernel *kernel = run->session->kernel;
+        if (kernel && kernel->journal)
+                feed(kernel->journal, run->id, asker, false);
 }
 
 void run_feed(struct run *run) {
-        struct kernel *kernel = run->session->kernel;
-        if (!kernel || !kernel->journal)
-                return;
-        for (struct subscription *s = run->subscriptions; s; s = s->next)
-                feed_one(kernel->journal, run->id, s, false);
+        for (struct asker *asker = run->askers; asker; asker = asker->next)
+                run_feed_asker(run, asker);
 }
 
 /* ---- its result ---- */
@@ -217,45 +217,6 @@ static void add_usage(json_t *result, const struct cgroup_usage *usage) {
                                       (json_int_t) usage->memory_peak_bytes));
 }
 
-/* Everything that a streaming client has not got yet, and the answer, for later. */
-static int spill_rest(struct run *run, const struct subscription *subscription, const char *text) {
-        struct journal *journal = run->session->kernel->journal;
-        char dir[4200];
-        (void) snprintf(dir, sizeof(dir), "%s/state", run->session->daemon->data_dir);
-        struct spill *spill = spill_make(dir);
-        _cleanup_free_ char *chunk = malloc(FEED_CHUNK);
-        int code = spill && chunk ? 0 : -ENOMEM;
-        struct journal_event event;
-        for (uint64_t number = subscription->cursor; code == 0; number++) {
-                if (journal_event(journal, run->id, number, &event, NULL) < 0 || event.kind == JOURNAL_EVENT_RESULT)
-                        break;
-                uint32_t number_le = htole32((uint32_t) number);
-                size_t size = 0;
-                for (size_t at = 0; code == 0 && at < event.size; at += size) {
-                        if (journal_read(journal, &event, at, chunk, FEED_CHUNK, &size, NULL) < 0 || size == 0)
-                                break;
-                        code = spill_put(spill, event.kind == JOURNAL_EVENT_ERR ? MESSAGE_ERR : MESSAGE_OUT,
-                                         subscription->request, &number_le, sizeof(number_le), chunk, size);
-                }
-        }
-        if (code == 0)
-                code = spill_put(spill, MESSAGE_ANSWER, subscription->request, NULL, 0, text, strlen(text));
-        if (code < 0) {
-                spill_free(spill);
-                return code;
-        }
-        spill_give(subscription->client, spill);
-        return 0;
-}
-
-static bool is_behind(const struct run *run, const struct subscription *subscription) {
-        struct journal_event event;
-        const struct kernel *kernel = run->session->kernel;
-        return subscription->stream && kernel && kernel->journal && !subscription->client->closing &&
-               journal_event(kernel->journal, run->id, subscription->cursor, &event, NULL) == 0 &&
-               event.kind != JOURNAL_EVENT_RESULT;
-}
-
 /* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts. */
 static void write_down(struct journal *journal, json_t *result, const char *text) {
         static const char *const small[] = {
@@ -273,31 +234,44 @@ static void write_down(struct journal *journal, json_t *result, const char *text
                 daemon_log("a run's result cannot be written down: %s", less ? err.message : "out of memory");
 }
 
-/* One client learns the end: the rest of the output, then the result, which is the last message of its request. */
-static void tell_end(struct run *run, struct journal *journal, struct subscription *subscription, json_t *result,
-                     const char *text) {
-        bool fits = text && strlen(text) <= message_payload_max(MESSAGE_ANSWER);
-        if (subscription->stream && journal)
-                feed_one(journal, run->id, subscription, false);
-        if (fits && is_behind(run, subscription) && spill_rest(run, subscription, text) == 0)
-                return;
-        if (subscription->stream && journal)
-                feed_one(journal, run->id, subscription, true);
-        if (subscription->stream && fits) {
-                client_send(subscription->client, MESSAGE_ANSWER, subscription->request, text, strlen(text));
+static bool is_behind(const struct run *run, struct journal *journal, const struct asker *asker) {
+        struct journal_event event;
+        return journal_event(journal, run->id, asker->cursor, &event, NULL) == 0 && event.kind != JOURNAL_EVENT_RESULT;
+}
+
+/* One learns the end: the rest of the output, then the result. */
+static void tell_end(struct run *run, struct journal *journal, struct asker *asker, json_t *result, const char *text) {
+        if (asker->stream && text) {
+                if (journal)
+                        feed(journal, run->id, asker, false);
+                if (journal && is_behind(run, journal, asker)) {
+                        if (spill_run(asker, journal, run->id, text, strlen(text), NULL) == 0)
+                                return;
+                        feed(journal, run->id, asker, true);
+                }
+                asker_answer_text(asker, text, strlen(text), result);
                 return;
         }
         json_t *answer = json_copy(result);
-        if (!subscription->stream)
-                run_add_output(journal, run->id, answer);
-        client_answer(subscription->client, subscription->request, answer);
+        run_add_output(journal, run->id, answer);
+        asker_answer(asker, answer);
+}
+
+/* Takes the first of those who wait out of the list. */
+static struct asker *next_asker(struct run *run) {
+        struct asker *asker = run->askers;
+        if (asker) {
+                run->askers = asker->next;
+                asker->run = NULL;
+                asker->next = NULL;
+        }
+        return asker;
 }
 
 /* Writes the result down, then tells everybody who waits, each as it asked. */
 static void conclude(struct run *run, json_t *result) {
         struct session *session = run->session;
         struct journal *journal = session->kernel ? session->kernel->journal : NULL;
-        json_object_set_new(result, "ok", json_true());
         json_object_set_new(result, "duration_ms", json_integer((json_int_t) (loop_now_ms() - run->started_ms)));
         json_object_set_new(result, "run_id", json_string(run->id));
         json_object_set(result, "displays", run->displays);
@@ -314,9 +288,8 @@ static void conclude(struct run *run, json_t *result) {
         _cleanup_free_ char *text = json_dumps(result, JSON_COMPACT); /* once: for the journal and for who streams */
         if (is_open)
                 write_down(journal, result, text);
-        for (struct subscription *s = run->subscriptions; s; s = s->next)
-                if (s->client)
-                        tell_end(run, journal, s, result, text);
+        for (struct asker *asker; (asker = next_asker(run));)
+                tell_end(run, journal, asker, result, text);
         json_decref(result);
 }
 
@@ -355,7 +328,6 @@ void run_finish_dead(struct run *run) {
 }
 
 void run_fail(struct run *run, const struct err *err) {
-        for (struct subscription *s = run->subscriptions; s; s = s->next)
-                if (s->client)
-                        client_refuse(s->client, s->request, err);
+        for (struct asker *asker; (asker = next_asker(run));)
+                asker_refuse(asker, err);
 }

@@ -8,18 +8,8 @@
 
 #include "base/loop.h"
 
-struct client;
+struct asker;
 struct session;
-
-/* One request of one client that waits for this run. */
-struct subscription {
-        struct subscription *next;
-        struct client *client; /* NULL: it went away */
-        uint16_t request;
-        bool stream;
-        bool cancel_on_disconnect;
-        uint64_t cursor; /* number of the next journal event to send */
-};
 
 enum run_reason { RUN_REASON_NONE, RUN_REASON_TIMEOUT, RUN_REASON_INTERRUPT, RUN_REASON_REMOVED };
 
@@ -36,15 +26,15 @@ struct run {
         uint64_t told_ms;       /* and when */
         bool killed;            /* the grace period is over */
         json_t *displays;
-        struct subscription *subscriptions;
+        struct asker *askers; /* who waits for it */
 };
 
 /* A run with a fresh id. `code` or `argv` is in request. NULL: out of memory. */
 struct run *run_make(struct session *session, json_t *request, uint64_t timeout_ms);
 void run_free(struct run *run);
 
-/* Takes the subscription. */
-void run_subscribe(struct run *run, struct subscription *subscription);
+/* One more waits for its result and, with `stream`, for its output. */
+void run_add_asker(struct run *run, struct asker *asker);
 
 /* The kernel said RESULT (payload parsed, or NULL when it was nonsense). */
 void run_finish(struct run *run, json_t *outcome);
@@ -63,5 +53,6 @@ void run_add_output(struct journal *journal, const char *run_id, json_t *answer)
 /* Something was shown while the run is on. */
 void run_tell_display(struct run *run, json_t *data);
 
-/* Sends what the journal has and a streaming client has not. */
+/* Sends what the journal has and those who stream have not. */
 void run_feed(struct run *run);
+void run_feed_asker(struct run *run, struct asker *asker);

@@ -12,7 +12,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "session/client.h"
+#include "session/asker.h"
 #include "session/harvest.h"
 #include "session/modest.h"
 #include "session/network.h"
@@ -47,7 +47,8 @@ void session_fail_runs(struct session *session, const struct err *err) {
 static void order_kernel(struct session *session) {
         struct err err;
         struct maker_request request;
-        if (session->ephemeral && (session->kernel = pool_take(session->daemon, &session->row))) {
+        if (session->ephemeral && !session->granted &&
+            (session->kernel = pool_take(session->daemon, &session->row))) {
                 session->kernel->listener = &listener;
                 session->kernel->owner = session;
                 (void) snprintf(session->state_dir, sizeof(session->state_dir), "%s", session->kernel->state_dir);
@@ -60,7 +61,7 @@ static void order_kernel(struct session *session) {
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         request.workspace_is_ours = !*session->row.workspace;
         request.ephemeral = session->ephemeral && !*session->row.workspace;
-        if (network_rules_of(session->daemon, &session->row, &rules, &err) < 0) {
+        if (network_rules_of(session, &rules, &err) < 0) {
                 session_fail_runs(session, &err);
                 return;
         }
@@ -133,13 +134,12 @@ static void on_output(struct kernel *kernel) {
 }
 
 static void answer_asker(struct session *session, json_t *answer, const struct err *err) {
-        struct subscription *asker = session->asker;
+        struct asker *asker = session->asker;
         session->asker = NULL;
-        if (asker && asker->client && err)
-                client_refuse(asker->client, asker->request, err);
-        else if (asker && asker->client)
-                client_answer(asker->client, asker->request, json_incref(answer));
-        free(asker);
+        if (asker && err)
+                asker_refuse(asker, err);
+        else if (asker)
+                asker_answer(asker, json_incref(answer));
 }
 
 /* Nothing is sent to it any more; on_ended brings the next one. */
@@ -395,20 +395,21 @@ bool session_interrupt(struct session *session) {
         return true;
 }
 
-bool session_cancel(struct session *session, struct run *run) {
+void session_cancel(struct session *session, struct run *run) {
         if (run->started) {
                 (void) session_interrupt(session);
-                return false;
+                return;
         }
         struct run **at = &session->runs;
         while (*at != run)
                 at = &(*at)->next;
         *at = run->next;
+        struct err gone;
+        (void) err_set(&gone, ERR_GONE, "the run was cancelled before it began: whoever asked for it left");
+        run_fail(run, &gone);
         run_free(run);
-        bool gone = session->ephemeral && !session->kernel;
         if (session->ephemeral)
                 session_remove(session, false);
-        return gone;
 }
 
 void session_restart(struct session *session) {
@@ -424,7 +425,7 @@ void session_restart(struct session *session) {
                 session->state = SESSION_NEW;
 }
 
-int session_hibernate(struct session *session, bool trim_only, struct subscription *asker, struct err *err) {
+int session_hibernate(struct session *session, bool trim_only, struct asker *asker, struct err *err) {
         static const char sleep_payload[] = "{\"id\": 0, \"path\": \"" SLEEP_PATH "\", \"exit\": true}";
         static const char trim_payload[] = "{\"id\": 0, \"directory\": \"/run/session\"}";
         if (!session->kernel || session->asked != SESSION_ASKED_NOTHING || session->runs)
@@ -437,6 +438,8 @@ int session_hibernate(struct session *session, bool trim_only, struct subscripti
                 return -1;
         session->asked = trim_only ? SESSION_ASKED_TRIM : SESSION_ASKED_SLEEP;
         session->asker = asker;
+        if (asker)
+                asker->session = session;
         return 0;
 }
 
@@ -457,7 +460,7 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
                 session->variables_lost = true;
                 return;
         }
-        if (network_rules_of(session->daemon, &session->row, &session->kernel->rules, &err) < 0)
+        if (network_rules_of(session, &session->kernel->rules, &err) < 0)
                 daemon_log("session %s: its network stays closed: %s", session->row.name, err.message);
         const char *open_run = journal_open_run(session->kernel->journal);
         session->state = open_run ? SESSION_RUNNING : SESSION_IDLE;

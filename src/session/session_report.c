@@ -29,7 +29,7 @@ json_t *session_isolation(const struct session *session) {
         (void) snprintf(image.name, sizeof(image.name), "%s", session->row.image);
         _cleanup_free_ struct egress_rules *rules = NULL;
         char network[64];
-        (void) network_rules_of(session->daemon, &session->row, &rules, NULL);
+        (void) network_rules_of(session, &rules, NULL);
         const struct box_spec spec = { .image = &image, .limits = session->row.limits,
                                        .host_uid = session->kernel ? session->kernel->host_uid : 0,
                                        .network = rules ? egress_rules_describe(rules, network) : NULL };
