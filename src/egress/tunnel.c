@@ -1,4 +1,4 @@
-/* Theory of operation. A tunnel reads the head of one request, asks the rules, has the name resolved, lets the gate
+/* Theory of operation. A tunnel reads the head of one request, asks the rules, has the name resolved, lets the filter
  * choose among the addresses, connects to one of them after the other, and then passes bytes. Each state has a time
  * limit. A refusal is written as an HTTP answer whose reason says in words what was refused; then the connection
  * lingers until the client has read it. */
@@ -16,7 +16,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "egress/gate.h"
+#include "egress/filter.h"
 #include "egress/request.h"
 
 enum {
@@ -392,7 +392,7 @@ static void connect_to(struct tunnel *tunnel, const union egress_address *addres
         struct refusal refusal;
         memcpy(tunnel->addresses, addresses, count * sizeof(*addresses));
         tunnel->n_addresses = is_pinned ? count
-                                        : gate_filter(tunnel->guest->proxy->operator, tunnel->rule,
+                                        : egress_filter_addresses(tunnel->guest->proxy->operator, tunnel->rule,
                                                       &tunnel->request.host, tunnel->addresses, count, &refusal);
         if (tunnel->n_addresses)
                 connect_next(tunnel, 0);
@@ -457,7 +457,7 @@ static void decide(struct tunnel *tunnel) {
         union egress_address address;
         tunnel->rule = egress_rules_match(tunnel->guest->rules, host, tunnel->request.port);
         if (!tunnel->rule) { /* before the name is looked up: a name can be a message */
-                gate_refuse_host(tunnel->guest->rules, host, tunnel->request.port, &refusal);
+                egress_refuse_host(tunnel->guest->rules, host, tunnel->request.port, &refusal);
                 fail(tunnel, &refusal);
                 return;
         }

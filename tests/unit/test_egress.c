@@ -1,5 +1,5 @@
-/* The rules of a box's network: hosts, addresses, the gate between them, and requests to the proxy. */
-#include "egress/gate.h"
+/* The rules of a box's network: hosts, addresses, the filter between them, and requests to the proxy. */
+#include "egress/filter.h"
 #include "tap.h"
 
 /* ---- hosts ---- */
@@ -152,7 +152,7 @@ static void test_addresses(void) {
         ok(egress_address_is_own(&loopback), "loopback is this machine's own");
 }
 
-/* ---- the gate ---- */
+/* ---- the filter ---- */
 
 static size_t filter(const struct egress_operator *operator, bool trusted, const char *name, size_t *kept_first,
                      struct refusal *refusal) {
@@ -163,12 +163,12 @@ static size_t filter(const struct egress_operator *operator, bool trusted, const
         (void) egress_host_parse(name, strlen(name), &host);
         for (size_t i = 0; i < 5; i++)
                 (void) egress_address_parse(answer[i], &addresses[i]);
-        size_t kept = gate_filter(operator, &rule, &host, addresses, 5, refusal);
+        size_t kept = egress_filter_addresses(operator, &rule, &host, addresses, 5, refusal);
         *kept_first = kept ? ntohl(addresses[0].v4.sin_addr.s_addr) : 0;
         return kept;
 }
 
-static void test_gate(void) {
+static void test_filter(void) {
         static struct egress_operator operator;
         struct err err;
         struct refusal refusal = { 0 };
@@ -185,7 +185,7 @@ static void test_gate(void) {
         const struct egress_rule rule = { 0 };
         (void) egress_address_parse("127.0.0.1", &loopback);
         (void) egress_host_parse("sneaky.example", 14, &host);
-        ok(gate_filter(&operator, &rule, &host, &loopback, 1, &refusal) == 0 && refusal.status == 403,
+        ok(egress_filter_addresses(&operator, &rule, &host, &loopback, 1, &refusal) == 0 && refusal.status == 403,
            "a name that leads to loopback is refused");
         ok(strstr(refusal.reason, "sneaky.example leads to a private address") && !strstr(refusal.advice, "127"),
            "by its name, without the address");
@@ -265,7 +265,7 @@ int main(void) {
         test_hosts();
         test_rules();
         test_addresses();
-        test_gate();
+        test_filter();
         test_requests();
         return done_testing();
 }

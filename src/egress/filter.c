@@ -1,4 +1,4 @@
-#include "egress/gate.h"
+#include "egress/filter.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static bool passes(const union egress_address *address, bool may_be_private) {
         }
 }
 
-size_t gate_filter(const struct egress_operator *operator, const struct egress_rule *rule,
+size_t egress_filter_addresses(const struct egress_operator *operator, const struct egress_rule *rule,
                    const struct egress_host *host, union egress_address *addresses, size_t count,
                    struct refusal *refusal) {
         bool may_be_private = rule->trusted || egress_operator_allows_private(operator, host), has_private = false;
@@ -36,7 +36,7 @@ size_t gate_filter(const struct egress_operator *operator, const struct egress_r
         return kept;
 }
 
-void gate_refuse_host(const struct egress_rules *rules, const struct egress_host *host, uint16_t port,
+void egress_refuse_host(const struct egress_rules *rules, const struct egress_host *host, uint16_t port,
                       struct refusal *refusal) {
         char advice[1500] = "", shown[EGRESS_SHOWN_ROOM];
         size_t n = 0;
