@@ -23,8 +23,17 @@ struct egress_rule {
 
 enum egress_mode { EGRESS_NONE, EGRESS_LIST, EGRESS_FULL };
 
+/* Another proxy, behind ours: where the host itself has no other way out. It resolves the names, so that only the rules
+ * judge them. */
+struct egress_via {
+        struct egress_host host;
+        uint16_t port;            /* 0: there is none */
+        char authorization[400];  /* the value of Proxy-Authorization, or "" */
+};
+
 struct egress_rules {
         enum egress_mode mode;
+        struct egress_via via; /* the operator's own, for EGRESS_LIST. Never from a client */
         size_t n_rules;
         struct egress_rule rules[EGRESS_RULES_MAX]; /* of EGRESS_LIST */
 };
@@ -47,6 +56,9 @@ int egress_rules_parse(const json_t *network, const struct egress_operator *oper
 
 /* Adds one rule; the mode becomes EGRESS_LIST. `trusted` is for hosts of the operator's own choice alone. */
 int egress_rules_add(struct egress_rules *rules, const char *text, bool trusted, struct err *err);
+
+/* "http://[USER:PASSWORD@]HOST[:PORT][/]", of the operator's own choice alone. */
+int egress_rules_set_via(struct egress_rules *rules, const char *url, struct err *err);
 
 /* The rule that lets this host and port through, or NULL. EGRESS_FULL has one for everything. */
 const struct egress_rule *egress_rules_match(const struct egress_rules *rules, const struct egress_host *host,

@@ -56,6 +56,8 @@ struct tunnel {
         size_t head_used, head_scanned;
         struct request request;
         const struct egress_rule *rule;
+        const struct egress_host *host; /* whom to connect to: the request's, or the proxy behind ours */
+        uint16_t port;
         struct lookup *lookup;
         struct tunnel *next_lookup; /* in the guest's queue */
         bool queued;
@@ -128,7 +130,7 @@ static void on_time(void *context) {
                 break;
         case RESOLVING:
                 refusal_set(&refusal, 504, "Try again, or ask the operator about the host's DNS servers.",
-                            "no answer from DNS for %.120s", tunnel->request.host.name);
+                            "no answer from DNS for %.120s", tunnel->host->name);
                 fail(tunnel, &refusal);
                 break;
         case CONNECTING:
@@ -323,6 +325,27 @@ static bool load(struct flow *flow, const char *first, size_t first_size, const 
         return true;
 }
 
+/* What the server, or the proxy before it, is told first; owned by the caller. */
+static char *first_words(const struct tunnel *tunnel) {
+        const struct request *request = &tunnel->request;
+        const struct egress_via *via = &tunnel->guest->rules->via;
+        char shown[EGRESS_SHOWN_ROOM], *words = NULL, login[sizeof(via->authorization) + 32] = "";
+        if (!via->port)
+                return strdup(request->head ? request->head : "");
+        (void) egress_host_show(&request->host, request->port, shown);
+        if (*via->authorization)
+                (void) snprintf(login, sizeof(login), "Proxy-Authorization: %s\r\n", via->authorization);
+        int size;
+        if (request->is_connect)
+                size = asprintf(&words, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", shown, shown, login);
+        else { /* the URL once more in the request line */
+                const char *path = strchr(request->head, ' ') + 1, *headers = strchr(path, '\n') + 1;
+                size = asprintf(&words, "%.*shttp://%s%.*s%s%s", (int) (path - request->head), request->head, shown,
+                                (int) (headers - path), path, login, headers);
+        }
+        return size < 0 ? NULL : words;
+}
+
 static void start_passing(struct tunnel *tunnel) {
         static const char established[] = "HTTP/1.1 200 Connection established\r\n\r\n";
         const struct request *request = &tunnel->request;
@@ -334,8 +357,11 @@ static void start_passing(struct tunnel *tunnel) {
                         early = (size_t) request->body_size; /* a second request is not passed on behind the first */
                 out->left = request->body_size - early;
         }
-        bool good = load(out, request->head, request->head_size, tunnel->head, early) &&
-                    load(in, established, request->is_connect ? sizeof(established) - 1 : 0, NULL, 0);
+        /* A proxy behind ours says by itself whether a connection is established. */
+        bool ours_to_say = request->is_connect && !tunnel->guest->rules->via.port;
+        _cleanup_free_ char *words = first_words(tunnel);
+        bool good = words && load(out, words, strlen(words), tunnel->head, early) &&
+                    load(in, established, ours_to_say ? sizeof(established) - 1 : 0, NULL, 0);
         free(tunnel->head);
         tunnel->head = NULL;
         (void) setsockopt(tunnel->fds[SERVER], IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
@@ -356,7 +382,7 @@ static void connect_next(struct tunnel *tunnel, int last_errno) {
                 if (tunnel->next_address == tunnel->n_addresses)
                         break;
                 union egress_address *address = &tunnel->addresses[tunnel->next_address++];
-                egress_address_set_port(address, tunnel->request.port);
+                egress_address_set_port(address, tunnel->port);
                 tunnel->fds[SERVER] = socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
                 if (tunnel->fds[SERVER] >= 0 &&
                     (connect(tunnel->fds[SERVER], &address->any, egress_address_size(address)) == 0 ||
@@ -370,8 +396,7 @@ static void connect_next(struct tunnel *tunnel, int last_errno) {
         }
         struct refusal refusal;
         refusal_set(&refusal, 502, "The rules allow it, but the connection failed. Is the host up, and the port right?",
-                    "%.150s port %u cannot be reached: %s", tunnel->request.host.name, tunnel->request.port,
-                    strerror(last_errno));
+                    "%.150s port %u cannot be reached: %s", tunnel->host->name, tunnel->port, strerror(last_errno));
         fail(tunnel, &refusal);
 }
 
@@ -393,7 +418,7 @@ static void connect_to(struct tunnel *tunnel, const union egress_address *addres
         memcpy(tunnel->addresses, addresses, count * sizeof(*addresses));
         tunnel->n_addresses = is_pinned ? count
                                         : egress_filter_addresses(tunnel->guest->proxy->operator, tunnel->rule,
-                                                      &tunnel->request.host, tunnel->addresses, count, &refusal);
+                                                      tunnel->host, tunnel->addresses, count, &refusal);
         if (tunnel->n_addresses)
                 connect_next(tunnel, 0);
         else
@@ -410,7 +435,7 @@ static void on_resolved(void *context, const struct lookup_result *result) {
         else {
                 struct refusal refusal;
                 refusal_set(&refusal, 502, "Check the spelling; the name is looked up on the host, not in the box.",
-                            "%.150s cannot be resolved: %s", tunnel->request.host.name,
+                            "%.150s cannot be resolved: %s", tunnel->host->name,
                             result->code ? gai_strerror(result->code) : "no address");
                 fail(tunnel, &refusal);
         }
@@ -422,7 +447,7 @@ static void start_lookups(struct guest *guest) {
                 struct tunnel *tunnel = guest->wants_lookup;
                 guest->wants_lookup = tunnel->next_lookup;
                 tunnel->queued = false;
-                tunnel->lookup = resolver_ask(guest->proxy->resolver, tunnel->request.host.name, on_resolved, tunnel);
+                tunnel->lookup = resolver_ask(guest->proxy->resolver, tunnel->host->name, on_resolved, tunnel);
                 if (tunnel->lookup)
                         guest->n_lookups++;
                 else {
@@ -452,7 +477,9 @@ static void resolve(struct tunnel *tunnel) {
 /* ---- the request ---- */
 
 static void decide(struct tunnel *tunnel) {
+        static const struct egress_rule for_via = { .trusted = true };
         const struct egress_host *host = &tunnel->request.host;
+        const struct egress_via *via = &tunnel->guest->rules->via;
         struct refusal refusal;
         union egress_address address;
         tunnel->rule = egress_rules_match(tunnel->guest->rules, host, tunnel->request.port);
@@ -460,6 +487,12 @@ static void decide(struct tunnel *tunnel) {
                 egress_refuse_host(tunnel->guest->rules, host, tunnel->request.port, &refusal);
                 fail(tunnel, &refusal);
                 return;
+        }
+        tunnel->host = via->port ? &via->host : host;
+        tunnel->port = via->port ? via->port : tunnel->request.port;
+        if (via->port) {
+                tunnel->rule = &for_via;
+                host = tunnel->host;
         }
         const char *pin = egress_operator_find_pin(tunnel->guest->proxy->operator, host);
         if (egress_address_parse(pin ? pin : host->is_address ? host->name : "", &address))

@@ -197,6 +197,33 @@ static void test_filter(void) {
                 ok(egress_operator_add_pin(&operator, bad[i], &err) < 0, "\"%s\" is no pin", bad[i]);
 }
 
+static void test_via(void) {
+        static const struct {
+                const char *url, *host, *authorization;
+                uint16_t port;
+        } good[] = {
+                { "http://proxy.example:3128", "proxy.example", "", 3128 },
+                { "http://proxy.example/", "proxy.example", "", 80 },
+                { "proxy.example:8080", "proxy.example", "", 8080 },
+                { "http://u:p%40ss@10.0.0.1:1", "10.0.0.1", "Basic dTpwQHNz", 1 },
+                { "http://a:b@h", "h", "Basic YTpi", 80 },
+                { "http://a:bc@h", "h", "Basic YTpiYw==", 80 },
+                { "http://ab:bc@h", "h", "Basic YWI6YmM=", 80 },
+        };
+        static struct egress_rules rules;
+        struct err err = { 0 };
+        for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+                ok(egress_rules_set_via(&rules, good[i].url, &err) == 0 && rules.via.port == good[i].port, "%s: %s",
+                   good[i].url, err.message);
+                is_text(rules.via.host.name, good[i].host, "its host");
+                is_text(rules.via.authorization, good[i].authorization, "its login");
+        }
+        static const char *const bad[] = { "", "https://p:1", "socks5://p:1", "http://", "http://p:0", "http://p/x",
+                                           "http://127.1:80", "http://%00@p", "http://p q" };
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+                ok(egress_rules_set_via(&rules, bad[i], &err) < 0, "\"%s\" is no proxy", bad[i]);
+}
+
 /* ---- requests ---- */
 
 static int parse(const char *text, struct request *ret_request, struct refusal *refusal) {
@@ -266,6 +293,7 @@ int main(void) {
         test_rules();
         test_addresses();
         test_filter();
+        test_via();
         test_requests();
         return done_testing();
 }
