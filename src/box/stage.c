@@ -75,7 +75,8 @@ static int step_listen(struct stage *stage, struct err *err) {
         _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         const struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(BOX_PROXY_PORT),
                                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        if (fd < 0 || bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 || listen(fd, PROXY_BACKLOG) < 0)
+        if (fd < 0 || bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 ||
+            listen(fd, PROXY_BACKLOG) < 0)
                 return err_sys(err, errno, "listening for the proxy");
         int code = passing_send(stage->fds->listener_fd, "l", 1, &fd, 1, 0);
         return code < 0 ? err_sys(err, -code, "handing the proxy's socket out") : 0;

@@ -470,7 +470,8 @@ int run_execute(const struct run_request *request, struct err *err) {
                                                   .workspace_source_fd = -1, .egress = EGRESS_DOWN, .listener_fd = -1,
                                                   .box = { .pidfd = -1, .control_fd = -1 } };
         run.relay.out.from_fd = run.relay.error.from_fd = run.relay.input_to_fd = -1;
-        if (open_everything(&run, err) < 0 || start_proxy(&run, err) < 0 || run_in_box(&run, err) < 0 || collect_artifacts(&run, err) < 0)
+        if (open_everything(&run, err) < 0 || start_proxy(&run, err) < 0 || run_in_box(&run, err) < 0 ||
+            collect_artifacts(&run, err) < 0)
                 return -1;
         struct verdict verdict;
         judge(&run, &verdict);

@@ -17,22 +17,22 @@ static const struct {
         unsigned bits;
         enum egress_class class;
 } v4_rows[] = {
-        { V4(0, 0, 0, 0), 8, EGRESS_FORBIDDEN },            /* "this network": Linux connects 0.0.0.0 to itself */
+        { V4(0, 0, 0, 0), 8, EGRESS_FORBIDDEN }, /* "this network": Linux connects 0.0.0.0 to itself */
         { V4(10, 0, 0, 0), 8, EGRESS_PRIVATE },
-        { V4(100, 100, 100, 200), 32, EGRESS_FORBIDDEN },   /* a cloud's metadata service */
-        { V4(100, 64, 0, 0), 10, EGRESS_PRIVATE },          /* shared by carriers and overlay networks */
-        { V4(127, 0, 0, 0), 8, EGRESS_PRIVATE },            /* loopback */
-        { V4(168, 63, 129, 16), 32, EGRESS_FORBIDDEN },     /* a cloud's metadata service */
-        { V4(169, 254, 0, 0), 16, EGRESS_FORBIDDEN },       /* link-local; metadata services of most clouds */
+        { V4(100, 100, 100, 200), 32, EGRESS_FORBIDDEN }, /* a cloud's metadata service */
+        { V4(100, 64, 0, 0), 10, EGRESS_PRIVATE },        /* shared by carriers and overlay networks */
+        { V4(127, 0, 0, 0), 8, EGRESS_PRIVATE },          /* loopback */
+        { V4(168, 63, 129, 16), 32, EGRESS_FORBIDDEN },   /* a cloud's metadata service */
+        { V4(169, 254, 0, 0), 16, EGRESS_FORBIDDEN },     /* link-local; metadata services of most clouds */
         { V4(172, 16, 0, 0), 12, EGRESS_PRIVATE },
-        { V4(192, 0, 0, 0), 24, EGRESS_FORBIDDEN },         /* protocol assignments; a cloud's metadata service */
-        { V4(192, 0, 2, 0), 24, EGRESS_FORBIDDEN },         /* documentation */
-        { V4(192, 88, 99, 0), 24, EGRESS_FORBIDDEN },       /* 6to4 relays */
+        { V4(192, 0, 0, 0), 24, EGRESS_FORBIDDEN },   /* protocol assignments; a cloud's metadata service */
+        { V4(192, 0, 2, 0), 24, EGRESS_FORBIDDEN },   /* documentation */
+        { V4(192, 88, 99, 0), 24, EGRESS_FORBIDDEN }, /* 6to4 relays */
         { V4(192, 168, 0, 0), 16, EGRESS_PRIVATE },
-        { V4(198, 18, 0, 0), 15, EGRESS_FORBIDDEN },        /* benchmarks */
-        { V4(198, 51, 100, 0), 24, EGRESS_FORBIDDEN },      /* documentation */
-        { V4(203, 0, 113, 0), 24, EGRESS_FORBIDDEN },       /* documentation */
-        { V4(224, 0, 0, 0), 3, EGRESS_FORBIDDEN },          /* multicast, reserved, broadcast */
+        { V4(198, 18, 0, 0), 15, EGRESS_FORBIDDEN },   /* benchmarks */
+        { V4(198, 51, 100, 0), 24, EGRESS_FORBIDDEN }, /* documentation */
+        { V4(203, 0, 113, 0), 24, EGRESS_FORBIDDEN },  /* documentation */
+        { V4(224, 0, 0, 0), 3, EGRESS_FORBIDDEN },     /* multicast, reserved, broadcast */
 };
 
 static enum egress_class class_of_v4(uint32_t address) {
@@ -69,7 +69,8 @@ static enum egress_class class_of_v6(const uint8_t bytes[static 16]) {
         static const uint8_t nat64[12] = { 0x00, 0x64, 0xff, 0x9b };
         if (memcmp(bytes, loopback, 16) == 0)
                 return EGRESS_PRIVATE;
-        if (memcmp(bytes, nat64, 12) == 0) { /* how a network without IPv4 reaches the public IPv4 hosts, and only they */
+        if (memcmp(bytes, nat64, 12) ==
+            0) { /* how a network without IPv4 reaches the public IPv4 hosts, and only they */
                 uint32_t inner;
                 memcpy(&inner, bytes + 12, 4);
                 return class_of_v4(ntohl(inner)) == EGRESS_PUBLIC ? EGRESS_PUBLIC : EGRESS_FORBIDDEN;

@@ -15,7 +15,7 @@
 #include "egress/order.h"
 #include "egress/proxy.h"
 
-int egress_start(const struct egress_operator *operator, struct egress *ret_egress, struct err *err) {
+int egress_start(const struct egress_operator *operator, struct egress * ret_egress, struct err *err) {
         int ends[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
                 return err_sys(err, errno, "making a socket pair");
@@ -35,7 +35,7 @@ int egress_start(const struct egress_operator *operator, struct egress *ret_egre
                 fd_close(&ends[0]);
                 return err_sys(err, fork_errno, "starting the proxy");
         }
-        *ret_egress = (struct egress) { pid, ends[0] };
+        *ret_egress = (struct egress){ pid, ends[0] };
         return 0;
 }
 

@@ -14,9 +14,9 @@ static bool passes(const union egress_address *address, bool may_be_private) {
         }
 }
 
-size_t egress_filter_addresses(const struct egress_operator *operator, const struct egress_rule *rule,
-                   const struct egress_host *host, union egress_address *addresses, size_t count,
-                   struct refusal *refusal) {
+size_t egress_filter_addresses(const struct egress_operator *operator, const struct egress_rule * rule,
+                               const struct egress_host *host, union egress_address *addresses, size_t count,
+                               struct refusal *refusal) {
         bool may_be_private = rule->trusted || egress_operator_allows_private(operator, host), has_private = false;
         size_t kept = 0;
         for (size_t i = 0; i < count; i++) {
@@ -26,10 +26,11 @@ size_t egress_filter_addresses(const struct egress_operator *operator, const str
                         has_private |= egress_address_class(&addresses[i]) != EGRESS_FORBIDDEN;
         }
         if (kept == 0 && has_private)
-                refusal_set(refusal, 403,
-                            "Boxes reach public addresses only. The operator of this Glovebox can allow private ones for "
-                            "this host with --egress-allow-private.",
-                            "%.150s leads to a private address", host->name);
+                refusal_set(
+                        refusal, 403,
+                        "Boxes reach public addresses only. The operator of this Glovebox can allow private ones for "
+                        "this host with --egress-allow-private.",
+                        "%.150s leads to a private address", host->name);
         else if (kept == 0)
                 refusal_set(refusal, 403, "Link-local, metadata, multicast and reserved addresses are closed to boxes.",
                             "%.150s leads to an address that no box may reach", host->name);
@@ -37,7 +38,7 @@ size_t egress_filter_addresses(const struct egress_operator *operator, const str
 }
 
 void egress_refuse_host(const struct egress_rules *rules, const struct egress_host *host, uint16_t port,
-                      struct refusal *refusal) {
+                        struct refusal *refusal) {
         char advice[1500] = "", shown[EGRESS_SHOWN_ROOM];
         size_t n = 0;
         for (size_t i = 0; i < rules->n_rules && n < sizeof(advice) - 2 * EGRESS_SHOWN_ROOM; i++) {

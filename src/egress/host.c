@@ -48,8 +48,8 @@ static const char *check_name(const char *name) {
 static bool parse_ipv4(const char *text) {
         struct in_addr address;
         char canonical[INET_ADDRSTRLEN];
-        return inet_pton(AF_INET, text, &address) == 1 &&
-               inet_ntop(AF_INET, &address, canonical, sizeof(canonical)) && strcmp(text, canonical) == 0;
+        return inet_pton(AF_INET, text, &address) == 1 && inet_ntop(AF_INET, &address, canonical, sizeof(canonical)) &&
+               strcmp(text, canonical) == 0;
 }
 
 const char *egress_host_parse(const char *text, size_t size, struct egress_host *ret_host) {

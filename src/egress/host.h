@@ -1,7 +1,7 @@
 /* Whom a connection is for, as text: a DNS name or the literal of an address, in one canonical form.
  *
- * Everything that some resolver might read in two ways is refused here: other spellings of IPv4 addresses (0x7f.1, 127.1,
- * 2130706433), trailing dots, user information, zones. */
+ * Everything that some resolver might read in two ways is refused here: other spellings of IPv4 addresses (0x7f.1,
+ * 127.1, 2130706433), trailing dots, user information, zones. */
 #pragma once
 
 #include <stdbool.h>

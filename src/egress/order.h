@@ -1,4 +1,5 @@
-/* What the proxy is told: the rules of one box, as long as they are, and two descriptors. Both ends are this program. */
+/* What the proxy is told: the rules of one box, as long as they are, and two descriptors. Both ends are this program.
+ */
 #pragma once
 
 #include <stddef.h>

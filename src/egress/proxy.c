@@ -113,8 +113,11 @@ static void admit(struct proxy *proxy, const struct egress_rules *rules, size_t 
                 return;
         }
         memcpy(copy, rules, size);
-        *guest = (struct guest) { .proxy = proxy, .next = proxy->guests, .listener_fd = fds[ORDER_LISTENER],
-                                  .pidfd = fds[ORDER_PIDFD], .rules = copy };
+        *guest = (struct guest){ .proxy = proxy,
+                                 .next = proxy->guests,
+                                 .listener_fd = fds[ORDER_LISTENER],
+                                 .pidfd = fds[ORDER_PIDFD],
+                                 .rules = copy };
         proxy->guests = guest;
         proxy->n_guests++;
         guest->pidfd_watch = loop_watch(proxy->loop, guest->pidfd, EPOLLIN, on_box_gone, guest);
@@ -195,7 +198,7 @@ void proxy_run(const struct egress_operator *operator, int orders_fd) {
         if (seal() < 0)
                 _exit(EXIT_FAILURE);
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of ids, which clears it */
-        proxy = (struct proxy) { .operator = operator, .orders_fd = orders_fd };
+        proxy = (struct proxy){ .operator= operator, .orders_fd = orders_fd };
         if (loop_make(&proxy.loop, &err) < 0 || resolver_make(proxy.loop, &proxy.resolver, &err) < 0)
                 _exit(EXIT_FAILURE);
         proxy.orders_watch = loop_watch(proxy.loop, orders_fd, EPOLLIN, on_order, &proxy);

@@ -7,9 +7,9 @@
 
 enum {
         PROXY_GUESTS_MAX = 4096,
-        PROXY_TUNNELS_MAX = 4096,      /* of all boxes together */
-        PROXY_TUNNELS_OF_GUEST = 64,   /* further ones wait in the listener's queue */
-        PROXY_LOOKUPS_OF_GUEST = 4,    /* at a time, so that one box's slow names do not hold up all others' */
+        PROXY_TUNNELS_MAX = 4096,    /* of all boxes together */
+        PROXY_TUNNELS_OF_GUEST = 64, /* further ones wait in the listener's queue */
+        PROXY_LOOKUPS_OF_GUEST = 4,  /* at a time, so that one box's slow names do not hold up all others' */
 };
 
 struct tunnel;

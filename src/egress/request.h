@@ -16,7 +16,7 @@ struct request {
         bool is_connect;
         struct egress_host host;
         uint16_t port;
-        char *head;      /* what the server gets first, owned; NULL for CONNECT */
+        char *head; /* what the server gets first, owned; NULL for CONNECT */
         size_t head_size;
         uint64_t body_size; /* how much of what follows belongs to the request; not for CONNECT */
 };

@@ -19,7 +19,7 @@ enum { STACK_BYTES = 512 << 10 };
 struct lookup {
         struct lookup *next;
         char name[EGRESS_HOST_ROOM];
-        struct lookup_result result; /* the thread's until it is in `done` */
+        struct lookup_result result;                                     /* the thread's until it is in `done` */
         void (*call)(void *context, const struct lookup_result *result); /* NULL: abandoned; the loop's thread only */
         void *context;
 };

@@ -38,9 +38,9 @@ enum side { CLIENT, SERVER };
 struct flow {
         char *bytes;
         size_t at, size;
-        uint64_t left;   /* may still be taken from its side */
-        bool ended;      /* nothing more comes */
-        bool told;       /* ... and the other side knows */
+        uint64_t left; /* may still be taken from its side */
+        bool ended;    /* nothing more comes */
+        bool told;     /* ... and the other side knows */
 };
 
 struct tunnel {
@@ -146,8 +146,8 @@ static void enter(struct tunnel *tunnel, enum state state) {
         tunnel->state = state;
         tunnel->active_ms = loop_now_ms();
         loop_timer_drop(&tunnel->timer);
-        tunnel->timer = loop_timer(tunnel->guest->proxy->loop, tunnel->active_ms + patience_ms(tunnel), on_time,
-                                   tunnel);
+        tunnel->timer =
+                loop_timer(tunnel->guest->proxy->loop, tunnel->active_ms + patience_ms(tunnel), on_time, tunnel);
 }
 
 /* ---- beginning and end ---- */
@@ -158,14 +158,15 @@ void tunnel_open(struct guest *guest, int client_fd) {
                 (void) close(client_fd);
                 return;
         }
-        *tunnel = (struct tunnel) { .guest = guest, .next = guest->tunnels, .back = &guest->tunnels,
-                                    .fds = { client_fd, -1 } };
+        *tunnel = (struct tunnel){
+                .guest = guest, .next = guest->tunnels, .back = &guest->tunnels, .fds = { client_fd, -1 }
+        };
         if (guest->tunnels)
                 guest->tunnels->back = &tunnel->next;
         guest->tunnels = tunnel;
         guest->n_tunnels++;
         guest->proxy->n_tunnels++;
-        (void) setsockopt(client_fd, IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
+        (void) setsockopt(client_fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
         enter(tunnel, READING);
         tunnel->head = malloc(REQUEST_HEAD_MAX);
         if (!tunnel->head || !tunnel->timer || !watch(tunnel, CLIENT, EPOLLIN))
@@ -364,7 +365,7 @@ static void start_passing(struct tunnel *tunnel) {
                     load(in, established, ours_to_say ? sizeof(established) - 1 : 0, NULL, 0);
         free(tunnel->head);
         tunnel->head = NULL;
-        (void) setsockopt(tunnel->fds[SERVER], IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
+        (void) setsockopt(tunnel->fds[SERVER], IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
         enter(tunnel, PASSING);
         if (!good || !tunnel->timer)
                 tunnel_close(tunnel);
@@ -418,7 +419,7 @@ static void connect_to(struct tunnel *tunnel, const union egress_address *addres
         memcpy(tunnel->addresses, addresses, count * sizeof(*addresses));
         tunnel->n_addresses = is_pinned ? count
                                         : egress_filter_addresses(tunnel->guest->proxy->operator, tunnel->rule,
-                                                      tunnel->host, tunnel->addresses, count, &refusal);
+                                                                  tunnel->host, tunnel->addresses, count, &refusal);
         if (tunnel->n_addresses)
                 connect_next(tunnel, 0);
         else

@@ -40,7 +40,8 @@ int egress_rules_set_via(struct egress_rules *rules, const char *url, struct err
         struct egress_via via = { .port = 80 };
         const char *rest = strstr(url, "://") ? url : NULL;
         if (rest && !http_same_sized(url, strlen(scheme), scheme))
-                return err_set(err, ERR_UNSUPPORTED, "the proxy of the host is not one of http://; boxes cannot use it");
+                return err_set(err, ERR_UNSUPPORTED,
+                               "the proxy of the host is not one of http://; boxes cannot use it");
         rest = rest ? url + strlen(scheme) : url;
         size_t size = strcspn(rest, "/");
         const char *at = memrchr(rest, '@', size);

@@ -7,8 +7,8 @@
 
 struct session;
 
-/* What the boxes of a session may reach: session->granted, or what its row asked for, by what the operator allows today.
- * The caller frees it; NULL for nothing at all. */
+/* What the boxes of a session may reach: session->granted, or what its row asked for, by what the operator allows
+ * today. The caller frees it; NULL for nothing at all. */
 int network_rules_of(const struct session *session, struct egress_rules **ret_rules, struct err *err);
 
 /* Gives the proxy every kernel that has a network and was not given to it yet. */

@@ -1,5 +1,5 @@
-/* A request to the proxy of boxes: no crash, the same end of the head however the bytes are cut, and what is passed on is
- * one request, to the host that was judged, that reads the same again. */
+/* A request to the proxy of boxes: no crash, the same end of the head however the bytes are cut, and what is passed on
+ * is one request, to the host that was judged, that reads the same again. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

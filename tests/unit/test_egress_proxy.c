@@ -1,5 +1,5 @@
-/* The proxy's process, with what no client can ask for: rules of the operator's own, and a proxy behind ours. The box is
- * this process: its listening socket, its pidfd. */
+/* The proxy's process, with what no client can ask for: rules of the operator's own, and a proxy behind ours. The box
+ * is this process: its listening socket, its pidfd. */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -24,7 +24,8 @@ static int listen_on_loopback(uint16_t *ret_port) {
 }
 
 static int connect_to(uint16_t port) {
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port),
+        struct sockaddr_in address = { .sin_family = AF_INET,
+                                       .sin_port = htons(port),
                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0 || connect(fd, (struct sockaddr *) &address, sizeof(address)) < 0)
@@ -133,7 +134,7 @@ int main(void) {
         }
         struct place place = { .egress = &egress, .pidfd = (int) syscall(SYS_pidfd_open, getpid(), 0) };
         place.server_fd = listen_on_loopback(&place.server_port);
-        ok(place.pidfd >= 0 && egress_start(&operator, &egress, &err) == 0, "the proxy starts: %s", err.message);
+        ok(place.pidfd >= 0 && egress_start(&operator, & egress, &err) == 0, "the proxy starts: %s", err.message);
         test_trusted(&place);
         test_via(&place);
         egress_stop(&egress);
