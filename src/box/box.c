@@ -115,7 +115,7 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
                                    .box = {
                                            .pidfd = -1,
                                            .control_fd = -1,
-                                           .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .v2_procs_fd = -1 } } };
+                                           .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .entry_fd = -1 } } };
         struct box *box = &birth.box;
         if (stage_fds_open_view(spec, &birth.fds, err) < 0)
                 goto undo;

@@ -98,7 +98,7 @@ static void find_lost_sessions(struct daemon *daemon) {
 static void sweep_leftovers(struct daemon *daemon) {
         char path[4400];
         size_t prefix = strlen(daemon->group_prefix);
-        for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
+        for (size_t i = 0; i < CGROUP_PLACES; i++) {
                 DIR *directory = *daemon->host.parent[i] ? opendir(daemon->host.parent[i]) : NULL;
                 struct dirent *entry;
                 while (directory && (entry = readdir(directory)))

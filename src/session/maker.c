@@ -431,6 +431,7 @@ static void serve(const struct maker_settings *settings, int fd) {
         (void) signal(SIGTERM, SIG_DFL);
         struct cgroup_host host;
         cgroup_host_look(&host);
+        cgroup_host_leave_v2(&host);
         for (;;) {
                 struct pollfd polled[NURSERIES_MAX + 1];
                 size_t n = n_nurseries;

@@ -146,7 +146,7 @@ static int send_order(struct nursery *nursery, const struct nursery_birth *birth
         memcpy(&fds[NURSERY_STDIN], birth->fds, 4 * sizeof(int));
         fds[NURSERY_SYNC] = sync_fd;
         memcpy(&fds[NURSERY_GROUPS], cgroup->tasks_fd, sizeof(cgroup->tasks_fd));
-        fds[NURSERY_GROUPS + CGROUP_CONTROLLERS] = cgroup->v2_procs_fd;
+        fds[NURSERY_GROUPS + CGROUP_CONTROLLERS] = cgroup->entry_fd;
         size_t size = offsetof(struct nursery_order, texts) + order->texts_size;
         int code = passing_send(nursery->socket_fd, order, size, fds, NURSERY_FDS, 0);
         return code < 0 ? err_sys(err, -code, "asking the nursery for a kernel") : 0;

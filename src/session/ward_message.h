@@ -25,7 +25,7 @@ enum ward_slot {
         WARD_CONTROL,
         WARD_AGENT,
         WARD_WORKSPACE,
-        WARD_V2_PROCS,
+        WARD_ENTRY,
         WARD_SOCKET,  /* of a nursery */
         WARD_LIBRARY, /* of a nursery */
         WARD_PIDFD,   /* to watch */
