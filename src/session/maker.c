@@ -234,7 +234,8 @@ static int start_kernel(struct making *making, struct nursery *nursery, const st
         const struct nursery_birth birth = { .box = &making->box, .spec = spec, .environment = environment,
                                              .fds = theirs,
                                              .has_memory_cgroup = host->usable[CGROUP_MEMORY],
-                                             .has_pids_cgroup = host->usable[CGROUP_PIDS] };
+                                             .has_pids_cgroup = host->usable[CGROUP_PIDS],
+                                             .is_awaited = !making->request->pooled };
         bool is_forked = code == 0 && nursery && nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL],
                                                               &reply->fds[MAKER_STATUS], err) == 0;
         if (code == 0 && !is_forked)

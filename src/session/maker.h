@@ -34,6 +34,7 @@ struct maker_request {
         struct limits limits;
         bool allow_weaker;
         bool ephemeral; /* the workspace is a bounded tmpfs */
+        bool pooled;    /* nobody waits for it yet */
         bool fresh;     /* a Python of its own, never one forked from a nursery */
         char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"} */
 };

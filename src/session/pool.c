@@ -76,7 +76,7 @@ void pool_refill(struct daemon *daemon) {
         struct maker_request request;
         (void) snprintf(row.image, sizeof(row.image), "%s", daemon->options->image);
         daemon_fill_request(&row, &request);
-        request.ephemeral = true;
+        request.ephemeral = request.pooled = true;
         /* Only here: a kernel that somebody waits for imports what its code asks for, and nothing else. */
         (void) snprintf(request.preload, sizeof(request.preload), "%s",
                         daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD);

@@ -18,8 +18,10 @@ import time
 from typing import NoReturn
 
 from glovebox_kernel import main as kernel
+from glovebox_kernel.gate import Gate
 
 LIBRARY_FD = 4
+REHEARSALS = 20  # Python rewrites a function's code after its eighth call: in the nursery, not in every kernel
 
 
 def _library() -> ctypes.PyDLL:
@@ -70,10 +72,20 @@ def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
     time.tzset()
     given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     sys.path[:] = ["", *given, *(part for part in own_path if part not in given)]
-    sys.path_importer_cache.clear()
     kernel.after_fork()
     _widen_pools()
-    kernel.serve(3)
+    kernel.serve(3, is_awaited=bool(library.spawn_is_awaited()))
+
+
+def _settle(library: ctypes.PyDLL) -> None:
+    """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
+    gate = Gate()
+    for _ in range(REHEARSALS):
+        kernel.rehearse(gate)
+    sys.path_importer_cache.clear()  # lists of files that a kernel would read again anyway, with another path
+    gc.collect()
+    gc.freeze()
+    library.spawn_gather()
 
 
 def main() -> None:
@@ -84,8 +96,7 @@ def main() -> None:
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
-    gc.collect()
-    gc.freeze()
+    _settle(library)
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
