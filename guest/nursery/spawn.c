@@ -8,16 +8,13 @@
  * byte of Python code runs in between. Order is the security argument, as in the box's own stage (src/box/stage.c). */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <linux/sched.h>
-#include <malloc.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -35,11 +32,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_CHANNEL = 3, KERNEL_SYNC = 4, LARGE_PAGE = 2 << 20 };
-
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1 */
-#endif
+enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_CHANNEL = 3, KERNEL_SYNC = 4 };
 
 /* For ctypes. All return 0 or -errno unless said otherwise. */
 EXPORTED int spawn_open(void);
@@ -47,7 +40,6 @@ EXPORTED int spawn_announce(int code, unsigned n_preloaded, const char *text);
 EXPORTED int spawn_receive(void);     /* waits for an order; -ENODATA when there will be none */
 EXPORTED int spawn_refuse(int code);  /* answers it: no */
 EXPORTED int spawn_fork(void);        /* 1 in the nursery, 0 in a sealed kernel */
-EXPORTED void spawn_gather(void);     /* memory into large pages, as far as that goes */
 EXPORTED int spawn_is_awaited(void);  /* in a kernel: does somebody wait for it already? */
 EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after the last */
 
@@ -70,31 +62,6 @@ int spawn_announce(int code, unsigned n_preloaded, const char *text) {
         struct nursery_answer answer = { .code = code, .ready = code == 0, .n_preloaded = n_preloaded };
         (void) snprintf(answer.failed, sizeof(answer.failed), "%s", text);
         return passing_send(NURSERY_SOCKET_FD, &answer, sizeof(answer), NULL, 0, 0);
-}
-
-/* A fork copies an entry for each page of anonymous memory: 5 ms for 40,000 small pages, 0.2 ms for as much in large
- * ones. A kernel that writes to a large page gets a copy of the 4 KiB that it writes to, no more. */
-static void gather(uintptr_t start, uintptr_t end) {
-        start = (start + LARGE_PAGE - 1) & ~(uintptr_t) (LARGE_PAGE - 1);
-        end &= ~(uintptr_t) (LARGE_PAGE - 1);
-        for (; start < end; start += LARGE_PAGE)
-                (void) madvise((void *) start, LARGE_PAGE, MADV_COLLAPSE); /* older kernels: it stays as it is */
-}
-
-void spawn_gather(void) {
-        char line[512];
-        FILE *maps = fopen("/proc/self/maps", "re");
-        (void) malloc_trim(0);
-        while (maps && fgets(line, sizeof(line), maps)) {
-                uintptr_t start, end;
-                unsigned long inode;
-                char rights[5];
-                if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s %*s %*s %lu", &start, &end, rights, &inode) == 4 &&
-                    inode == 0 && strcmp(rights, "rw-p") == 0)
-                        gather(start, end);
-        }
-        if (maps)
-                (void) fclose(maps);
 }
 
 static void release_order(void) {

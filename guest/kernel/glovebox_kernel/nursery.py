@@ -24,12 +24,20 @@ LIBRARY_FD = 4
 REHEARSALS = 20  # Python rewrites a function's code after its eighth call: in the nursery, not in every kernel
 
 
+class _ArenaAllocator(ctypes.Structure):
+    """PyObjectArenaAllocator."""
+
+    _fields_ = [("context", ctypes.c_void_p), ("alloc", ctypes.c_void_p), ("free", ctypes.c_void_p)]
+
+
 def _library() -> ctypes.PyDLL:
     """PyDLL, not CDLL: the interpreter's lock is held throughout, so that a fork finds everything at rest."""
     library = ctypes.PyDLL(f"/proc/self/fd/{LIBRARY_FD}")
     os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
+    alloc, free = (ctypes.cast(function, ctypes.c_void_p) for function in (library.arena_alloc, library.arena_free))
+    ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(_ArenaAllocator(None, alloc, free)))
     for function in ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child"):
         getattr(ctypes.pythonapi, function).restype = None
     return library
@@ -85,7 +93,7 @@ def _settle(library: ctypes.PyDLL) -> None:
     sys.path_importer_cache.clear()  # lists of files that a kernel would read again anyway, with another path
     gc.collect()
     gc.freeze()
-    library.spawn_gather()
+    library.arena_gather()
 
 
 def main() -> None:
