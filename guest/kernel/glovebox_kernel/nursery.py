@@ -71,12 +71,14 @@ def _widen_pools() -> None:
 
 def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
     """In the sealed child: the box's environment in place of the nursery's, then as any kernel."""
-    os.environ.clear()
-    index = 0
+    index, left = 0, dict(os.environb)
     while (text := library.spawn_environment(index)) is not None:
         name, _, value = text.partition(b"=")
-        os.environb[name] = value
+        if left.pop(name, None) != value:
+            os.environb[name] = value
         index += 1
+    for name in left:
+        del os.environb[name]
     time.tzset()
     given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     sys.path[:] = ["", *given, *(part for part in own_path if part not in given)]
@@ -109,18 +111,11 @@ def main() -> None:
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
     library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
-    while library.spawn_receive() == 0:
-        if len(os.listdir("/proc/self/task")) != 1:
-            library.spawn_refuse(-errno.EDEADLK)  # a fork would copy locks that nobody holds any more
-            continue
-        ctypes.pythonapi.PyOS_BeforeFork()
-        code = library.spawn_fork()
-        if code == 0:
-            ctypes.pythonapi.PyOS_AfterFork_Child()
-            _become_kernel(library, own_path)
-        ctypes.pythonapi.PyOS_AfterFork_Parent()
-        if code < 0:
-            break
+    ctypes.pythonapi.PyOS_BeforeFork()  # once for all forks: from here on Python runs in kernels only
+    if library.spawn_serve() == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        _become_kernel(library, own_path)
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
 
 
 if __name__ == "__main__":
