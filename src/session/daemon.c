@@ -32,6 +32,7 @@
 #include "session/heritage.h"
 #include "session/kernel_place.h"
 #include "session/listener.h"
+#include "session/reaper.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 #include "session/session.h"
@@ -328,7 +329,8 @@ static int start(struct daemon *daemon, struct err *err) {
         cgroup_host_leave_v2(&daemon->host);
         (void) snprintf(vault_path, sizeof(vault_path), "%s/vault.sock", daemon->data_dir);
         if (vault_open(vault_path, &daemon->vault, &is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
-            start_maker(daemon, err) < 0 || heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
+            reaper_start(&daemon->host, err) < 0 || start_maker(daemon, err) < 0 ||
+            heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
                 return -1;
         daemon->sweep_timer = loop_timer(daemon->loop, loop_now_ms() + sweep_ms(daemon), on_sweep, daemon);
         pool_refill(daemon);
@@ -367,6 +369,7 @@ static void stop(struct daemon *daemon) {
         vault_close(&daemon->vault);
         registry_close(daemon->registry);
         fd_close(&daemon->signal_fd);
+        reaper_stop();
         loop_free(daemon->loop);
 }
 

@@ -7,7 +7,7 @@
 
 #include "session/daemon.h"
 #include "session/kernel.h"
-#include "session/remove_tree.h"
+#include "session/reaper.h"
 #include "session/serve_options.h"
 
 static const struct kernel_listener listener;
@@ -32,7 +32,7 @@ static void discard(struct kernel *kernel) {
         (void) snprintf(path, sizeof(path), "%s", kernel->state_dir);
         forget(kernel);
         kernel_free(kernel);
-        remove_tree(path);
+        reaper_remove_tree(path);
 }
 
 static void on_failed(struct kernel *kernel, const struct err *err) {
