@@ -158,9 +158,7 @@ static void on_maker(void *context, uint32_t events) {
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
                         fd_close(&reply.fds[i]);
-                char name[64];
-                (void) snprintf(name, sizeof(name), "%s%.26s", daemon->group_prefix, reply.kernel_id);
-                (void) cgroup_destroy_by_name(&daemon->host, name, NULL);
+                (void) cgroup_destroy_by_name(&daemon->host, reply.group, NULL);
                 return;
         }
         if (kernel_take(kernel, &reply, &err) < 0) {
@@ -204,6 +202,7 @@ static int start_maker(struct daemon *daemon, struct err *err) {
             split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
                 return -1;
         settings = (struct maker_settings){ .data_dir = daemon->data_dir,
+                                            .group_prefix = daemon->group_prefix,
                                             .kernel_dir = kernel_dir,
                                             .read_paths = read_paths,
                                             .write_paths = write_paths,
@@ -223,6 +222,7 @@ static void on_maker_died(struct daemon *daemon) {
         daemon_log("the maker has died; starting another");
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker);
+        heritage_sweep_groups(daemon); /* of boxes that it had made and given to nobody */
         daemon->n_ordered = 0;
         if (start_maker(daemon, &err) < 0) {
                 daemon_log("%s", err.message);
@@ -341,6 +341,7 @@ static void stop(struct daemon *daemon) {
         listener_close(daemon);
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
+        heritage_sweep_groups(daemon);
         if (daemon->loop)
                 pool_empty(daemon);
         while (daemon->clients)

@@ -131,6 +131,7 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
         }
         memcpy(kernel->fds, reply->fds, sizeof(kernel->fds));
         kernel->pid = reply->pid;
+        (void) snprintf(kernel->group, sizeof(kernel->group), "%s", reply->group);
         kernel->host_uid = reply->host_uid;
         kernel->state = KERNEL_STARTING;
         if (watch_all(kernel, err) < 0) {

@@ -27,6 +27,8 @@
 #include "box/tree.h"
 #include "image/image.h"
 #include "session/nursery.h"
+#include "session/registry.h"
+#include "session/stock.h"
 #include "wire/frame.h"
 
 #define KERNEL_TREE "/opt/glovebox/kernel"
@@ -39,6 +41,7 @@ enum {
         WAITING_MAX = 64,
         NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
         NURSERY_NO_IMAGE_MS = 60000,
+        STOCK_PAUSE_MS = 5, /* without a request, before a box is made that nobody has asked for */
 };
 
 /* Everything that is open while one box is being made. */
@@ -55,6 +58,10 @@ struct making {
         char *env[ENV_MAX + 4]; /* the caller's, three of ours, NULL */
         struct box box;
 };
+
+#define MAKING(its_settings, its_request)                                               \
+        ((struct making) { .request = (its_request), .settings = (its_settings), .lease_fd = -1, \
+                           .workspace_fd = -1, .box = { .pidfd = -1, .control_fd = -1 } })
 
 static void making_release(struct making *making) {
         (void) box_end(&making->box, NULL, NULL);
@@ -259,36 +266,105 @@ static int start_box(const struct box_spec *spec, const struct cgroup_host *host
         return box_start(spec, host, ret_box, err);
 }
 
-static int make(const struct maker_settings *settings, const struct cgroup_host *host, struct nursery *nursery,
-                const struct maker_request *request, struct maker_reply *reply, struct err *err) {
-        _cleanup_(making_release) struct making making = { .request = request,
-                                                           .settings = settings,
-                                                           .lease_fd = -1,
-                                                           .workspace_fd = -1,
-                                                           .box = { .pidfd = -1, .control_fd = -1 } };
-        making.options = json_loads(*request->options ? request->options : "{}", JSON_REJECT_DUPLICATES, NULL);
-        if (!making.options)
+static struct box_spec spec_of(const struct making *making) {
+        const struct maker_request *request = making->request;
+        return (struct box_spec) { .name = request->group, .image = &making->image, .limits = request->limits,
+                                   .allow_weaker = request->allow_weaker, .host_uid = making->uid,
+                                   .host_gid = making->gid, .workspace_fd = making->workspace_fd,
+                                   .mounts = making->mounts, .n_mounts = making->n_mounts };
+}
+
+/* Image and options; *nursery becomes NULL when the image is not the one that it imported. */
+static int begin(struct making *making, struct nursery **nursery, struct err *err) {
+        const char *options = making->request->options;
+        making->options = json_loads(*options ? options : "{}", JSON_REJECT_DUPLICATES, NULL);
+        if (!making->options)
                 return err_set(err, ERR_USAGE, "the session's options are not JSON");
-        const struct policy policy = { .operator = json_is_true(json_object_get(making.options, "operator")),
+        if (open_image(making->settings, making->request->image, &making->image, err) < 0)
+                return -1;
+        if (*nursery && (*nursery)->fingerprint != nursery_fingerprint(&making->image)) {
+                nursery_stop(*nursery); /* the image was rebuilt: the next nursery imports the new one */
+                *nursery = NULL;
+        }
+        return 0;
+}
+
+static int make_box(struct making *making, const struct cgroup_host *host, struct nursery **nursery, struct err *err) {
+        const struct maker_settings *settings = making->settings;
+        const struct policy policy = { .operator = json_is_true(json_object_get(making->options, "operator")),
                                        .read_paths = settings->read_paths, .write_paths = settings->write_paths,
                                        .state_dir = settings->data_dir };
-        if (identity_lease(&making.uid, &making.gid, &making.lease_fd, err) < 0 ||
-            open_image(settings, request->image, &making.image, err) < 0 || open_workspace(&making, &policy, err) < 0 ||
-            open_mounts(&making, &policy, err) < 0 || read_env(&making, err) < 0)
+        if (identity_lease(&making->uid, &making->gid, &making->lease_fd, err) < 0 ||
+            open_workspace(making, &policy, err) < 0 || open_mounts(making, &policy, err) < 0)
                 return -1;
-        if (nursery && nursery->fingerprint != nursery_fingerprint(&making.image)) {
-                nursery_stop(nursery); /* the image was rebuilt: the next nursery imports the new one */
-                nursery = NULL;
-        }
-        const struct box_spec spec = { .name = request->group, .image = &making.image, .limits = request->limits,
-                                       .allow_weaker = request->allow_weaker, .host_uid = making.uid,
-                                       .host_gid = making.gid, .workspace_fd = making.workspace_fd,
-                                       .mounts = making.mounts, .n_mounts = making.n_mounts };
-        if (start_box(&spec, host, &nursery, &making.box, err) < 0 ||
-            start_kernel(&making, nursery, &spec, host, reply, err) < 0)
+        const struct box_spec spec = spec_of(making);
+        return start_box(&spec, host, nursery, &making->box, err);
+}
+
+/* ---- the stock ---- */
+
+static struct stock stock;
+
+/* Would any box of its kind do? Only options that concern the kernel and not the box may be there. */
+static bool is_plain(const struct making *making) {
+        const char *name;
+        json_t *value;
+        json_object_foreach(making->options, name, value)
+                if (strcmp(name, "env") != 0 && strcmp(name, "operator") != 0)
+                        return false;
+        return making->request->ephemeral;
+}
+
+static bool take_from_stock(struct making *making, const struct nursery *nursery) {
+        struct stock_box stocked;
+        if (!nursery || !is_plain(making))
+                return false;
+        stock_note(&stock, making->request);
+        if (!stock_take(&stock, making->request, nursery, &stocked))
+                return false;
+        making->box = stocked.box;
+        making->lease_fd = stocked.lease_fd;
+        making->workspace_fd = stocked.workspace_fd;
+        making->uid = stocked.uid;
+        making->gid = stocked.gid;
+        return true;
+}
+
+static int make_stocked(const struct maker_settings *settings, const struct cgroup_host *host, struct nursery *nursery,
+                        struct err *err) {
+        struct maker_request request = stock.kind;
+        char id[27];
+        *request.options = '\0';
+        if (registry_make_id(id, err) < 0)
+                return -1;
+        (void) snprintf(request.group, sizeof(request.group), "%s%s", settings->group_prefix, id);
+        _cleanup_(making_release) struct making making = MAKING(settings, &request);
+        pid_t ward_pid = nursery->ward.pid;
+        if (begin(&making, &nursery, err) < 0 || !nursery || make_box(&making, host, &nursery, err) < 0)
+                return -1;
+        if (!nursery)
+                return err_set(err, ERR_GONE, "the ward does not make boxes any more");
+        const struct stock_box made = { .box = making.box, .uid = making.uid, .gid = making.gid, .ward_pid = ward_pid,
+                                        .fingerprint = nursery->fingerprint, .lease_fd = take_fd(&making.lease_fd),
+                                        .workspace_fd = take_fd(&making.workspace_fd) };
+        making.box = (struct box) { .pidfd = -1, .control_fd = -1 };
+        stock_put(&stock, &made);
+        return 0;
+}
+
+static int make(const struct maker_settings *settings, const struct cgroup_host *host, struct nursery *nursery,
+                const struct maker_request *request, struct maker_reply *reply, struct err *err) {
+        _cleanup_(making_release) struct making making = MAKING(settings, request);
+        if (begin(&making, &nursery, err) < 0 || read_env(&making, err) < 0)
+                return -1;
+        if (!take_from_stock(&making, nursery) && make_box(&making, host, &nursery, err) < 0)
+                return -1;
+        const struct box_spec spec = spec_of(&making);
+        if (start_kernel(&making, nursery, &spec, host, reply, err) < 0)
                 return -1;
         reply->pid = making.box.pid;
         reply->host_uid = making.uid;
+        (void) snprintf(reply->group, sizeof(reply->group), "%.47s", making.box.cgroup.name);
         reply->fds[MAKER_PIDFD] = take_fd(&making.box.pidfd);
         reply->fds[MAKER_CONTROL] = take_fd(&making.box.control_fd);
         reply->fds[MAKER_WORKSPACE] = take_fd(&making.workspace_fd);
@@ -425,12 +501,21 @@ static void take_request(const struct maker_settings *settings, const struct cgr
                 make_and_reply(settings, host, fd, &request);
 }
 
+/* The nursery for which a box more should be in stock. */
+static struct nursery *find_short(void) {
+        for (size_t i = 0; i < n_nurseries; i++)
+                if (stock_is_short(&stock, &nurseries[i]))
+                        return &nurseries[i];
+        return NULL;
+}
+
 static void serve(const struct maker_settings *settings, int fd) __attribute__((noreturn));
 static void serve(const struct maker_settings *settings, int fd) {
         (void) prctl(PR_SET_NAME, "glovebox-maker");
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C at the daemon is the daemon's to handle */
         (void) signal(SIGTERM, SIG_DFL);
         struct cgroup_host host;
+        struct err err;
         cgroup_host_look(&host);
         cgroup_host_leave_v2(&host);
         for (;;) {
@@ -439,9 +524,12 @@ static void serve(const struct maker_settings *settings, int fd) {
                 for (size_t i = 0; i < n; i++)
                         polled[i] = (struct pollfd) { .fd = nurseries[i].socket_fd, .events = POLLIN };
                 polled[n] = (struct pollfd) { .fd = fd, .events = POLLIN };
-                (void) poll(polled, n + 1, 1000);
+                struct nursery *keeper = find_short();
+                bool is_idle = poll(polled, n + 1, keeper ? STOCK_PAUSE_MS : 1000) == 0;
                 while (waitpid(-1, NULL, WNOHANG) > 0)
                         ;
+                if (keeper && is_idle && make_stocked(settings, &host, keeper, &err) < 0)
+                        stock.is_wanted = false; /* until it is asked for again */
                 look_after_nurseries(settings, fd, polled);
                 make_postponed(settings, &host, fd);
                 if (polled[n].revents)

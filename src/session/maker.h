@@ -25,7 +25,7 @@ enum { MAKER_OPTIONS_MAX = 8192 };
 
 struct maker_request {
         char kernel_id[27];
-        char group[48]; /* name of its control groups */
+        char group[48]; /* name of its control groups, unless the reply says another */
         char state_dir[1024]; /* the kernel's own files, made by the daemon; shown as /run/session */
         char workspace[1024]; /* shown as /workspace, unless ephemeral */
         bool workspace_is_ours; /* made by the daemon; a directory that a caller named goes through the mount policy */
@@ -72,11 +72,13 @@ struct maker_reply {
         struct err err; /* when not good */
         pid_t pid;
         uid_t host_uid;
+        char group[48]; /* of its control groups; not the request's when the box had been made before */
         int fds[MAKER_FDS]; /* owned by the receiver */
 };
 
 struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
+        const char *group_prefix; /* of the names of control groups */
         const char *kernel_dir; /* holds the package glovebox_kernel */
         const char *preload;    /* what nurseries import */
         const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
