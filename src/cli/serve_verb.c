@@ -49,6 +49,9 @@ static const struct option_row rows[] = {
         { .name = "pool", .kind = OPTION_COUNT, .offset = FIELD(options.pool), .argument = "NUMBER", .group = "Kernels",
           .variable = "GLOVEBOX_POOL", .standard = "2", .min = 0, .max = SERVE_POOL_MAX,
           .help = "sealed interpreters that wait, ready, for ephemeral runs" },
+        { .name = "stock", .kind = OPTION_COUNT, .offset = FIELD(options.stock), .argument = "NUMBER",
+          .group = "Kernels", .variable = "GLOVEBOX_STOCK", .standard = "4", .min = 0, .max = SERVE_STOCK_MAX,
+          .help = "sealed boxes that wait without an interpreter, for when the pool is empty" },
         { .name = "preload", .kind = OPTION_CODE, .offset = FIELD(options.preload), .argument = "LIST",
           .group = "Kernels", .variable = "GLOVEBOX_PRELOAD",
           .help = "modules that every interpreter has imported already, separated by commas; \"\" for none; without it "
@@ -221,8 +224,8 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
 
 int verb_serve(int argc, char **argv) {
         (void) argc;
-        struct line line = { .options = { .image = "host", .limits = LIMITS_DEFAULT, .pool = 2, .idle_ms = 900 * 1000,
-                                          .df_bytes = MIB, .np_bytes = MIB } };
+        struct line line = { .options = { .image = "host", .limits = LIMITS_DEFAULT, .pool = 2, .stock = 4,
+                                          .idle_ms = 900 * 1000, .df_bytes = MIB, .np_bytes = MIB } };
         struct err err = { 0 };
         bool help = false;
         if (read_line(&line, argv + 1, &help, &err) < 0)

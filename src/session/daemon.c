@@ -203,6 +203,7 @@ static int start_maker(struct daemon *daemon, struct err *err) {
                 return -1;
         settings = (struct maker_settings){ .data_dir = daemon->data_dir,
                                             .group_prefix = daemon->group_prefix,
+                                            .stock = daemon->options->stock,
                                             .kernel_dir = kernel_dir,
                                             .read_paths = read_paths,
                                             .write_paths = write_paths,

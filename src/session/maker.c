@@ -518,6 +518,7 @@ static void serve(const struct maker_settings *settings, int fd) {
         struct err err;
         cgroup_host_look(&host);
         cgroup_host_leave_v2(&host);
+        stock.n_wanted = settings->stock < STOCK_MAX ? settings->stock : STOCK_MAX;
         for (;;) {
                 struct pollfd polled[NURSERIES_MAX + 1];
                 size_t n = n_nurseries;

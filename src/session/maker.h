@@ -81,6 +81,7 @@ struct maker_settings { /* lives as long as the maker */
         const char *group_prefix; /* of the names of control groups */
         const char *kernel_dir; /* holds the package glovebox_kernel */
         const char *preload;    /* what nurseries import */
+        uint64_t stock;         /* boxes to be kept without a kernel */
         const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
         uint64_t df_bytes, np_bytes; /* what is large enough to be trimmed */
 };

@@ -35,7 +35,7 @@ void stock_note(struct stock *stock, const struct maker_request *request) {
 }
 
 bool stock_is_short(const struct stock *stock, const struct nursery *nursery) {
-        return stock->is_wanted && stock->n_boxes < STOCK_MAX && nursery->state == NURSERY_READY &&
+        return stock->is_wanted && stock->n_boxes < stock->n_wanted && nursery->state == NURSERY_READY &&
                strcmp(nursery->image, stock->kind.image) == 0;
 }
 

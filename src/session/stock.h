@@ -9,7 +9,7 @@
 #include "session/maker.h"
 #include "session/nursery.h"
 
-enum { STOCK_MAX = 4 };
+enum { STOCK_MAX = 64 }; /* as SERVE_STOCK_MAX */
 
 struct stock_box {
         struct box box;
@@ -26,6 +26,7 @@ struct stock {
         /* What they are, and will be: as the last two requests of this kind asked for. "" in `image`: none yet. */
         struct maker_request kind;
         bool is_wanted; /* the kind was asked for twice in a row */
+        size_t n_wanted;
 };
 
 /* A request came: with the same wish twice in a row the stock is kept for it, and what was for another is destroyed. */
