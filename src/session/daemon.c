@@ -154,6 +154,7 @@ static void on_maker(void *context, uint32_t events) {
                 return;
         daemon->n_ordered--;
         give_orders(daemon);
+        pool_refill(daemon);
         struct kernel *kernel = daemon_find_kernel(daemon, reply.kernel_id);
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)

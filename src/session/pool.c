@@ -71,8 +71,8 @@ void pool_refill(struct daemon *daemon) {
         struct registry_session row = { .limits = daemon->options->limits,
                                         .allow_weaker = daemon->options->allow_weaker };
         if (daemon->draining || daemon->n_pool >= daemon->options->pool || daemon->n_pool >= DAEMON_POOL_MAX ||
-            is_one_on_its_way(daemon))
-                return;
+            is_one_on_its_way(daemon) || daemon->n_orders + daemon->n_ordered > 0)
+                return; /* those that somebody waits for come first; daemon.c calls again after the last of them */
         struct maker_request request;
         (void) snprintf(row.image, sizeof(row.image), "%s", daemon->options->image);
         daemon_fill_request(&row, &request);
@@ -85,7 +85,7 @@ void pool_refill(struct daemon *daemon) {
         char state_dir[1024];
         (void) snprintf(state_dir, sizeof(state_dir), "%.900s/state/%s", daemon->data_dir, request.kernel_id);
         (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", state_dir);
-        if ((mkdir(state_dir, 0700) < 0 && errno != EEXIST) || mkdir(request.state_dir, 0700) < 0)
+        if (mkdir(state_dir, 0700) < 0 && errno != EEXIST)
                 return;
         struct kernel *kernel = kernel_make(daemon->loop, &daemon->host, &listener, daemon, &request);
         if (!kernel)
