@@ -62,9 +62,13 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
         image_close(&image);
 }
 
+static struct stock stock;
+
 static void describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
         *ret_nursery = (struct maker_nursery) { .state = nursery->state, .pid = nursery->pid, .forks = nursery->forks,
                                                 .n_preloaded = nursery->n_preloaded };
+        if (strcmp(stock.kind.image, nursery->image) == 0)
+                ret_nursery->n_stock = (uint32_t) stock.n_boxes;
         (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
         (void) snprintf(ret_nursery->trouble, sizeof(ret_nursery->trouble), "%s", nursery->trouble);
         (void) snprintf(ret_nursery->failed_imports, sizeof(ret_nursery->failed_imports), "%.399s", nursery->failed);
@@ -90,7 +94,6 @@ static void tell_about(int fd, const struct nursery *nursery) {
 
 /* ---- makings under way ---- */
 
-static struct stock stock;
 static struct making *flights[FLIGHTS_MAX];
 static size_t n_flights;
 
@@ -115,9 +118,10 @@ static void land(int fd, struct making *making) {
         bool good = making_settle(making, &err) == 0;
         if (!making_is_for_stock(making))
                 reply_to(fd, making_request(making), good ? making : NULL, &err);
-        else if (good)
+        else if (good) {
                 making_store(making, &stock);
-        else
+                tell_about(fd, find_nursery(making_request(making)));
+        } else
                 stock.is_wanted = false; /* until it is asked for again */
         making_free(making);
 }
@@ -262,6 +266,7 @@ static void serve(const struct maker_settings *settings, int fd) {
                 while (waitpid(-1, NULL, WNOHANG) > 0)
                         ;
                 land_settled(fd, polled, n_before);
+                stock_weed(&stock);
                 look_after_nurseries(settings, fd, orders);
                 make_postponed(settings, &host, fd);
                 if (orders[n].revents)

@@ -61,6 +61,7 @@ struct maker_nursery {
         pid_t pid;
         uint64_t forks;
         uint32_t n_preloaded;
+        uint32_t n_stock; /* boxes that wait without a kernel */
         char failed_imports[400];
         char trouble[200]; /* why it went down last */
 };

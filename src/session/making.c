@@ -32,7 +32,7 @@ struct making {
         const struct maker_settings *settings;
         const struct cgroup_host *host;
         struct nursery *nursery; /* whose ward has the box; NULL: nobody's */
-        bool for_stock;
+        bool for_stock, from_stock;
         json_t *options;
         struct image image;
         int lease_fd, workspace_fd;
@@ -41,6 +41,7 @@ struct making {
         struct box_mount mounts[MOUNTS_MAX];
         size_t n_mounts;
         char *env[ENV_MAX + 4]; /* the caller's, three of ours, NULL */
+        char **environment; /* all of it, for the kernel */
         struct box_spec spec;
         struct box_birth birth;
         bool is_settling; /* the birth is under way, and the box is not there yet */
@@ -60,6 +61,8 @@ void making_free(struct making *making) {
         fd_close(&making->workspace_fd);
         fd_close(&making->lease_fd);
         image_close(&making->image);
+        if (making->environment)
+                environment_free(making->environment);
         json_decref(making->options);
         free(making);
 }
@@ -221,12 +224,9 @@ static int execute_kernel(struct making *making, char *const *environment, const
 
 static int start_kernel(struct making *making, struct maker_reply *reply, struct err *err) {
         struct nursery *nursery = making->nursery && making->nursery->state == NURSERY_READY ? making->nursery : NULL;
-        char **environment = make_environment(making, err);
-        if (!environment)
-                return -1;
         int theirs[4];
         int code = open_channels(making->lease_fd >= 0, reply, theirs, err);
-        const struct nursery_birth birth = { .box = &making->box, .spec = &making->spec, .environment = environment,
+        const struct nursery_birth birth = { .box = &making->box, .spec = &making->spec, .environment = making->environment,
                                              .fds = theirs,
                                              .has_memory_cgroup = making->host->usable[CGROUP_MEMORY],
                                              .has_pids_cgroup = making->host->usable[CGROUP_PIDS],
@@ -234,10 +234,9 @@ static int start_kernel(struct making *making, struct maker_reply *reply, struct
         bool is_forked = code == 0 && nursery && nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL],
                                                               &reply->fds[MAKER_STATUS], err) == 0;
         if (code == 0 && !is_forked)
-                code = execute_kernel(making, environment, theirs, err);
+                code = execute_kernel(making, making->environment, theirs, err);
         for (size_t i = 0; i < 4; i++)
                 fd_close(&theirs[i]);
-        environment_free(environment);
         return code;
 }
 
@@ -248,7 +247,7 @@ static int begin(struct making *making, struct err *err) {
         if (!making->options)
                 return err_set(err, ERR_USAGE, "the session's options are not JSON");
         if (making_open_image(making->settings, making->request->image, &making->image, err) < 0 ||
-            read_env(making, err) < 0)
+            read_env(making, err) < 0 || !(making->environment = make_environment(making, err)))
                 return -1;
         if (making->nursery && making->nursery->fingerprint != nursery_fingerprint(&making->image)) {
                 nursery_stop(making->nursery); /* the image was rebuilt: the next nursery imports the new one */
@@ -313,6 +312,7 @@ static bool take_from_stock(struct making *making, struct stock *stock) {
         making->workspace_fd = stocked.workspace_fd;
         making->uid = stocked.uid;
         making->gid = stocked.gid;
+        making->from_stock = true;
         fill_spec(making);
         return true;
 }
@@ -362,8 +362,19 @@ int making_settle(struct making *making, struct err *err) {
         return box_start(&making->spec, making->host, &making->box, err);
 }
 
+/* A box that waited may have died the moment it was needed: then this request gets one of its own. */
+static int start_again(struct making *making, struct maker_reply *reply, struct err *err) {
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                fd_close(&reply->fds[i]);
+        (void) box_end(&making->box, NULL, NULL);
+        fd_close(&making->workspace_fd);
+        fd_close(&making->lease_fd);
+        making->from_stock = false;
+        return make_box(making, err) < 0 || making_settle(making, err) < 0 ? -1 : start_kernel(making, reply, err);
+}
+
 int making_finish(struct making *making, struct maker_reply *reply, struct err *err) {
-        if (start_kernel(making, reply, err) < 0)
+        if (start_kernel(making, reply, err) < 0 && (!making->from_stock || start_again(making, reply, err) < 0))
                 return -1;
         reply->pid = making->box.pid;
         reply->host_uid = making->uid;

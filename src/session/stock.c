@@ -48,6 +48,20 @@ static bool is_alive(const struct stock_box *stocked) {
         return poll(&watched, 1, 0) == 0;
 }
 
+void stock_weed(struct stock *stock) {
+        struct pollfd watched[STOCK_MAX];
+        for (size_t i = 0; i < stock->n_boxes; i++)
+                watched[i] = (struct pollfd) { .fd = stock->boxes[i].box.pidfd, .events = POLLIN };
+        if (stock->n_boxes == 0 || poll(watched, (nfds_t) stock->n_boxes, 0) <= 0)
+                return;
+        for (size_t i = stock->n_boxes; i-- > 0;) {
+                if (!watched[i].revents)
+                        continue;
+                destroy_box(&stock->boxes[i]);
+                stock->boxes[i] = stock->boxes[--stock->n_boxes];
+        }
+}
+
 bool stock_take(struct stock *stock, const struct maker_request *request, const struct nursery *nursery,
                 struct stock_box *ret_box) {
         if (!is_same_kind(&stock->kind, request))

@@ -35,6 +35,9 @@ void stock_note(struct stock *stock, const struct maker_request *request);
 /* Should one more be made, for this nursery? */
 bool stock_is_short(const struct stock *stock, const struct nursery *nursery);
 
+/* Clears away those that have died. */
+void stock_weed(struct stock *stock);
+
 void stock_put(struct stock *stock, const struct stock_box *box);
 
 /* One that lives and is what the request asks for, below the nursery's ward. */
