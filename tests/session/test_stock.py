@@ -87,8 +87,8 @@ def test_boxes_that_died_are_not_given_out_and_those_of_a_dead_maker_are_cleared
     waiting = fill(daemon, client)
     for pid in daemon.kernels():
         os.kill(pid, signal.SIGKILL)
-    assert client.execute("6 * 7")["result"] == {"text/plain": "42"}
     wait_for("the dead ones to go", lambda: not boxes(daemon) & waiting)
+    assert client.execute("6 * 7")["result"] == {"text/plain": "42"}
     waiting = full(daemon, client)
     os.kill(daemon.maker(), signal.SIGKILL)
     wait_for("the dead maker's boxes to go", lambda: not boxes(daemon) & waiting)
