@@ -340,7 +340,6 @@ static void raise_descriptor_limit(void) {
 
 static int start(struct daemon *daemon, struct err *err) {
         char quarantined[4200], vault_path[4200];
-        bool is_new;
         raise_descriptor_limit();
         if (identity_enter(&daemon->rootless, err) < 0 || loop_make(&daemon->loop, err) < 0 ||
             make_directories(daemon, err) < 0 ||
@@ -350,7 +349,7 @@ static int start(struct daemon *daemon, struct err *err) {
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
         cgroup_host_look(&daemon->host);
         (void) snprintf(vault_path, sizeof(vault_path), "%s/vault.sock", daemon->data_dir);
-        if (vault_open(vault_path, &daemon->vault, &is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
+        if (vault_open(vault_path, &daemon->vault, &daemon->vault_is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
             start_maker(daemon, err) < 0 || heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
                 return -1;
         const struct serve_front *front = daemon->options->front;
@@ -418,7 +417,8 @@ int serve_run(const struct serve_options *options, struct err *err) {
                 if (options->ready)
                         options->ready(options->ready_context);
                 code = loop_run(daemon.loop, err);
-        }
+        } else if (daemon.vault_is_new)
+                daemon.end_sessions = true; /* nobody has sessions there yet: nothing is to be left behind */
         stop(&daemon);
         return code;
 }

@@ -38,6 +38,7 @@ struct daemon {
         struct cgroup_host host;
         struct registry *registry;
         struct vault vault;
+        bool vault_is_new; /* we started it: no daemon before us has left anything in it */
         struct maker maker;
         struct order *orders; /* kernels to be made, first come first served */
         size_t n_orders, n_ordered; /* waiting; with the maker */
