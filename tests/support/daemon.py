@@ -66,6 +66,8 @@ class Daemon:
         self.data = glovebox.place.data
         self.socket = str(self.data / "d.sock")
         self.log = glovebox.place.path / "serve.log"
+        self.output: int | None = None  # instead of the log: a descriptor
+        self.wrapper: tuple[str | Path, ...] = ()  # a program that runs it
         self.pass_fds: tuple[int, ...] = ()  # what it is started with beyond the three; for tests of leaks
         self.process: subprocess.Popen[str] | None = None
         self.clients: list[Client] = []
@@ -92,11 +94,11 @@ class Daemon:
 
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [str(self.glovebox.binary), "serve", "--socket", self.socket, *self.options],
+                [*map(str, self.wrapper), str(self.glovebox.binary), "serve", "--socket", self.socket, *self.options],
                 env=self.glovebox.environment(self.env),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=log,
+                stderr=log if self.output is None else self.output,
                 cwd=self.glovebox.place.home,
                 start_new_session=True,
                 preexec_fn=prepare,
