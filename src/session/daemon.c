@@ -30,6 +30,7 @@
 #include "session/heritage.h"
 #include "session/kernel_place.h"
 #include "session/listener.h"
+#include "session/oom.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 #include "session/session.h"
@@ -295,6 +296,7 @@ static int start(struct daemon *daemon, struct err *err) {
         char quarantined[4200], vault_path[4200];
         bool is_new;
         log_open();
+        oom_spare_self();
         raise_descriptor_limit();
         if (identity_enter(&daemon->rootless, err) < 0 || loop_make(&daemon->loop, err) < 0 ||
             make_directories(daemon, err) < 0 ||

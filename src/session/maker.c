@@ -27,6 +27,7 @@
 #include "box/tree.h"
 #include "image/image.h"
 #include "session/nursery.h"
+#include "session/oom.h"
 #include "wire/frame.h"
 
 #define KERNEL_TREE "/opt/glovebox/kernel"
@@ -284,6 +285,7 @@ static int make(const struct maker_settings *settings, const struct cgroup_host 
                                        .host_gid = making.gid, .workspace_fd = making.workspace_fd,
                                        .mounts = making.mounts, .n_mounts = making.n_mounts };
         if (start_box(&spec, host, &nursery, &making.box, err) < 0 ||
+            oom_unspare(making.box.pidfd, making.box.pid, OOM_OFFERED, err) < 0 ||
             start_kernel(&making, nursery, &spec, host, reply, err) < 0)
                 return -1;
         reply->pid = making.box.pid;

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/passing.h"
 #include "box/syscalls.h"
+#include "session/oom.h"
 #include "session/spawn_image.h"
 
 enum {
@@ -65,6 +66,10 @@ int nursery_start(struct nursery *nursery, const struct box_spec *spec, const ch
         }
         set_patience(nursery->socket_fd);
         nursery->pid = ward_pid_of(nursery->pidfd);
+        if (oom_unspare(nursery->pidfd, nursery->pid, OOM_ORDINARY, err) < 0) {
+                fail(nursery, err);
+                return -1;
+        }
         nursery->started_ms = loop_now_ms();
         nursery->fingerprint = nursery_fingerprint(spec->image);
         nursery->state = NURSERY_STARTING;
