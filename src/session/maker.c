@@ -436,10 +436,14 @@ static void serve(const struct maker_settings *settings, int fd) {
         for (;;) {
                 struct pollfd polled[NURSERIES_MAX + 1];
                 size_t n = n_nurseries;
-                for (size_t i = 0; i < n; i++)
+                uint64_t wait_ms = 1000;
+                for (size_t i = 0; i < n; i++) {
                         polled[i] = (struct pollfd) { .fd = nurseries[i].socket_fd, .events = POLLIN };
+                        uint64_t due_ms = nursery_due_in_ms(&nurseries[i], loop_now_ms());
+                        wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
+                }
                 polled[n] = (struct pollfd) { .fd = fd, .events = POLLIN };
-                (void) poll(polled, n + 1, 1000);
+                (void) poll(polled, n + 1, (int) wait_ms);
                 while (waitpid(-1, NULL, WNOHANG) > 0)
                         ;
                 look_after_nurseries(settings, fd, polled);

@@ -19,9 +19,9 @@
 #include "session/spawn_image.h"
 
 enum {
-        RETRY_MS = 1000, /* doubled with each failure in a row */
-        RETRY_DOUBLINGS_MAX = 6,
-        ANSWER_WAIT_S = 10, /* a nursery that takes longer over a fork is broken */
+        RETRY_MS = 100, /* doubled with each failure in a row */
+        RETRY_DOUBLINGS_MAX = 9,
+        ANSWER_WAIT_S = 3, /* a nursery that takes longer over a fork (milliseconds) hangs: nobody waits on its behalf */
 };
 
 void nursery_stop(struct nursery *nursery) {
@@ -44,6 +44,12 @@ static void fail(struct nursery *nursery, const struct err *err) {
 
 bool nursery_is_due(const struct nursery *nursery, uint64_t now_ms) {
         return nursery->state == NURSERY_DOWN && now_ms >= nursery->retry_ms;
+}
+
+uint64_t nursery_due_in_ms(const struct nursery *nursery, uint64_t now_ms) {
+        if (nursery->state != NURSERY_DOWN)
+                return UINT64_MAX;
+        return now_ms >= nursery->retry_ms ? 0 : nursery->retry_ms - now_ms;
 }
 
 static void set_patience(int fd) {
