@@ -25,6 +25,7 @@
 #include "cli/terminal.h"
 #include "cli/verb.h"
 #include "client/daemon_client.h"
+#include "session/log.h"
 #include "session/serve_options.h"
 
 enum { OTHER_TIMEOUT_MS = 10000, LOG_MAX_BYTES = 8 << 20, READY_FD = 3 };
@@ -113,7 +114,7 @@ const struct option_table serve_option_table = { .rows = rows, .n_rows = ELEMENT
 
 static void say_ready(void *context) {
         const struct line *line = context;
-        (void) fprintf(stderr, "glovebox: serving at %s\n", line->options.socket_path);
+        daemon_log("serving at %s", line->options.socket_path);
 }
 
 static int serve_here(struct line *line, struct err *err) {

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -32,32 +30,12 @@
 #include "session/heritage.h"
 #include "session/kernel_place.h"
 #include "session/listener.h"
+#include "session/oom.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
-void daemon_log(const char *format, ...) {
-        char line[1200], when[32];
-        time_t now = time(NULL);
-        struct tm parts;
-        (void) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
-        int length = snprintf(line, sizeof(line), "%s ", when);
-        va_list args;
-        va_start(args, format);
-        length += vsnprintf(line + length, sizeof(line) - (size_t) length - 1, format, args);
-        va_end(args);
-        if ((size_t) length > sizeof(line) - 2)
-                length = sizeof(line) - 2;
-        /* Names and messages come from strangers: no control byte of theirs reaches the log. */
-        for (int i = 0; i < length; i++)
-                if ((unsigned char) line[i] < ' ' || line[i] == 127)
-                        line[i] = '?';
-        line[length++] = '\n';
-        (void) !write(STDERR_FILENO, line, (size_t) length);
-}
-
 /* ---- kernels ---- */
-
 
 void daemon_fill_request(const struct registry_session *row, struct maker_request *ret_request) {
         struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker,
@@ -340,6 +318,8 @@ static void raise_descriptor_limit(void) {
 
 static int start(struct daemon *daemon, struct err *err) {
         char quarantined[4200], vault_path[4200];
+        log_open();
+        oom_spare_self();
         raise_descriptor_limit();
         if (identity_enter(&daemon->rootless, err) < 0 || loop_make(&daemon->loop, err) < 0 ||
             make_directories(daemon, err) < 0 ||

@@ -7,6 +7,7 @@
 
 #include "base/loop.h"
 #include "box/cgroup.h"
+#include "session/log.h"
 #include "session/maker.h"
 #include "session/registry.h"
 #include "session/vault.h"
@@ -79,6 +80,3 @@ void pool_refill(struct daemon *daemon);
 struct kernel *pool_take(struct daemon *daemon, const struct registry_session *row);
 size_t pool_ready(const struct daemon *daemon);
 void pool_empty(struct daemon *daemon);
-
-/* One line on stderr with the time. */
-void daemon_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
