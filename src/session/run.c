@@ -60,13 +60,11 @@ void run_add_asker(struct run *run, struct asker *asker) {
 
 /* As much as the asker takes now, or all of it, which the journal's bounds keep small enough. */
 static void feed(struct journal *journal, const char *run_id, struct asker *asker, bool all) {
-        _cleanup_free_ char *chunk = NULL;
+        static char chunk[FEED_CHUNK]; /* one thread, one user at a time: what is sent is copied before it returns */
         while (asker->stream && (all || asker->type->wants_more(asker))) {
                 struct journal_event event;
                 if (journal_event(journal, run_id, asker->cursor, &event, NULL) < 0 ||
                     event.kind == JOURNAL_EVENT_RESULT)
-                        return;
-                if (!chunk && !(chunk = malloc(FEED_CHUNK)))
                         return;
                 for (size_t at = 0; at < event.size;) {
                         size_t size = 0;
