@@ -28,6 +28,8 @@ struct asker_type {
         void (*output)(struct asker *asker, bool is_error, uint64_t number, const char *bytes, size_t size);
         void (*display)(struct asker *asker, json_t *data);
         bool (*wants_more)(const struct asker *asker);
+
+        bool text_only; /* answers need no `json`: where there is only text yet, none is made of it */
 };
 
 struct asker {

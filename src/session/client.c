@@ -190,7 +190,7 @@ static bool wants_more(const struct asker *asker) {
         return client_wants_more(((const struct client_request *) asker)->client);
 }
 
-static const struct asker_type asker_type = { on_answer, on_refuse, on_output, on_display, wants_more };
+static const struct asker_type asker_type = { on_answer, on_refuse, on_output, on_display, wants_more, true };
 
 /* ---- receiving ---- */
 
