@@ -23,6 +23,8 @@ enum {
         OUTPUT_BUDGET = 1 << 20, /* bytes of one pipe per turn of the loop, so that a flood starves nobody */
         INBOUND_KEPT = 1 << 20,  /* of the buffer for frames, when it is empty */
         MAIN_PROCESS = 1,        /* the id of the Python process at its agent */
+        SHORT_RUN_US = 1000,
+        UNMEASURED_MAX = 16,
 };
 
 static void on_channel(void *context, uint32_t events);
@@ -305,8 +307,27 @@ void kernel_measure(struct kernel *kernel) {
         if (!kernel->cgroup.host)
                 return;
         cgroup_meter_read(&kernel->meter, &kernel->usage);
+        if (kernel->cpu_us_before > kernel->usage.cpu_us) /* short runs were guessed to be dearer than they were */
+                kernel->cpu_us_before = kernel->usage.cpu_us;
+        kernel->n_unmeasured = 0;
         kernel->usage.oom_kills -= kernel->oom_kills_before;
         kernel->usage.cpu_us -= kernel->cpu_us_before;
+}
+
+bool kernel_measure_run(struct kernel *kernel, uint64_t took_us) {
+        if (took_us >= SHORT_RUN_US) {
+                kernel_measure(kernel);
+                return true;
+        }
+        kernel->usage.cpu_us = took_us;
+        kernel->usage.oom_kills = 0;
+        kernel->n_unmeasured++;
+        return false;
+}
+
+void kernel_catch_up(struct kernel *kernel) {
+        if (kernel->n_unmeasured >= UNMEASURED_MAX)
+                kernel_measure(kernel);
 }
 
 /* ---- output ---- */
