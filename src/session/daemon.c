@@ -30,6 +30,7 @@
 #include "session/heritage.h"
 #include "session/kernel_place.h"
 #include "session/listener.h"
+#include "session/network.h"
 #include "session/oom.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
@@ -144,6 +145,8 @@ static void on_maker(void *context, uint32_t events) {
                 kernel->listener->failed(kernel, &err);
                 return;
         }
+        if (kernel->rules)
+                network_connect(daemon);
         for (struct session *session = daemon->sessions; session; session = session->next)
                 if (session->kernel == kernel && session->removing)
                         kernel_kill(kernel);
@@ -347,6 +350,7 @@ static void stop(struct daemon *daemon) {
                 daemon->options->front->close(daemon->front);
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
+        network_stop(daemon);
         if (daemon->loop)
                 pool_empty(daemon);
         while (daemon->clients)
@@ -385,6 +389,7 @@ int serve_run(const struct serve_options *options, struct err *err) {
                                  .signal_fd = -1,
                                  .vault = { .fd = -1 },
                                  .maker = { .fd = -1 },
+                                 .egress = EGRESS_DOWN,
                                  .started_ms = loop_now_ms() };
         (void) snprintf(daemon.data_dir, sizeof(daemon.data_dir), "%s", options->data_dir);
         uint32_t hash = 2166136261u; /* FNV-1a of the data directory: one daemon serves it at a time */

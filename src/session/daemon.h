@@ -7,6 +7,7 @@
 
 #include "base/loop.h"
 #include "box/cgroup.h"
+#include "egress/egress.h"
 #include "session/log.h"
 #include "session/maker.h"
 #include "session/registry.h"
@@ -44,6 +45,10 @@ struct daemon {
         struct order *orders; /* kernels to be made, first come first served */
         size_t n_orders, n_ordered; /* waiting; with the maker */
         struct loop_watch *maker_watch;
+        struct egress egress; /* the proxy; down until a box needs it */
+        struct loop_watch *egress_watch;
+        struct loop_timer *egress_timer; /* until it is started again */
+        uint64_t egress_started_ms;
         int listen_fd, spare_fd; /* the spare one is for saying no when there are no others */
         uint64_t hung_up_ms;     /* when that was last logged */
         struct loop_watch *listen_watch, *signal_watch;

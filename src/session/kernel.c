@@ -88,6 +88,7 @@ void kernel_free(struct kernel *kernel) {
         take_apart(kernel);
         fd_close(&kernel->fds[MAKER_WORKSPACE]);
         journal_close(kernel->journal);
+        free(kernel->rules);
         free(kernel);
 }
 
@@ -127,6 +128,8 @@ static int watch_all(struct kernel *kernel, struct err *err) {
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
         if (!reply->good) {
                 kernel->state = KERNEL_DEAD;
+                for (size_t i = 0; i < MAKER_FDS; i++) /* what had been made before it failed */
+                        fd_close(&reply->fds[i]);
                 *err = reply->err;
                 return -1;
         }

@@ -187,7 +187,7 @@ static char **make_environment(struct making *making, struct err *err) {
                 return NULL;
         }
         making->env[n] = path;
-        return environment_make(image, &making->request->limits, making->env, err);
+        return environment_make(image, &making->request->limits, making->request->network, making->env, err);
 }
 
 /* Ours go into the reply, theirs to the agent. */
@@ -283,7 +283,8 @@ static int make(const struct maker_settings *settings, const struct cgroup_host 
         const struct box_spec spec = { .name = request->group, .image = &making.image, .limits = request->limits,
                                        .allow_weaker = request->allow_weaker, .host_uid = making.uid,
                                        .host_gid = making.gid, .workspace_fd = making.workspace_fd,
-                                       .mounts = making.mounts, .n_mounts = making.n_mounts };
+                                       .mounts = making.mounts, .n_mounts = making.n_mounts,
+                                       .ret_listener_fd = request->network ? &reply->fds[MAKER_LISTENER] : NULL };
         if (start_box(&spec, host, &nursery, &making.box, err) < 0 ||
             oom_unspare(making.box.pidfd, making.box.pid, OOM_OFFERED, err) < 0 ||
             start_kernel(&making, nursery, &spec, host, reply, err) < 0)
