@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -12,11 +13,52 @@
 #include "session/daemon.h"
 #include "session/download.h"
 #include "session/operation.h"
-#include "session/session.h"
-#include "session/spill.h"
 #include "session/upload.h"
 
+enum { PIECE_BYTES = 256 << 10, PIECES_EACH = 4 }; /* of a file that comes in, and how many before others have a turn */
+
 static void on_event(void *context, uint32_t events);
+
+/* ---- requests under way ---- */
+
+static const struct asker_type asker_type;
+
+static bool is_open(const struct client *client, uint16_t number) {
+        for (const struct client_request *request = client->requests; request; request = request->next)
+                if (request->number == number)
+                        return true;
+        return false;
+}
+
+static struct client_request *open_request(struct client *client, uint16_t number) {
+        struct client_request *request = calloc(1, sizeof(*request));
+        if (!request)
+                return NULL;
+        *request = (struct client_request) {
+                .asker = { .type = &asker_type, .daemon = client->daemon, .owner = "", .cursor = 1 },
+                .next = client->requests,
+                .client = client,
+                .number = number,
+        };
+        client->requests = request;
+        client->n_requests++;
+        return request;
+}
+
+static void close_request(struct client_request *request) {
+        struct client *client = request->client;
+        for (struct client_request **at = &client->requests; *at; at = &(*at)->next)
+                if (*at == request) {
+                        *at = request->next;
+                        client->n_requests--;
+                        break;
+                }
+        free(request);
+}
+
+struct client_request *client_request_of(struct asker *asker) {
+        return asker->type == &asker_type ? (struct client_request *) asker : NULL;
+}
 
 int client_accept(struct daemon *daemon, int fd, struct err *err) {
         _cleanup_fd_ int owned = fd;
@@ -26,42 +68,23 @@ int client_accept(struct daemon *daemon, int fd, struct err *err) {
         client->daemon = daemon;
         client->fd = fd;
         client->parser = message_parser_make(MESSAGE_FROM_CLIENT);
+        message_parser_take_pieces(&client->parser);
         client->queue = message_queue_make(CLIENT_QUEUE_MAX);
         client->watch = loop_watch(daemon->loop, fd, EPOLLIN, on_event, client);
         if (!client->watch) {
                 free(client);
                 return err_set(err, ERR_SYSTEM, "out of memory");
         }
+        /* Much output leaves in one go, while its reader is still busy with the first of it. Without the right to pass the
+         * system's limit it is what that allows. */
+        const int send_bytes = CLIENT_SOCKET_BYTES;
+        if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_bytes, sizeof(send_bytes)) < 0)
+                (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
         (void) take_fd(&owned);
         client->next = daemon->clients;
         daemon->clients = client;
         daemon->n_clients++;
         return 0;
-}
-
-/* True when one of the client's requests that wait for this run wants it to end with the client. */
-static bool forget_run(struct client *client, struct run *run) {
-        bool cancel = false;
-        for (struct subscription *s = run->subscriptions; s; s = s->next)
-                if (s->client == client) {
-                        s->client = NULL;
-                        cancel |= s->cancel_on_disconnect;
-                }
-        return cancel;
-}
-
-/* Runs go on without it, unless it asked otherwise. */
-static void forget_client(struct client *client) {
-        for (struct session *session = client->daemon->sessions, *next; session; session = next) {
-                next = session->next;
-                if (session->asker && session->asker->client == client)
-                        session->asker->client = NULL;
-                for (struct run *run = session->runs, *after; run; run = after) {
-                        after = run->next;
-                        if (forget_run(client, run) && session_cancel(session, run))
-                                break; /* and the session is gone, too */
-                }
-        }
 }
 
 void client_free(struct client *client) {
@@ -73,33 +96,18 @@ void client_free(struct client *client) {
                         break;
                 }
         }
-        forget_client(client);
         download_free_all(client);
-        spill_free_all(client);
         while (client->uploads)
                 upload_free(client, client->uploads);
+        while (client->requests) {
+                asker_leave(&client->requests->asker);
+                close_request(client->requests);
+        }
         loop_unwatch(&client->watch);
         fd_close(&client->fd);
         message_parser_release(&client->parser);
         message_queue_release(&client->queue);
         free(client);
-}
-
-/* ---- requests under way ---- */
-
-static bool is_open(const struct client *client, uint16_t request) {
-        for (size_t i = 0; i < client->n_open; i++)
-                if (client->open[i] == request)
-                        return true;
-        return false;
-}
-
-static void close_request(struct client *client, uint16_t request) {
-        for (size_t i = 0; i < client->n_open; i++)
-                if (client->open[i] == request) {
-                        client->open[i] = client->open[--client->n_open];
-                        return;
-                }
 }
 
 /* ---- sending ---- */
@@ -112,20 +120,8 @@ static void settle(struct client *client) {
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size) {
         if (client->closing && type != MESSAGE_ANSWER)
                 return;
-        if (type == MESSAGE_ANSWER)
-                close_request(client, request);
-        if (message_queue_put(&client->queue, type, request, bytes, size) < 0 ||
-            message_queue_flush(&client->queue, client->fd) < 0)
+        if (message_queue_send(&client->queue, client->fd, type, request, 0, bytes, size) < 0)
                 client->closing = true; /* it is gone, or owes us more reading than is fair */
-        settle(client);
-}
-
-void client_send_output(struct client *client, bool is_error, uint16_t request, uint32_t number, const void *bytes,
-                        size_t size) {
-        if (message_queue_put_output(&client->queue, is_error ? MESSAGE_ERR : MESSAGE_OUT, request, number, bytes,
-                                     size) < 0 ||
-            message_queue_flush(&client->queue, client->fd) < 0)
-                client->closing = true;
         settle(client);
 }
 
@@ -133,29 +129,73 @@ bool client_wants_more(const struct client *client) {
         return !client->closing && message_queue_size(&client->queue) < CLIENT_STREAM_HIGH;
 }
 
-void client_answer(struct client *client, uint16_t request, json_t *answer) {
-        json_object_set_new(answer, "ok", json_true());
-        _cleanup_free_ char *text = json_dumps(answer, JSON_COMPACT);
-        json_decref(answer);
-        size_t size = text ? strlen(text) : 0;
-        if (!text || size > message_payload_max(MESSAGE_ANSWER)) {
-                struct err err;
-                (void) err_set(&err, ERR_LIMIT, "the result is larger than %zu bytes; save it to a file instead",
-                               message_payload_max(MESSAGE_ANSWER));
-                client_refuse(client, request, &err);
-                return;
-        }
-        client_send(client, MESSAGE_ANSWER, request, text, size);
-}
-
-void client_refuse(struct client *client, uint16_t request, const struct err *err) {
+static void send_refusal(struct client *client, uint16_t number, const struct err *err) {
         json_t *answer = json_pack("{s:b, s:{s:s, s:s}}", "ok", 0, "error", "code", err_code_name(err->code), "message",
                                    err->message);
         _cleanup_free_ char *text = json_dumps(answer, JSON_COMPACT);
         json_decref(answer);
         if (text)
-                client_send(client, MESSAGE_ANSWER, request, text, strlen(text));
+                client_send(client, MESSAGE_ANSWER, number, text, strlen(text));
 }
+
+static void on_refuse(struct asker *asker, const struct err *err) {
+        struct client_request *request = (struct client_request *) asker;
+        send_refusal(request->client, request->number, err);
+        close_request(request);
+}
+
+/* {"ok": true, and what the text has after its brace. */
+static void on_answer(struct asker *asker, const char *text, size_t size, json_t *json) {
+        static const char ok[] = "{\"ok\":true,";
+        struct client_request *request = (struct client_request *) asker;
+        (void) json;
+        struct err err;
+        _cleanup_free_ char *whole = malloc(size + sizeof(ok));
+        if (!whole || size + sizeof(ok) > MESSAGE_ANSWER_MAX) {
+                (void) err_set(&err, ERR_LIMIT, "the result is larger than %d bytes; save it to a file instead",
+                               MESSAGE_ANSWER_MAX);
+                on_refuse(asker, &err);
+                return;
+        }
+        memcpy(whole, ok, sizeof(ok) - 1);
+        memcpy(whole + sizeof(ok) - 1, text + 1, size - 1);
+        size_t whole_size = sizeof(ok) - 1 + size - 1;
+        if (size == 2) { /* an empty object has nothing after the comma */
+                whole[sizeof(ok) - 2] = '}';
+                whole_size = sizeof(ok) - 1;
+        }
+        client_send(request->client, MESSAGE_ANSWER, request->number, whole, whole_size);
+        close_request(request);
+}
+
+static void on_output(struct asker *asker, const struct asker_output *output) {
+        const struct client_request *request = (struct client_request *) asker;
+        struct client *client = request->client;
+        if (message_queue_send(&client->queue, client->fd, output->is_error ? MESSAGE_ERR : MESSAGE_OUT, request->number,
+                               (uint32_t) output->number, output->bytes, output->size) < 0)
+                client->closing = true;
+        settle(client);
+}
+
+static void on_display(struct asker *asker, json_t *data) {
+        const struct client_request *request = (struct client_request *) asker;
+        json_t *event = json_pack("{s:s, s:O}", "event", "display", "data", data);
+        _cleanup_free_ char *text = json_dumps(event, JSON_COMPACT);
+        json_decref(event);
+        if (text)
+                client_send(request->client, MESSAGE_EVENT, request->number, text, strlen(text));
+}
+
+static bool wants_more(const struct asker *asker) {
+        return client_wants_more(((const struct client_request *) asker)->client);
+}
+
+static const struct asker_type asker_type = { .answer = on_answer,
+                                               .refuse = on_refuse,
+                                               .output = on_output,
+                                               .display = on_display,
+                                               .wants_more = wants_more,
+                                               .text_only = true };
 
 /* ---- receiving ---- */
 
@@ -163,7 +203,7 @@ void client_refuse(struct client *client, uint16_t request, const struct err *er
 static void hang_up(struct client *client, const char *why) {
         struct err err;
         (void) err_set(&err, ERR_PROTOCOL, "%s: the connection is closed", why);
-        client_refuse(client, 0, &err);
+        send_refusal(client, 0, &err);
         client->closing = true;
         settle(client);
 }
@@ -178,34 +218,71 @@ static void handle_message(struct client *client, const struct message *message)
                 hang_up(client, "two requests with the same number are under way");
                 return;
         }
-        if (client->n_open == CLIENT_REQUESTS_MAX) {
-                (void) err_set(&err, ERR_LIMIT, "more than %d requests are under way; wait for answers",
-                               CLIENT_REQUESTS_MAX);
-                client_refuse(client, message->request, &err);
+        struct client_request *request =
+                client->n_requests < CLIENT_REQUESTS_MAX ? open_request(client, message->request) : NULL;
+        if (!request) {
+                (void) err_set(&err, ERR_LIMIT, "more than %d requests are under way, or no memory is left; wait for "
+                               "answers", CLIENT_REQUESTS_MAX);
+                send_refusal(client, message->request, &err);
                 return;
         }
-        client->open[client->n_open++] = message->request;
         json_error_t where;
-        json_t *request = json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES, &where);
-        if (!json_is_object(request))
+        json_t *json = json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES, &where);
+        if (!json_is_object(json))
                 (void) err_set(&err, ERR_PROTOCOL, "the request is not a JSON object: %s", where.text);
-        else if (operation_run(client, message->request, request, &err) == 0)
+        else if (operation_run(&request->asker, json, &err) == 0)
                 err.code = ERR_NONE;
         if (err.code != ERR_NONE)
-                client_refuse(client, message->request, &err);
-        json_decref(request);
+                asker_refuse(&request->asker, &err);
+        json_decref(json);
 }
 
 static void on_drained(struct client *client) {
-        spill_feed(client);
         download_feed(client);
-        for (struct session *session = client->daemon->sessions; session; session = session->next)
-                if (session->runs && session->runs->started)
-                        for (struct subscription *s = session->runs->subscriptions; s; s = s->next)
-                                if (s->client == client) {
-                                        run_feed(session->runs);
-                                        break;
-                                }
+        for (struct client_request *request = client->requests, *next; request; request = next) {
+                next = request->next;
+                asker_feed(&request->asker);
+        }
+}
+
+/* DATA goes straight to where it is wanted. 1: there was some, and no more is there now; 0: something else comes next;
+ * -errno. */
+static int receive_data(struct client *client) {
+        static char piece[PIECE_BYTES]; /* one thread, one user at a time */
+        for (int turn = 0; turn < PIECES_EACH; turn++) {
+                struct message message;
+                size_t left = client->parser.data_left;
+                int code = message_parser_read_piece(&client->parser, client->fd, piece, sizeof(piece), &message);
+                if (code <= 0)
+                        return code;
+                upload_receive(client, &message);
+                if (client->closing || message.size < (left < sizeof(piece) ? left : sizeof(piece)))
+                        return 1;
+        }
+        return 1;
+}
+
+/* One turn. 0, or -errno: the connection is of no more use. */
+static int receive(struct client *client) {
+        long n = receive_data(client);
+        if (n == 0)
+                n = message_parser_read(&client->parser, client->fd);
+        else if (n > 0)
+                return 0;
+        if (n == -EAGAIN || n == -EINTR)
+                return 0;
+        if (n <= 0)
+                return n < 0 ? (int) n : -EPIPE;
+        struct message message;
+        int code;
+        while (!client->closing && (code = message_parser_next(&client->parser, &message)) != 0) {
+                if (code < 0) {
+                        hang_up(client, "a malformed message");
+                        break;
+                }
+                handle_message(client, &message);
+        }
+        return 0;
 }
 
 static void on_event(void *context, uint32_t events) {
@@ -219,23 +296,9 @@ static void on_event(void *context, uint32_t events) {
                 if (client_wants_more(client))
                         on_drained(client);
         }
-        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !client->closing) {
-                long n = message_parser_read(&client->parser, client->fd);
-                if (n == -EAGAIN || n == -EINTR)
-                        return;
-                if (n <= 0) {
-                        client_free(client);
-                        return;
-                }
-                struct message message;
-                int code;
-                while (!client->closing && (code = message_parser_next(&client->parser, &message)) != 0) {
-                        if (code < 0) {
-                                hang_up(client, "a malformed message");
-                                break;
-                        }
-                        handle_message(client, &message);
-                }
+        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !client->closing && receive(client) < 0) {
+                client_free(client);
+                return;
         }
         if (client->closing && (message_queue_size(&client->queue) == 0 || (events & (EPOLLHUP | EPOLLERR))))
                 client_free(client);

@@ -8,14 +8,27 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "session/asker.h"
 #include "wire/message.h"
 
 struct daemon;
 struct download;
-struct spill;
 struct upload;
 
-enum { CLIENT_QUEUE_MAX = 64 << 20, CLIENT_STREAM_HIGH = 1 << 20, CLIENT_REQUESTS_MAX = 1024 };
+enum {
+        CLIENT_QUEUE_MAX = 64 << 20,
+        CLIENT_STREAM_HIGH = 256 << 10, /* past it a stream waits */
+        CLIENT_SOCKET_BYTES = 1 << 20,  /* that the system holds for a client, beside the queue */
+        CLIENT_REQUESTS_MAX = 1024,
+};
+
+/* One request that has no ANSWER yet. */
+struct client_request {
+        struct asker asker;
+        struct client_request *next;
+        struct client *client;
+        uint16_t number;
+};
 
 struct client {
         struct client *next;
@@ -26,9 +39,8 @@ struct client {
         struct message_queue queue;
         struct upload *uploads; /* requests that still receive DATA */
         struct download *downloads;
-        struct spill *spills;   /* the rest of streams whose runs are over */
-        uint16_t open[CLIENT_REQUESTS_MAX]; /* numbers of requests that have no ANSWER yet */
-        size_t n_open;
+        struct client_request *requests; /* newest first */
+        size_t n_requests;
         bool closing;           /* after the queue is flushed */
 };
 
@@ -36,12 +48,10 @@ struct client {
 int client_accept(struct daemon *daemon, int fd, struct err *err);
 void client_free(struct client *client);
 
-/* ANSWER {"ok": true, …}: takes the reference. */
-void client_answer(struct client *client, uint16_t request, json_t *answer);
-void client_refuse(struct client *client, uint16_t request, const struct err *err);
+/* The request behind an asker; NULL: it came another way, which has no DATA. */
+struct client_request *client_request_of(struct asker *asker);
+
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size);
-void client_send_output(struct client *client, bool is_error, uint16_t request, uint32_t number, const void *bytes,
-                        size_t size);
 
 /* Room for more output of a stream? */
 bool client_wants_more(const struct client *client);

@@ -8,7 +8,7 @@
 #include "base/fd.h"
 #include "session/client.h"
 
-enum { CHUNK = 512 << 10 };
+enum { CHUNK = 256 << 10 }; /* small enough to stay in a core's cache between the file and the socket */
 
 static void drop(struct client *client, struct download *download) {
         for (struct download **at = &client->downloads; *at; at = &(*at)->next) {
@@ -21,36 +21,37 @@ static void drop(struct client *client, struct download *download) {
         free(download);
 }
 
-/* False when it is done. */
-static bool feed_one(struct client *client, struct download *download) {
+/* False when it is over; the answer remains to be given. */
+static bool feed_one(struct client *client, struct download *download, struct err *ret_err) {
         static char chunk[CHUNK]; /* one thread, one user at a time */
+        uint16_t number = client_request_of(download->asker)->number;
         while (client_wants_more(client)) {
                 uint64_t left = download->end - download->at;
                 ssize_t n = left ? pread(download->fd, chunk, left < CHUNK ? left : CHUNK, (off_t) download->at) : 0;
                 if (n < 0) {
-                        struct err err;
-                        (void) err_sys(&err, errno, "reading the file");
-                        client_refuse(client, download->request, &err);
+                        (void) err_sys(ret_err, errno, "reading the file");
                         return false;
                 }
                 if (n == 0) { /* the end, or the file has shrunk: what was sent is what was there */
-                        client_send(client, MESSAGE_END, download->request, "", 0);
-                        client_answer(client, download->request, json_pack("{s:I}", "size", (json_int_t) download->at));
+                        client_send(client, MESSAGE_END, number, "", 0);
                         return false;
                 }
-                client_send(client, MESSAGE_DATA, download->request, chunk, (size_t) n);
+                client_send(client, MESSAGE_DATA, number, chunk, (size_t) n);
                 download->at += (uint64_t) n;
         }
         return true;
 }
 
-int download_begin(struct client *client, uint16_t request, int fd, uint64_t offset, uint64_t size) {
-        struct download *download = malloc(sizeof(*download));
+int download_begin(struct asker *asker, int fd, uint64_t offset, uint64_t size, struct err *err) {
+        struct client_request *request = client_request_of(asker);
+        struct download *download = request ? malloc(sizeof(*download)) : NULL;
         if (!download) {
                 fd_close(&fd);
-                return -1;
+                return request ? err_set(err, ERR_SYSTEM, "out of memory")
+                               : err_set(err, ERR_UNSUPPORTED, "data cannot be sent on this connection");
         }
-        *download = (struct download) { client->downloads, request, fd, offset, offset + size };
+        struct client *client = request->client;
+        *download = (struct download) { client->downloads, asker, fd, offset, offset + size };
         client->downloads = download;
         download_feed(client);
         return 0;
@@ -59,8 +60,16 @@ int download_begin(struct client *client, uint16_t request, int fd, uint64_t off
 void download_feed(struct client *client) {
         for (struct download *download = client->downloads, *next; download; download = next) {
                 next = download->next;
-                if (!feed_one(client, download))
-                        drop(client, download);
+                struct err err = { 0 };
+                if (feed_one(client, download, &err))
+                        continue;
+                struct asker *asker = download->asker;
+                uint64_t at = download->at;
+                drop(client, download);
+                if (err.code != ERR_NONE)
+                        asker_refuse(asker, &err);
+                else
+                        asker_answer(asker, json_pack("{s:I}", "size", (json_int_t) at));
         }
 }
 

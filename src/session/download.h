@@ -3,17 +3,21 @@
 
 #include <stdint.h>
 
+#include "base/err.h"
+
+struct asker;
 struct client;
 
 struct download {
         struct download *next;
-        uint16_t request;
+        struct asker *asker; /* a client's request */
         int fd;
         uint64_t at, end;
 };
 
-/* Sends [offset, offset + size) as DATA…, END, ANSWER {size}. Takes the descriptor. -1: out of memory. */
-int download_begin(struct client *client, uint16_t request, int fd, uint64_t offset, uint64_t size);
+/* Sends [offset, offset + size) as DATA…, END, ANSWER {size}. Takes the descriptor. ERR_UNSUPPORTED when the asker's way has no
+ * DATA. */
+int download_begin(struct asker *asker, int fd, uint64_t offset, uint64_t size, struct err *err);
 
 /* Goes on as long as the client's queue has room. */
 void download_feed(struct client *client);

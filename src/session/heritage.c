@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "session/network.h"
 #include "session/passport.h"
 #include "session/remove_tree.h"
 #include "session/session.h"
@@ -151,6 +152,7 @@ int heritage_take_over(struct daemon *daemon, struct err *err) {
                         session->state = SESSION_LOST;
                         session->variables_lost = true;
                 }
+        network_connect(daemon);
         heritage_sweep_groups(daemon);
         sweep_state(daemon);
         return 0;

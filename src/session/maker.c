@@ -257,12 +257,18 @@ static void serve(const struct maker_settings *settings, int fd) {
                 size_t n = n_nurseries, n_before = n_flights;
                 for (size_t i = 0; i < n_before; i++)
                         polled[i] = (struct pollfd) { .fd = making_wait_fd(flights[i]), .events = POLLIN };
-                for (size_t i = 0; i < n; i++)
+                uint64_t wait_ms = 1000;
+                for (size_t i = 0; i < n; i++) {
                         orders[i] = (struct pollfd) { .fd = nurseries[i].socket_fd, .events = POLLIN };
+                        uint64_t due_ms = nursery_due_in_ms(&nurseries[i], loop_now_ms());
+                        wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
+                }
                 /* The last place is kept free, so that a box for the stock never makes anybody wait. */
                 orders[n] = (struct pollfd) { .fd = n_before < FLIGHTS_MAX - 1 ? fd : -1, .events = POLLIN };
                 struct nursery *keeper = n_before == 0 ? find_short() : NULL;
-                bool is_idle = poll(polled, n_before + n + 1, keeper ? STOCK_PAUSE_MS : 1000) == 0;
+                if (keeper && wait_ms > STOCK_PAUSE_MS)
+                        wait_ms = STOCK_PAUSE_MS;
+                bool is_idle = poll(polled, n_before + n + 1, (int) wait_ms) == 0;
                 while (waitpid(-1, NULL, WNOHANG) > 0)
                         ;
                 land_settled(fd, polled, n_before);

@@ -18,6 +18,7 @@
 #include "box/policy.h"
 #include "box/tree.h"
 #include "image/image.h"
+#include "session/oom.h"
 #include "wire/frame.h"
 
 #define KERNEL_TREE "/opt/glovebox/kernel"
@@ -35,7 +36,7 @@ struct making {
         bool for_stock, from_stock;
         json_t *options;
         struct image image;
-        int lease_fd, workspace_fd;
+        int lease_fd, workspace_fd, listener_fd;
         uid_t uid;
         gid_t gid;
         struct box_mount mounts[MOUNTS_MAX];
@@ -60,6 +61,7 @@ void making_free(struct making *making) {
                 free(making->env[i]);
         fd_close(&making->workspace_fd);
         fd_close(&making->lease_fd);
+        fd_close(&making->listener_fd);
         image_close(&making->image);
         if (making->environment)
                 environment_free(making->environment);
@@ -184,7 +186,7 @@ static char **make_environment(struct making *making, struct err *err) {
                 return NULL;
         }
         making->env[n] = path;
-        return environment_make(image, &making->request->limits, making->env, err);
+        return environment_make(image, &making->request->limits, making->request->network, making->env, err);
 }
 
 /* Ours go into the reply, theirs to the agent. */
@@ -261,7 +263,15 @@ static void fill_spec(struct making *making) {
         making->spec = (struct box_spec) { .name = request->group, .image = &making->image, .limits = request->limits,
                                            .allow_weaker = request->allow_weaker, .host_uid = making->uid,
                                            .host_gid = making->gid, .workspace_fd = making->workspace_fd,
-                                           .mounts = making->mounts, .n_mounts = making->n_mounts };
+                                           .mounts = making->mounts, .n_mounts = making->n_mounts,
+                                           .ret_listener_fd = request->network ? &making->listener_fd : NULL };
+}
+
+static int start_without_ward(struct making *making, struct err *err) {
+        making->nursery = NULL;
+        if (box_start(&making->spec, making->host, &making->box, err) < 0)
+                return -1;
+        return oom_unspare(making->box.pidfd, making->box.pid, OOM_OFFERED, err);
 }
 
 /* A box of the nursery's ward, so that it can fork into it; or, when that does not work out, of nobody's. */
@@ -274,8 +284,7 @@ static int start_box(struct making *making, struct err *err) {
                 }
                 box_abandon(&making->birth);
         }
-        making->nursery = NULL;
-        return box_start(&making->spec, making->host, &making->box, err);
+        return start_without_ward(making, err);
 }
 
 static int make_box(struct making *making, struct err *err) {
@@ -297,7 +306,7 @@ static bool is_plain(const struct making *making) {
         json_object_foreach(making->options, name, value)
                 if (strcmp(name, "env") != 0 && strcmp(name, "operator") != 0)
                         return false;
-        return making->request->ephemeral;
+        return making->request->ephemeral && !making->request->network;
 }
 
 static bool take_from_stock(struct making *making, struct stock *stock) {
@@ -330,7 +339,7 @@ struct making *making_start(const struct maker_settings *settings, const struct 
         making->settings = settings;
         making->host = host;
         making->nursery = nursery;
-        making->lease_fd = making->workspace_fd = -1;
+        making->lease_fd = making->workspace_fd = making->listener_fd = -1;
         making->box = (struct box) { .pidfd = -1, .control_fd = -1 };
         making->for_stock = !stock;
         if (begin(making, err) == 0 && ((stock && take_from_stock(making, stock)) || make_box(making, err) == 0))
@@ -356,10 +365,9 @@ int making_settle(struct making *making, struct err *err) {
                 return 0;
         making->is_settling = false;
         if (box_settle(&making->birth, &making->box, err) == 0)
-                return 0;
+                return oom_unspare(making->box.pidfd, making->box.pid, OOM_OFFERED, err);
         box_abandon(&making->birth);
-        making->nursery = NULL;
-        return box_start(&making->spec, making->host, &making->box, err);
+        return start_without_ward(making, err);
 }
 
 /* A box that waited may have died the moment it was needed: then this request gets one of its own. */
@@ -383,6 +391,7 @@ int making_finish(struct making *making, struct maker_reply *reply, struct err *
         reply->fds[MAKER_CONTROL] = take_fd(&making->box.control_fd);
         reply->fds[MAKER_WORKSPACE] = take_fd(&making->workspace_fd);
         reply->fds[MAKER_LEASE] = take_fd(&making->lease_fd);
+        reply->fds[MAKER_LISTENER] = take_fd(&making->listener_fd);
         /* From here on the box belongs to whoever holds these descriptors; only its control groups keep a name. */
         making->box.pid = 0;
         cgroup_release(&making->box.cgroup);

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "session/client.h"
+#include "session/asker.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
@@ -16,10 +16,13 @@ const char *operation_text(json_t *json, const char *key, struct err *err) {
         return text;
 }
 
-struct session *operation_session(struct client *client, json_t *json, struct err *err) {
+struct session *operation_session(struct asker *asker, json_t *json, struct err *err) {
         const char *name = operation_text(json, "session", err);
-        struct session *session = name ? session_find(client->daemon, "", name) : NULL;
-        if (name && !session)
+        struct session *session = name ? session_find(asker->daemon, asker->owner, name) : NULL;
+        if (name && !session && !asker_is_operator(asker))
+                (void) err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%.100s\"; make it with create, or run something "
+                               "in it", name);
+        else if (name && !session)
                 (void) err_set(err, ERR_NOT_FOUND,
                                "there is no session \"%.100s\"; `glovebox session ls` shows those there are", name);
         return session;
@@ -38,10 +41,10 @@ static uint64_t memory_bytes_of(pid_t pid) {
         return (uint64_t) pages * (uint64_t) sysconf(_SC_PAGESIZE);
 }
 
-static int ping(struct client *client, uint16_t request, json_t *json, struct err *err) {
+static int ping(struct asker *asker, json_t *json, struct err *err) {
         (void) json;
         (void) err;
-        client_answer(client, request, json_pack("{s:s, s:i}", "version", GLOVEBOX_VERSION, "pid", (int) getpid()));
+        asker_answer(asker, json_pack("{s:s, s:i}", "version", GLOVEBOX_VERSION, "pid", (int) getpid()));
         return 0;
 }
 
@@ -61,32 +64,33 @@ static json_t *describe_nursery(const struct daemon *daemon) {
         return json_null();
 }
 
-static int status(struct client *client, uint16_t request, json_t *json, struct err *err) {
+static int status(struct asker *asker, json_t *json, struct err *err) {
         (void) json;
         (void) err;
-        struct daemon *daemon = client->daemon;
+        struct daemon *daemon = asker->daemon;
         json_t *sessions = json_array();
         for (struct session *session = daemon->sessions; session; session = session->next)
-                if (!session->ephemeral)
+                if (session_is_seen_by(session, asker->owner))
                         json_array_append_new(sessions, session_to_json(session));
         json_t *answer = json_pack(
-                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid", (int) getpid(),
-                "version", GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms),
+                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid",
+                (int) getpid(), "version", GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms),
                 "memory_bytes", (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "data_dir",
-                daemon->data_dir, "image", daemon->options->image, "clients", (json_int_t) daemon->n_clients, "pool",
-                "wanted", (json_int_t) daemon->options->pool, "ready", (json_int_t) pool_ready(daemon), "nursery",
-                describe_nursery(daemon), "sessions", sessions);
-        client_answer(client, request, answer);
+                daemon->data_dir, "image", daemon->options->image, "clients", (json_int_t) daemon->n_clients,
+                "log_dropped", (json_int_t) log_dropped(), "pool", "wanted", (json_int_t) daemon->options->pool,
+                "ready", (json_int_t) pool_ready(daemon), "nursery", describe_nursery(daemon), "sessions", sessions);
+        asker_answer(asker, answer);
         return 0;
 }
 
-static int shutdown_daemon(struct client *client, uint16_t request, json_t *json, struct err *err) {
-        (void) err;
+static int shutdown_daemon(struct asker *asker, json_t *json, struct err *err) {
+        if (!asker_is_operator(asker))
+                return err_set(err, ERR_REFUSED, "only the operator ends the daemon");
         const char *sessions = json_string_value(json_object_get(json, "sessions"));
-        client->daemon->end_sessions = sessions && strcmp(sessions, "end") == 0;
-        client->daemon->draining = true;
-        client_answer(client, request, json_object());
-        loop_stop(client->daemon->loop);
+        asker->daemon->end_sessions = sessions && strcmp(sessions, "end") == 0;
+        asker->daemon->draining = true;
+        asker_answer(asker, json_object());
+        loop_stop(asker->daemon->loop);
         return 0;
 }
 
@@ -94,7 +98,7 @@ static const struct operation operations_daemon[] = {
         { "ping", ping }, { "status", status }, { "shutdown", shutdown_daemon }, { NULL, NULL },
 };
 
-int operation_run(struct client *client, uint16_t request, json_t *json, struct err *err) {
+int operation_run(struct asker *asker, json_t *json, struct err *err) {
         static const struct operation *const tables[] = { operations_daemon, operations_session, operations_run,
                                                           operations_file };
         const char *name = operation_text(json, "op", err);
@@ -103,6 +107,6 @@ int operation_run(struct client *client, uint16_t request, json_t *json, struct 
         for (size_t i = 0; i < ELEMENTS(tables); i++)
                 for (const struct operation *row = tables[i]; row->name; row++)
                         if (strcmp(row->name, name) == 0)
-                                return row->run(client, request, json, err);
+                                return row->run(asker, json, err);
         return err_set(err, ERR_USAGE, "there is no operation \"%.60s\"; docs/PROTOCOL.md lists them", name);
 }

@@ -6,7 +6,7 @@
 
 #include "base/fd.h"
 #include "session/artifact.h"
-#include "session/client.h"
+#include "session/asker.h"
 #include "session/download.h"
 #include "session/operation.h"
 #include "session/session.h"
@@ -14,9 +14,9 @@
 #include "session/workspace.h"
 
 /* The workspace and the path below it that a request names. The caller closes the descriptor. */
-static int open_named(struct client *client, json_t *json, const char *key, char ret_relative[static 4096],
+static int open_named(struct asker *asker, json_t *json, const char *key, char ret_relative[static 4096],
                       struct session **ret_session, struct err *err) {
-        struct session *session = operation_session(client, json, err);
+        struct session *session = operation_session(asker, json, err);
         const char *path = session ? operation_text(json, key, err) : NULL;
         if (!path || workspace_check_path(path, ret_relative, err) < 0)
                 return -1;
@@ -28,9 +28,9 @@ static int open_named(struct client *client, json_t *json, const char *key, char
         return fd;
 }
 
-static int read_file(struct client *client, uint16_t request, json_t *json, struct err *err) {
+static int read_file(struct asker *asker, json_t *json, struct err *err) {
         char relative[4096];
-        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, NULL, err);
+        _cleanup_fd_ int workspace = open_named(asker, json, "path", relative, NULL, err);
         if (workspace < 0)
                 return -1;
         uint64_t size;
@@ -47,9 +47,7 @@ static int read_file(struct client *client, uint16_t request, json_t *json, stru
         uint64_t left = size - (uint64_t) offset;
         if (wanted && (uint64_t) json_integer_value(wanted) < left)
                 left = (uint64_t) json_integer_value(wanted);
-        if (download_begin(client, request, fd, (uint64_t) offset, left) < 0)
-                return err_set(err, ERR_SYSTEM, "out of memory");
-        return 0;
+        return download_begin(asker, fd, (uint64_t) offset, left, err);
 }
 
 /* ---- writing ---- */
@@ -59,28 +57,27 @@ struct file_upload {
         struct workspace_file file;
 };
 
-static int on_piece(struct upload *upload, struct client *client, const char *bytes, size_t size, struct err *err) {
-        (void) client;
+static int on_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
         int code = fd_write_all(((struct file_upload *) upload)->file.fd, bytes, size);
         return code < 0 ? err_sys(err, -code, "writing the file") : 0;
 }
 
-static void on_finish(struct upload *upload, struct client *client) {
+static void on_finish(struct upload *upload) {
         struct err err;
         if (workspace_finish_file(&((struct file_upload *) upload)->file, &err) < 0)
-                client_refuse(client, upload->request, &err);
+                asker_refuse(upload->asker, &err);
         else
-                client_answer(client, upload->request, json_pack("{s:I}", "size", (json_int_t) upload->size));
+                asker_answer(upload->asker, json_pack("{s:I}", "size", (json_int_t) upload->size));
 }
 
 static void on_abandon(struct upload *upload) {
         workspace_drop_file(&((struct file_upload *) upload)->file);
 }
 
-static int write_file(struct client *client, uint16_t request, json_t *json, struct err *err) {
+static int write_file(struct asker *asker, json_t *json, struct err *err) {
         char relative[4096];
         struct session *session = NULL;
-        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, &session, err);
+        _cleanup_fd_ int workspace = open_named(asker, json, "path", relative, &session, err);
         if (workspace < 0)
                 return -1;
         struct file_upload *upload = calloc(1, sizeof(*upload));
@@ -90,9 +87,9 @@ static int write_file(struct client *client, uint16_t request, json_t *json, str
                 free(upload);
                 return -1;
         }
-        upload->upload = (struct upload) { .request = request, .max = session->row.limits.disk_bytes, .piece = on_piece,
+        upload->upload = (struct upload) { .asker = asker, .max = session->row.limits.disk_bytes, .piece = on_piece,
                                            .finish = on_finish, .abandon = on_abandon, .json = json_incref(json) };
-        if (upload_begin(client, &upload->upload, err) < 0) {
+        if (upload_begin(&upload->upload, err) < 0) {
                 workspace_drop_file(&upload->file);
                 json_decref(json);
                 free(upload);
@@ -103,69 +100,70 @@ static int write_file(struct client *client, uint16_t request, json_t *json, str
 
 /* ---- the rest ---- */
 
-static int list_files(struct client *client, uint16_t request, json_t *json, struct err *err) {
+static int list_files(struct asker *asker, json_t *json, struct err *err) {
         char relative[4096];
-        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, NULL, err);
+        _cleanup_fd_ int workspace = open_named(asker, json, "path", relative, NULL, err);
         json_t *entries = workspace < 0 ? NULL : workspace_list(workspace, relative, err);
         if (!entries)
                 return -1;
-        client_answer(client, request, json_pack("{s:o}", "entries", entries));
+        asker_answer(asker, json_pack("{s:o}", "entries", entries));
         return 0;
 }
 
-static int stat_file(struct client *client, uint16_t request, json_t *json, struct err *err) {
+static int stat_file(struct asker *asker, json_t *json, struct err *err) {
         char relative[4096];
-        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, NULL, err);
+        _cleanup_fd_ int workspace = open_named(asker, json, "path", relative, NULL, err);
         json_t *entry = workspace < 0 ? NULL : workspace_stat(workspace, relative, err);
         if (!entry)
                 return -1;
-        client_answer(client, request, entry);
+        asker_answer(asker, entry);
         return 0;
 }
 
-static int remove_file(struct client *client, uint16_t request, json_t *json, struct err *err) {
+static int remove_file(struct asker *asker, json_t *json, struct err *err) {
         char relative[4096];
-        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, NULL, err);
+        _cleanup_fd_ int workspace = open_named(asker, json, "path", relative, NULL, err);
         if (workspace < 0 ||
             workspace_remove(workspace, relative, json_is_true(json_object_get(json, "recursive")), err) < 0)
                 return -1;
-        client_answer(client, request, json_object());
+        asker_answer(asker, json_object());
         return 0;
 }
 
-static int make_directory(struct client *client, uint16_t request, json_t *json, struct err *err) {
+static int make_directory(struct asker *asker, json_t *json, struct err *err) {
         char relative[4096];
-        _cleanup_fd_ int workspace = open_named(client, json, "path", relative, NULL, err);
+        _cleanup_fd_ int workspace = open_named(asker, json, "path", relative, NULL, err);
         if (workspace < 0 || workspace_make_directory(workspace, relative, err) < 0)
                 return -1;
-        client_answer(client, request, json_object());
+        asker_answer(asker, json_object());
         return 0;
 }
 
-static int move_file(struct client *client, uint16_t request, json_t *json, struct err *err) {
+static int move_file(struct asker *asker, json_t *json, struct err *err) {
         char from[4096], to[4096];
-        _cleanup_fd_ int workspace = open_named(client, json, "path", from, NULL, err);
+        _cleanup_fd_ int workspace = open_named(asker, json, "path", from, NULL, err);
         const char *target = workspace < 0 ? NULL : operation_text(json, "to", err);
         if (!target || workspace_check_path(target, to, err) < 0 || workspace_move(workspace, from, to, err) < 0)
                 return -1;
-        client_answer(client, request, json_object());
+        asker_answer(asker, json_object());
         return 0;
 }
 
-static int list_artifacts(struct client *client, uint16_t request, json_t *json, struct err *err) {
-        struct session *session = operation_session(client, json, err);
+static int list_artifacts(struct asker *asker, json_t *json, struct err *err) {
+        struct session *session = operation_session(asker, json, err);
         _cleanup_fd_ int workspace = session ? session_open_workspace(session) : -1;
         struct artifact_list list = { 0 };
         if (!session)
                 return -1;
         if (workspace < 0)
                 return err_sys(err, -workspace, "opening the workspace of %s", session->row.name);
-        if (artifact_scan(workspace, &list, err) < 0 || artifact_locate(&list, session->workspace, err) < 0) {
+        if (artifact_scan(workspace, &list, err) < 0 ||
+            (asker_is_operator(asker) && artifact_locate(&list, session->workspace, err) < 0)) {
                 artifact_list_release(&list);
                 return -1;
         }
         json_t *array = artifact_list_to_json(&list);
-        client_answer(client, request, json_pack("{s:o, s:b}", "artifacts", array, "cut", (int) list.cut));
+        asker_answer(asker, json_pack("{s:o, s:b}", "artifacts", array, "cut", (int) list.cut));
         artifact_list_release(&list);
         return 0;
 }

@@ -3,30 +3,30 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "session/client.h"
+#include "session/asker.h"
 #include "session/operation.h"
 #include "session/row.h"
 #include "session/session.h"
 
-static int create(struct client *client, uint16_t request, json_t *json, struct err *err) {
+static int create(struct asker *asker, json_t *json, struct err *err) {
         bool created = false;
-        struct session *session = row_find_or_create(client->daemon, json, &created, err);
+        struct session *session = row_find_or_create(asker, json, &created, err);
         if (!session)
                 return -1;
         json_t *answer = session_to_json(session);
         json_object_set_new(answer, "created", json_boolean(created));
-        client_answer(client, request, answer);
+        asker_answer(asker, answer);
         return 0;
 }
 
-static int list(struct client *client, uint16_t request, json_t *json, struct err *err) {
+static int list(struct asker *asker, json_t *json, struct err *err) {
         (void) json;
         (void) err;
         json_t *sessions = json_array();
-        for (struct session *session = client->daemon->sessions; session; session = session->next)
-                if (!session->ephemeral && !session->removing)
+        for (struct session *session = asker->daemon->sessions; session; session = session->next)
+                if (session_is_seen_by(session, asker->owner) && !session->removing)
                         json_array_append_new(sessions, session_to_json(session));
-        client_answer(client, request, json_pack("{s:o}", "sessions", sessions));
+        asker_answer(asker, json_pack("{s:o}", "sessions", sessions));
         return 0;
 }
 
@@ -71,71 +71,62 @@ static json_t *runs_of(struct session *session, size_t limit) {
         return array;
 }
 
-static int show(struct client *client, uint16_t request, json_t *json, struct err *err) {
-        struct session *session = operation_session(client, json, err);
+static int show(struct asker *asker, json_t *json, struct err *err) {
+        struct session *session = operation_session(asker, json, err);
         if (!session)
                 return -1;
         json_t *answer = session_to_json(session);
         json_object_set_new(answer, "runs", runs_of(session, 10));
         json_object_set_new(answer, "isolation", session_isolation(session));
-        client_answer(client, request, answer);
+        asker_answer(asker, answer);
         return 0;
 }
 
-static int show_log(struct client *client, uint16_t request, json_t *json, struct err *err) {
-        struct session *session = operation_session(client, json, err);
+static int show_log(struct asker *asker, json_t *json, struct err *err) {
+        struct session *session = operation_session(asker, json, err);
         if (!session)
                 return -1;
         json_int_t limit = json_integer_value(json_object_get(json, "limit"));
-        client_answer(client, request, json_pack("{s:o}", "runs", runs_of(session, limit > 0 ? (size_t) limit : 20)));
+        asker_answer(asker, json_pack("{s:o}", "runs", runs_of(session, limit > 0 ? (size_t) limit : 20)));
         return 0;
 }
 
-static int remove_one(struct client *client, uint16_t request, json_t *json, struct err *err) {
-        struct session *session = operation_session(client, json, err);
+static int remove_one(struct asker *asker, json_t *json, struct err *err) {
+        struct session *session = operation_session(asker, json, err);
         if (!session)
                 return -1;
         session_remove(session, json_is_true(json_object_get(json, "keep_files")));
-        client_answer(client, request, json_object());
+        asker_answer(asker, json_object());
         return 0;
 }
 
-static int interrupt(struct client *client, uint16_t request, json_t *json, struct err *err) {
-        struct session *session = operation_session(client, json, err);
+static int interrupt(struct asker *asker, json_t *json, struct err *err) {
+        struct session *session = operation_session(asker, json, err);
         if (!session)
                 return -1;
-        client_answer(client, request, json_pack("{s:b}", "interrupted", (int) session_interrupt(session)));
+        asker_answer(asker, json_pack("{s:b}", "interrupted", (int) session_interrupt(session)));
         return 0;
 }
 
-static int restart(struct client *client, uint16_t request, json_t *json, struct err *err) {
-        struct session *session = operation_session(client, json, err);
+static int restart(struct asker *asker, json_t *json, struct err *err) {
+        struct session *session = operation_session(asker, json, err);
         if (!session)
                 return -1;
         session_restart(session);
-        client_answer(client, request, json_object());
+        asker_answer(asker, json_object());
         return 0;
 }
 
-static int hibernate(struct client *client, uint16_t request, json_t *json, struct err *err) {
-        struct session *session = operation_session(client, json, err);
+static int hibernate(struct asker *asker, json_t *json, struct err *err) {
+        struct session *session = operation_session(asker, json, err);
         if (!session)
                 return -1;
         if (session->state == SESSION_ASLEEP) {
-                client_answer(client, request, json_pack("{s:s}", "state", "asleep"));
+                asker_answer(asker, json_pack("{s:s}", "state", "asleep"));
                 return 0;
         }
         const char *depth = json_string_value(json_object_get(json, "depth"));
-        struct subscription *asker = calloc(1, sizeof(*asker));
-        if (!asker)
-                return err_set(err, ERR_SYSTEM, "out of memory");
-        asker->client = client;
-        asker->request = request;
-        if (session_hibernate(session, depth && strcmp(depth, "trim") == 0, asker, err) < 0) {
-                free(asker);
-                return -1;
-        }
-        return 0;
+        return session_hibernate(session, depth && strcmp(depth, "trim") == 0, asker, err);
 }
 
 const struct operation operations_session[] = {

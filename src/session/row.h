@@ -6,11 +6,12 @@
 
 #include "session/registry.h"
 
-struct daemon;
+struct asker;
 struct session;
 
-/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "allow_weaker". */
-int row_from_json(const struct daemon *daemon, json_t *json, struct registry_session *ret_row, struct err *err);
+/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "network", "allow_weaker". Mounts
+ * beyond what the daemon allows to all, a workspace and "allow_weaker" are the operator's. */
+int row_from_json(const struct asker *asker, json_t *json, struct registry_session *ret_row, struct err *err);
 
 /* The session named by "session", made when it does not exist. */
-struct session *row_find_or_create(struct daemon *daemon, json_t *json, bool *ret_created, struct err *err);
+struct session *row_find_or_create(struct asker *asker, json_t *json, bool *ret_created, struct err *err);

@@ -37,9 +37,10 @@ struct session {
         uint64_t used_ms; /* monotonic */
         bool touched;     /* used since the registry was told */
         bool variables_lost; /* to be said with the next result */
+        struct egress_rules *granted; /* owned; a network of our own making; NULL: as the row says */
         json_t *held_back;   /* names that kept it from sleeping, or NULL */
         enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE } asked;
-        struct subscription *asker; /* who waits for the answer to a trim or sleep */
+        struct asker *asker; /* who waits for the answer to a trim or sleep */
         bool awake;  /* this kernel holds all there is; nothing is left on disk */
         bool ending; /* the kernel was told to end; the next run waits for another */
         bool removing, keep_files;
@@ -51,7 +52,9 @@ struct session *session_make(struct daemon *daemon, const struct registry_sessio
                              struct err *err);
 void session_free(struct session *session); /* the record and its kernel; files stay */
 
+/* By name or id among the owner's; the operator, "", finds those of others by id. */
 struct session *session_find(struct daemon *daemon, const char *owner, const char *name);
+bool session_is_seen_by(const struct session *session, const char *owner);
 struct session *session_create(struct daemon *daemon, const struct registry_session *row, struct err *err);
 
 /* Ends it: runs are answered, the kernel is killed, files go unless kept. */
@@ -71,12 +74,12 @@ void session_advance(struct session *session);
 bool session_interrupt(struct session *session);
 void session_restart(struct session *session);
 
-/* Ends a run whose caller is gone: interrupts it, or takes it out of the queue. True when the session, an ephemeral
- * one, does not exist any more. */
-bool session_cancel(struct session *session, struct run *run);
+/* Ends a run whose caller is gone: interrupts it, or takes it out of the queue; then an ephemeral session may not exist
+ * any more. */
+void session_cancel(struct session *session, struct run *run);
 
-/* Asks the kernel to go to sleep or to trim; the answer goes to the asker (may be NULL; taken). */
-int session_hibernate(struct session *session, bool trim_only, struct subscription *asker, struct err *err);
+/* Asks the kernel to go to sleep or to trim; the answer goes to the asker (NULL: nobody's). */
+int session_hibernate(struct session *session, bool trim_only, struct asker *asker, struct err *err);
 
 /* Gives a kernel that outlived the last daemon back to its session. */
 void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,

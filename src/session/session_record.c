@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "session/asker.h"
 #include "session/passport.h"
 #include "session/remove_tree.h"
 #include "session/session.h"
@@ -78,14 +79,21 @@ void session_free(struct session *session) {
         artifact_list_release(&session->seen);
         fd_close(&session->workspace_fd);
         json_decref(session->held_back);
-        free(session->asker);
+        free(session->granted);
+        if (session->asker)
+                session->asker->session = NULL;
         free(session);
+}
+
+bool session_is_seen_by(const struct session *session, const char *owner) {
+        return !session->ephemeral && (!*owner || strcmp(session->row.owner, owner) == 0);
 }
 
 struct session *session_find(struct daemon *daemon, const char *owner, const char *name) {
         for (struct session *session = daemon->sessions; session; session = session->next)
-                if (!session->ephemeral && !session->removing && strcmp(session->row.owner, owner) == 0 &&
-                    (strcmp(session->row.name, name) == 0 || strcmp(session->row.id, name) == 0))
+                if (session_is_seen_by(session, owner) && !session->removing &&
+                    (strcmp(session->row.id, name) == 0 ||
+                     (strcmp(session->row.owner, owner) == 0 && strcmp(session->row.name, name) == 0)))
                         return session;
         return NULL;
 }

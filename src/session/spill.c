@@ -1,102 +1,136 @@
 #include "session/spill.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "session/client.h"
+#include "session/asker.h"
+#include "session/daemon.h"
+#include "session/journal.h"
 
-enum { SPILL_BYTES_MAX = 256 << 20 };
+enum { CHUNK = 256 << 10 };
+static const uint64_t bytes_max = 1 << 30; /* of all that is put aside at a time; past it slow readers are cut off */
 
-struct spill *spill_make(const char *dir) {
+enum record_kind { RECORD_OUT, RECORD_ERR, RECORD_ANSWER };
+
+/* Before the bytes of each. Written and read by one process: no byte order to agree upon. */
+struct record {
+        enum record_kind kind;
+        bool is_last;
+        uint64_t number;
+        size_t size;
+};
+
+struct spill {
+        struct daemon *daemon;
+        int fd;
+        uint64_t size;
+        uint64_t at; /* what comes next */
+};
+
+static struct spill *make(struct daemon *daemon) {
         struct spill *spill = calloc(1, sizeof(*spill));
-        if (!spill)
+        char dir[4200];
+        (void) snprintf(dir, sizeof(dir), "%s/state", daemon->data_dir);
+        if (spill)
+                spill->daemon = daemon;
+        if (!spill || (spill->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) < 0) {
+                free(spill);
                 return NULL;
-        spill->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-        if (spill->fd >= 0)
-                return spill;
-        free(spill);
-        return NULL;
+        }
+        return spill;
 }
 
 void spill_free(struct spill *spill) {
         if (!spill)
                 return;
+        spill->daemon->spilled_bytes -= spill->size;
         fd_close(&spill->fd);
         free(spill);
 }
 
-int spill_put(struct spill *spill, enum message_type type, uint16_t request, const void *prefix, size_t prefix_size,
-              const void *bytes, size_t size) {
-        unsigned char header[MESSAGE_HEADER_SIZE] = { [4] = (unsigned char) type };
-        uint32_t payload_le = htole32((uint32_t) (prefix_size + size));
-        uint16_t request_le = htole16(request);
-        memcpy(header, &payload_le, sizeof(payload_le));
-        memcpy(header + 6, &request_le, sizeof(request_le));
-        int code = fd_write_all(spill->fd, header, sizeof(header));
-        if (code == 0 && prefix_size)
-                code = fd_write_all(spill->fd, prefix, prefix_size);
-        if (code == 0 && size)
-                code = fd_write_all(spill->fd, bytes, size);
-        spill->end += sizeof(header) + prefix_size + size;
+static int put(struct spill *spill, const struct record *record, const char *bytes) {
+        if (spill->daemon->spilled_bytes + record->size > bytes_max)
+                return -ENOSPC;
+        spill->size += record->size;
+        spill->daemon->spilled_bytes += record->size;
+        int code = fd_write_all(spill->fd, record, sizeof(*record));
+        return code < 0 ? code : fd_write_all(spill->fd, bytes, record->size);
+}
+
+/* The events from the cursor on. */
+static int put_events(struct spill *spill, struct journal *journal, const char *run_id, uint64_t cursor) {
+        _cleanup_free_ char *chunk = malloc(CHUNK);
+        struct journal_event event;
+        int code = chunk ? 0 : -ENOMEM;
+        for (uint64_t number = cursor; code == 0; number++) {
+                if (journal_event(journal, run_id, number, &event, NULL) < 0 || event.kind == JOURNAL_EVENT_RESULT)
+                        break;
+                size_t size = 0;
+                for (size_t at = 0; code == 0 && at < event.size; at += size) {
+                        if (journal_read(journal, &event, at, chunk, CHUNK, &size, NULL) < 0 || size == 0)
+                                break;
+                        const struct record record = { event.kind == JOURNAL_EVENT_ERR ? RECORD_ERR : RECORD_OUT,
+                                                       at + size == event.size, number, size };
+                        code = put(spill, &record, chunk);
+                }
+        }
         return code;
 }
 
-void spill_give(struct client *client, struct spill *spill) {
-        uint64_t waiting = spill->end;
-        struct spill **last = &client->spills;
-        for (; *last; last = &(*last)->next)
-                waiting += (*last)->end - (*last)->at;
-        *last = spill;
-        if (waiting > SPILL_BYTES_MAX)
-                client->closing = true;
+int spill_run(struct asker *asker, struct journal *journal, const char *run_id, const char *text, size_t size,
+              struct err *err) {
+        struct spill *spill = make(asker->daemon);
+        int code = spill ? put_events(spill, journal, run_id, asker->cursor) : -ENOSPC;
+        if (code == 0)
+                code = put(spill, &(const struct record) { .kind = RECORD_ANSWER, .size = size }, text);
+        if (code < 0) {
+                spill_free(spill);
+                return err_sys(err, -code, "putting the output of run %s aside", run_id);
+        }
+        asker->spill = spill;
+        spill_feed(asker);
+        return 0;
 }
 
-/* One message. False when the file cannot be read: then nothing of it can be trusted any more. */
-static bool send_one(struct client *client, struct spill *spill) {
-        unsigned char header[MESSAGE_HEADER_SIZE];
-        uint32_t size;
-        uint16_t request;
-        if (pread(spill->fd, header, sizeof(header), (off_t) spill->at) != (ssize_t) sizeof(header))
-                return false;
-        memcpy(&size, header, sizeof(size));
-        memcpy(&request, header + 6, sizeof(request));
-        size = le32toh(size);
-        _cleanup_free_ char *payload = malloc(size + 1);
-        if (!payload)
-                return false;
+static int read_at(const struct spill *spill, uint64_t at, void *bytes, size_t size) {
         for (size_t done = 0; done < size;) {
-                ssize_t n = pread(spill->fd, payload + done, size - done, (off_t) (spill->at + sizeof(header) + done));
+                ssize_t n = pread(spill->fd, (char *) bytes + done, size - done, (off_t) (at + done));
                 if (n <= 0)
-                        return false;
+                        return n < 0 ? -errno : -EIO;
                 done += (size_t) n;
         }
-        spill->at += sizeof(header) + size;
-        client_send(client, header[4], le16toh(request), payload, size);
-        return true;
+        return 0;
 }
 
-void spill_feed(struct client *client) {
-        while (client->spills && client_wants_more(client)) {
-                struct spill *spill = client->spills;
-                if (!send_one(client, spill))
-                        client->closing = true;
-                if (spill->at < spill->end)
-                        continue;
-                client->spills = spill->next;
-                spill_free(spill);
-        }
-}
-
-void spill_free_all(struct client *client) {
-        while (client->spills) {
-                struct spill *spill = client->spills;
-                client->spills = spill->next;
-                spill_free(spill);
+void spill_feed(struct asker *asker) {
+        struct spill *spill = asker->spill;
+        while (asker->type->wants_more(asker)) {
+                struct record record;
+                _cleanup_free_ char *bytes = NULL;
+                int code = read_at(spill, spill->at, &record, sizeof(record));
+                if (code == 0 && !(bytes = malloc(record.size + 1)))
+                        code = -ENOMEM;
+                if (code == 0)
+                        code = read_at(spill, spill->at + sizeof(record), bytes, record.size);
+                if (code < 0) {
+                        struct err err;
+                        (void) err_sys(&err, -code, "reading the rest of the output");
+                        asker_refuse(asker, &err);
+                        return;
+                }
+                spill->at += sizeof(record) + record.size;
+                if (record.kind == RECORD_ANSWER) {
+                        asker_answer_text(asker, bytes, record.size, NULL);
+                        return;
+                }
+                const struct asker_output output = { record.kind == RECORD_ERR, record.is_last, record.number, bytes,
+                                                     record.size };
+                asker->type->output(asker, &output);
         }
 }

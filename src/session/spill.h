@@ -1,31 +1,23 @@
-/* What a slow client has not read yet when its run is over: whole messages in a file without a name, so that neither
- * the daemon's memory nor the session waits for it. */
+/* What a slow reader has not read yet when its run is over: the rest of the output and the answer in a file without a
+ * name, so that neither the daemon's memory nor the session waits for it. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "wire/message.h"
+#include "base/err.h"
 
-struct client;
+struct asker;
+struct journal;
+struct spill;
 
-struct spill {
-        struct spill *next;
-        int fd;
-        uint64_t at, end; /* what is between was not sent yet */
-};
+/* Puts the run's output from the asker's cursor on, and the text of the answer, aside for it, and sends what it takes
+ * now: it may be answered when this returns. -1: nothing was done; no memory, or no room on the disk. */
+int spill_run(struct asker *asker, struct journal *journal, const char *run_id, const char *text, size_t size,
+              struct err *err);
 
-/* A new one, not yet the client's. NULL: no memory, or no room on the disk. */
-struct spill *spill_make(const char *dir);
+/* Sends what the asker takes now; its last moment when that is all. */
+void spill_feed(struct asker *asker);
+
 void spill_free(struct spill *spill); /* NULL is fine */
-
-/* Appends a message; `prefix` comes before its payload. -errno. */
-int spill_put(struct spill *spill, enum message_type type, uint16_t request, const void *prefix, size_t prefix_size,
-              const void *bytes, size_t size);
-
-/* Gives it to the client, which sends it as fast as it is read. A client that lets too much pile up is closed. */
-void spill_give(struct client *client, struct spill *spill);
-
-/* Sends what the client takes now. */
-void spill_feed(struct client *client);
-void spill_free_all(struct client *client);

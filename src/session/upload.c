@@ -4,17 +4,17 @@
 
 #include "session/client.h"
 
-int upload_begin(struct client *client, struct upload *upload, struct err *err) {
+int upload_begin(struct upload *upload, struct err *err) {
+        struct client_request *request = client_request_of(upload->asker);
         size_t n = 0;
-        for (struct upload *u = client->uploads; u; u = u->next) {
+        if (!request)
+                return err_set(err, ERR_UNSUPPORTED, "data cannot follow on this connection; put it into the request");
+        for (struct upload *u = request->client->uploads; u; u = u->next)
                 n++;
-                if (u->request == upload->request)
-                        return err_set(err, ERR_PROTOCOL, "request %u still receives data", upload->request);
-        }
         if (n >= UPLOADS_MAX)
                 return err_set(err, ERR_LIMIT, "at most %d uploads at once on one connection", UPLOADS_MAX);
-        upload->next = client->uploads;
-        client->uploads = upload;
+        upload->next = request->client->uploads;
+        request->client->uploads = upload;
         return 0;
 }
 
@@ -33,23 +33,22 @@ void upload_free(struct client *client, struct upload *upload) {
 
 void upload_receive(struct client *client, const struct message *message) {
         struct upload *upload = client->uploads;
-        while (upload && upload->request != message->request)
+        while (upload && client_request_of(upload->asker)->number != message->request)
                 upload = upload->next;
         if (!upload)
                 return; /* its request was refused while data was on the way */
-        struct err err;
-        if (message->type == MESSAGE_END) {
-                upload->finish(upload, client);
-                upload_free(client, upload);
-        } else if (message->size > upload->max - upload->size) {
+        struct err err = { 0 };
+        if (message->type == MESSAGE_END)
+                upload->finish(upload);
+        else if (message->size > upload->max - upload->size)
                 (void) err_set(&err, ERR_LIMIT, "more than %zu bytes", upload->max);
-                client_refuse(client, upload->request, &err);
-                upload_free(client, upload);
-        } else {
+        else {
                 upload->size += message->size;
-                if (upload->piece(upload, client, message->bytes, message->size, &err) < 0) {
-                        client_refuse(client, upload->request, &err);
-                        upload_free(client, upload);
-                }
+                if (upload->piece(upload, message->bytes, message->size, &err) == 0)
+                        return;
         }
+        struct asker *asker = upload->asker;
+        upload_free(client, upload);
+        if (err.code != ERR_NONE)
+                asker_refuse(asker, &err);
 }

@@ -1,0 +1,75 @@
+/* Somebody who asked for something and waits for the answer: a request on the daemon's socket, or one over HTTP. The
+ * session layer knows no other kind of caller, so that every front end has the same operations.
+ *
+ * The front end makes an asker for each request and hands it to operation_run. One answer or one refusal comes back,
+ * from within that call or later; with it the asker is the front end's again, to be freed. When whoever asked goes away
+ * first, the front end says asker_leave and frees it. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct asker;
+struct daemon;
+struct run;
+struct session;
+struct spill;
+
+struct asker_output {
+        bool is_error; /* standard error, not standard output */
+        bool is_last;  /* no more of this event follows */
+        uint64_t number;
+        const char *bytes;
+        size_t size;
+};
+
+struct asker_type {
+        /* The last word, as text: a JSON object. `json` is the same before it was written, or NULL; both borrowed. */
+        void (*answer)(struct asker *asker, const char *text, size_t size, json_t *json);
+        void (*refuse)(struct asker *asker, const struct err *err);
+
+        /* It waits for this run, or reads it again: comes before anything else about it. NULL: not interested. */
+        void (*accepted)(struct asker *asker, const char *run_id);
+
+        /* For those with `stream`: a piece of a run's output, the last one of event `number` unless more of it follow,
+         * and something shown. */
+        void (*output)(struct asker *asker, const struct asker_output *output);
+        void (*display)(struct asker *asker, json_t *data);
+        bool (*wants_more)(const struct asker *asker);
+
+        bool text_only; /* answers need no `json`: where there is only text yet, none is made of it */
+};
+
+struct asker {
+        const struct asker_type *type;
+        struct daemon *daemon;
+        const char *owner; /* whose sessions it may see: a key's name, or "" for the operator, who sees all */
+        bool stream;
+        bool cancel_on_disconnect;
+        uint64_t cursor; /* number of the next journal event to send */
+
+        /* where it waits: in the list of a run, for a session to fall asleep, or for itself to read what is left */
+        struct run *run;
+        struct asker *next;
+        struct session *session;
+        struct spill *spill;
+};
+
+/* Takes the reference. */
+void asker_answer(struct asker *asker, json_t *answer);
+void asker_answer_text(struct asker *asker, const char *text, size_t size, json_t *json);
+void asker_refuse(struct asker *asker, const struct err *err);
+
+/* Whoever asked is gone. The run goes on without it, unless it asked otherwise. The caller frees the asker. */
+void asker_leave(struct asker *asker);
+
+/* There is room again for what it streams. May answer, so it may be the asker's last moment. */
+void asker_feed(struct asker *asker);
+
+static inline bool asker_is_operator(const struct asker *asker) {
+        return asker->owner[0] == '\0';
+}
