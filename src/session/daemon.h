@@ -8,6 +8,7 @@
 #include "base/loop.h"
 #include "box/cgroup.h"
 #include "egress/egress.h"
+#include "session/log.h"
 #include "session/maker.h"
 #include "session/registry.h"
 #include "session/vault.h"
@@ -39,6 +40,7 @@ struct daemon {
         struct cgroup_host host;
         struct registry *registry;
         struct vault vault;
+        bool vault_is_new; /* we started it: no daemon before us has left anything in it */
         struct maker maker;
         struct order *orders; /* kernels to be made, first come first served */
         size_t n_orders, n_ordered; /* waiting; with the maker */
@@ -83,6 +85,3 @@ void pool_refill(struct daemon *daemon);
 struct kernel *pool_take(struct daemon *daemon, const struct registry_session *row);
 size_t pool_ready(const struct daemon *daemon);
 void pool_empty(struct daemon *daemon);
-
-/* One line on stderr with the time. */
-void daemon_log(const char *format, ...) __attribute__((format(printf, 1, 2)));

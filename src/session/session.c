@@ -67,7 +67,7 @@ static void order_kernel(struct session *session) {
         }
         request.network = rules != NULL;
         if ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
-            (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
+            (!request.ephemeral && mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
         else if (daemon_name_kernel(session->daemon, &request, &err) == 0) {
                 session->kernel =
@@ -318,15 +318,15 @@ static void start_run(struct session *session) {
         struct run *run = session->runs;
         struct kernel *kernel = session->kernel;
         struct err err;
-        json_object_set_new(run->request, "id", json_string(run->id));
-        _cleanup_free_ char *payload = json_dumps(run->request, JSON_COMPACT);
+        _cleanup_json_text_ struct json_text payload = { 0 };
+        run_write_request(run, &payload);
         harvest_prepare(session);
         kernel_mark_usage(kernel);
         int code = -1;
-        if (!payload)
+        if (payload.failed)
                 (void) err_set(&err, ERR_SYSTEM, "out of memory");
         else if (journal_begin(kernel->journal, run->id, &err) == 0 &&
-                 (code = kernel_send(kernel, KERNEL_EXECUTE, payload, strlen(payload), &err)) < 0)
+                 (code = kernel_send(kernel, KERNEL_EXECUTE, payload.bytes, payload.size, &err)) < 0)
                 (void) journal_end(kernel->journal, "{}", 2, NULL); /* or no other run could begin */
         if (code < 0) {
                 session->runs = run->next;
@@ -335,7 +335,7 @@ static void start_run(struct session *session) {
                 return;
         }
         run->started = true;
-        run->started_ms = loop_now_ms();
+        run->started_us = loop_now_us();
         session->state = SESSION_RUNNING;
         watch_deadline(run);
 }
@@ -473,7 +473,7 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
                 return;
         (void) snprintf(run->id, sizeof(run->id), "%s", open_run);
         run->started = true;
-        run->started_ms = loop_now_ms();
+        run->started_us = loop_now_us();
         session->runs = run;
         harvest_prepare(session);
         watch_deadline(run);
