@@ -44,10 +44,9 @@ class Client:
 
     def __init__(self, path: str | None = None, timeout: float = 300) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # The kernel's own time limits: with settimeout() Python asks poll() before every single call.
-        limit = struct.pack("@ll", int(timeout), int(timeout % 1 * 1e6))
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        # With a time limit Python waits in poll(), which is worth having by itself: whoever waits in recv() is also
+        # woken, for nothing, when the other side has read what was sent before.
+        self.socket.settimeout(timeout)
         self.socket.connect(path or default_socket())
         self.number = 0
         self.buffer = b""
