@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/syscalls.h"
+#include "session/reaper.h"
 #include "wire/frame.h"
 
 enum {
@@ -68,7 +69,7 @@ static void take_apart(struct kernel *kernel) {
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
         cgroup_meter_close(&kernel->meter);
         if (kernel->cgroup.host)
-                (void) cgroup_destroy(&kernel->cgroup, NULL);
+                reaper_bury(&kernel->cgroup, kernel->fds[MAKER_PIDFD], kernel->fds[MAKER_LEASE]);
         for (size_t i = 0; i < MAKER_FDS; i++)
                 if (i != MAKER_WORKSPACE) /* what an ephemeral run left is still to be read */
                         fd_close(&kernel->fds[i]);
@@ -88,6 +89,7 @@ void kernel_free(struct kernel *kernel) {
         take_apart(kernel);
         fd_close(&kernel->fds[MAKER_WORKSPACE]);
         journal_close(kernel->journal);
+        free(kernel->rules);
         free(kernel);
 }
 
@@ -127,11 +129,14 @@ static int watch_all(struct kernel *kernel, struct err *err) {
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
         if (!reply->good) {
                 kernel->state = KERNEL_DEAD;
+                for (size_t i = 0; i < MAKER_FDS; i++) /* what had been made before it failed */
+                        fd_close(&reply->fds[i]);
                 *err = reply->err;
                 return -1;
         }
         memcpy(kernel->fds, reply->fds, sizeof(kernel->fds));
         kernel->pid = reply->pid;
+        (void) snprintf(kernel->group, sizeof(kernel->group), "%s", reply->group);
         kernel->host_uid = reply->host_uid;
         kernel->state = KERNEL_STARTING;
         if (watch_all(kernel, err) < 0) {

@@ -39,6 +39,7 @@ enum kernel_state {
         KERNEL_DEAD, /* nothing is left but this record */
 };
 
+struct egress_rules;
 struct kernel;
 
 /* Who is told. All are called from the loop; a kernel may be freed from within `ended` only. */
@@ -64,6 +65,8 @@ struct kernel {
         pid_t pid;
         uid_t host_uid;
         int fds[MAKER_FDS];
+        struct egress_rules *rules; /* owned; NULL: no network */
+        bool admitted;              /* the proxy that is running serves it */
         struct cgroup cgroup;
         struct cgroup_meter meter;
         struct journal *journal;

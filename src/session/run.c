@@ -12,7 +12,7 @@
 #include "session/session.h"
 #include "session/spill.h"
 
-enum { INLINE_MAX = 1 << 20, FEED_CHUNK = 256 << 10 };
+enum { FEED_CHUNK = 256 << 10 };
 
 /* An id that nobody guesses. Random bytes are fetched for many runs at a time, and each is used once. */
 static int make_id(char ret_id[static 33]) {
@@ -78,6 +78,8 @@ void run_add_asker(struct run *run, struct asker *asker) {
         asker->run = run;
         asker->next = run->askers;
         run->askers = asker;
+        if (asker->type->accepted)
+                asker->type->accepted(asker, run->id);
         if (run->started)
                 run_feed_asker(run, asker);
 }
@@ -96,8 +98,10 @@ static void feed(struct journal *journal, const char *run_id, struct asker *aske
                         size_t size = 0;
                         if (journal_read(journal, &event, at, chunk, FEED_CHUNK, &size, NULL) < 0 || size == 0)
                                 break;
-                        asker->type->output(asker, event.kind == JOURNAL_EVENT_ERR, event.number, chunk, size);
                         at += size;
+                        const struct asker_output output = { event.kind == JOURNAL_EVENT_ERR, at == event.size,
+                                                             event.number, chunk, size };
+                        asker->type->output(asker, &output);
                 }
                 asker->cursor++;
         }
@@ -139,7 +143,7 @@ static void put_output(struct json_text *text, const struct journal *journal, co
                 char *bytes = NULL;
                 size_t size = 0;
                 if (told->bytes[i] > 0)
-                        (void) journal_read_stream(journal, told->run_id, (enum journal_stream) i, INLINE_MAX, &bytes,
+                        (void) journal_read_stream(journal, told->run_id, (enum journal_stream) i, RUN_INLINE_MAX, &bytes,
                                                    &size, NULL);
                 json_text_put(text, keys[i], strlen(keys[i]));
                 json_text_put_string(text, bytes, size);

@@ -12,6 +12,8 @@
 struct asker;
 struct session;
 
+enum { RUN_INLINE_MAX = 1 << 20 }; /* of each stream, in an answer that is not a stream itself */
+
 enum run_reason { RUN_REASON_NONE, RUN_REASON_TIMEOUT, RUN_REASON_INTERRUPT, RUN_REASON_REMOVED };
 
 struct run {
