@@ -319,15 +319,14 @@ void kernel_measure(struct kernel *kernel) {
         kernel->usage.cpu_us -= kernel->cpu_us_before;
 }
 
-bool kernel_measure_run(struct kernel *kernel, uint64_t took_us) {
+void kernel_measure_run(struct kernel *kernel, uint64_t took_us) {
         if (took_us >= SHORT_RUN_US) {
                 kernel_measure(kernel);
-                return true;
+                return;
         }
         kernel->usage.cpu_us = took_us;
         kernel->usage.oom_kills = 0;
         kernel->n_unmeasured++;
-        return false;
 }
 
 void kernel_catch_up(struct kernel *kernel) {

@@ -135,7 +135,11 @@ class Kernel:
                 frame = self._channel.receive()
                 if frame is None:
                     return 0
-                self._answer(*frame)
+                kind, payload = frame
+                if kind == wire.EXECUTE:
+                    self._execute(payload)
+                else:
+                    self._answer(kind, payload)
             return 0
         except (ChannelError, BrokenPipeError, ConnectionResetError) as error:
             with contextlib.suppress(OSError):
@@ -143,9 +147,7 @@ class Kernel:
             return EXIT_CHANNEL
 
     def _answer(self, kind: int, payload: bytes) -> None:
-        if kind == wire.EXECUTE:
-            self._execute(payload)
-        elif kind == wire.PING:
+        if kind == wire.PING:
             self._channel.send(wire.PONG, payload)
         else:
             self._channel.send(wire.ANSWER, json_pack(self._handle(kind, payload)))
