@@ -70,8 +70,8 @@ static const struct api_query artifact_query[] = {
 #define FILE_WRITTEN                                                                                                   \
         OBJECT("\"path\":" TEXT ",\"size\":" INTEGER ",\"files\":" ARRAY(OBJECT("\"path\":" TEXT ",\"size\":" INTEGER)))
 #define ARTIFACTS                                                                                                      \
-        OBJECT("\"artifacts\":" ARRAY(OBJECT("\"path\":" TEXT ",\"size\":" INTEGER ",\"mime\":" TEXT ",\"url\":" TEXT))      \
-               ",\"cut\":" TRUTH)
+        OBJECT("\"artifacts\":" ARRAY(OBJECT("\"path\":" TEXT ",\"size\":" INTEGER ",\"mime\":" TEXT                   \
+                                           ",\"url\":" TEXT)) ",\"cut\":" TRUTH)
 
 #define ROW(m, p, r, n, s) .method = m, .pattern = p, .run = r, .name = n, .summary = s
 
