@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import socket
+import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
@@ -266,6 +267,20 @@ def test_what_is_too_large_is_refused_and_leaves_nothing(make_service: StartServ
     assert put(client, "new-one", "b", b"x" * (65 << 10)).status == 413
     assert client.get("/sandbox/new-one").status == 404, "no sandbox is made for nothing"
     assert names(client, "big") == ["a"]
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(make_service: StartService) -> None:
+    service = make_service()
+    client, sessions = service.client(), service.daemon.data / "sessions"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "small", str(sessions)], check=True)
+    try:
+        full = put(client, "full", "a", bytes(2 << 20))
+        assert (full.status, full.json()["code"]) == (507, "no_space"), full
+        assert names(client, "full") == []
+        assert put(client, "full", "a", b"fits").status == 201
+        assert client.delete("/sandbox/full/destroy").status == 200
+    finally:
+        subprocess.run(["umount", "-l", str(sessions)], check=True)
 
 
 def test_a_hundred_megabytes_go_in_and_out_and_the_daemon_does_not_grow(service: Service) -> None:
