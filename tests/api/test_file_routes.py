@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import socket
@@ -230,15 +231,24 @@ def send_in_part(client: ServiceClient, path: str, *lines: str) -> socket.socket
     return connection
 
 
+def held(service: Service, directory: Path) -> list[str]:
+    """What the daemon has open in there."""
+    found = []
+    for entry in Path(f"/proc/{service.daemon.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(entry))
+    return [path for path in found if path.startswith(str(directory))]
+
+
 def test_an_upload_that_breaks_off_leaves_nothing(service: Service, client: ServiceClient) -> None:
     put(client, "broken", "whole", b"old")
     workspace = service.workspace(client, "broken")
-    descriptors = service.daemon.descriptors()
     uploads = [send_in_part(client, where("broken", path), "Content-Length: 1000") for path in ("whole", "new/deep")]
     assert names(client, "broken") == ["whole"] and client.get(where("broken", "whole")).body == b"old"
+    assert held(service, workspace) != []
     for upload in uploads:
         upload.close()
-    wait_for("the files to be let go", lambda: service.daemon.descriptors() <= descriptors)
+    wait_for("the files to be let go", lambda: held(service, workspace) == [])
     assert os.listdir(workspace) == ["whole"] and (workspace / "whole").read_bytes() == b"old"
     # Destroyed in the middle: the client is told, and nothing comes back.
     upload = send_in_part(client, where("broken", "late"), "Content-Length: 16")
