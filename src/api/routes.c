@@ -44,6 +44,35 @@ static const struct api_query list_query[] = {
         { 0 },
 };
 
+static const struct api_query read_query[] = {
+        { "path", "string", "a file, or a directory to be listed; the workspace itself without it", false },
+        { 0 },
+};
+
+static const struct api_query write_query[] = {
+        { "path", "string", "the file; for a form, the directory that its files go to", false },
+        { "mkdir", "boolean", "make a directory, and its parents; without a body", false },
+        { "move_to", "string", "move what is at path to here; without a body", false },
+        { 0 },
+};
+
+static const struct api_query remove_query[] = {
+        { "path", "string", "what to remove", true },
+        { "recursive", "boolean", "a directory with all that is in it", false },
+        { 0 },
+};
+
+static const struct api_query artifact_query[] = {
+        { "path", "string", "one of the list, below artifacts/", true },
+        { 0 },
+};
+
+#define FILE_WRITTEN                                                                                                   \
+        OBJECT("\"path\":" TEXT ",\"size\":" INTEGER ",\"files\":" ARRAY(OBJECT("\"path\":" TEXT ",\"size\":" INTEGER)))
+#define ARTIFACTS                                                                                                      \
+        OBJECT("\"artifacts\":" ARRAY(OBJECT("\"path\":" TEXT ",\"size\":" INTEGER ",\"mime\":" TEXT                   \
+                                           ",\"url\":" TEXT)) ",\"cut\":" TRUTH)
+
 #define ROW(m, p, r, n, s) .method = m, .pattern = p, .run = r, .name = n, .summary = s
 
 static const struct api_route rows[] = {
@@ -58,6 +87,16 @@ static const struct api_route rows[] = {
           .body_type = "application/json",
           .body_schema = OBJECT("\"command\":" TEXT ",\"argv\":" ARRAY(TEXT) ",\"env\":{},\"cwd\":" TEXT "," HOW),
           .answer_schema = RESULT },
+        { ROW("GET", "/sandbox/{user_id}/file", file_read, "readFile",
+          "Read a file, or a range of it; a directory is listed as JSON"), .query = read_query,
+          .answer_type = "application/octet-stream" },
+        { ROW("POST", "/sandbox/{user_id}/file", file_write, "writeFile",
+          "Write a file, whole or not at all: the body, or the files of a multipart/form-data"), .query = write_query,
+          .body_type = "application/octet-stream", .answer_schema = FILE_WRITTEN },
+        { ROW("PUT", "/sandbox/{user_id}/file", file_write, "putFile", "The same as POST"), .query = write_query,
+          .body_type = "application/octet-stream", .answer_schema = FILE_WRITTEN },
+        { ROW("DELETE", "/sandbox/{user_id}/file", file_remove, "removeFile", "Remove a file or a directory"),
+          .query = remove_query },
         { ROW("DELETE", "/sandbox/{user_id}/destroy", sandbox_destroy, "destroySandbox", "Remove the sandbox"),
           .query = destroy_query },
         { ROW("GET", "/health", health_show, "health", "Is the service alive?"), .is_open = true },
@@ -80,6 +119,12 @@ static const struct api_route rows[] = {
         { ROW("GET", "/sandbox/{user_id}/runs/{run_id}/events", execution_events, "runEvents",
           "A run's events again, from any number on"), .query = events_query, .answer_type = "text/event-stream" },
         { ROW("POST", "/sandbox/{user_id}/runs/{run_id}/cancel", execution_cancel, "cancelRun", "Interrupt this run") },
+        { ROW("GET", "/sandbox/{user_id}/artifacts", artifacts_list, "listArtifacts",
+          "What runs have left below artifacts/"), .answer_schema = ARTIFACTS },
+        { ROW("GET", "/sandbox/{user_id}/artifacts/download", artifacts_download, "downloadArtifact",
+          "One of them, or a range of it"), .query = artifact_query, .answer_type = "application/octet-stream" },
+        { ROW("GET", "/sandbox/{user_id}/artifacts/zip", artifacts_zip, "zipArtifacts", "All of them in one archive"),
+          .answer_type = "application/zip" },
 
         { ROW("GET", "/openapi.json", health_describe, "describe", "This table, as OpenAPI"), .is_open = true },
 };
