@@ -31,11 +31,21 @@ struct api_route {
         const char *answer_type;       /* NULL: application/json */
         const char *answer_schema;     /* NULL: anything */
         bool is_open;                  /* no key is needed */
+        bool is_stream;                /* the answer may be a stream of events, too */
+        const char *group;             /* heading in the documents */
+        const char *body_example;      /* JSON as text */
+        const char *statuses;          /* "200 201 404": beside those that every row of its kind has; NULL: 200 */
+};
+
+/* A shape that rows refer to with {"$ref":"#/components/schemas/NAME"}; the last one has no name. */
+struct api_schema {
+        const char *name, *text;
 };
 
 struct api_routes {
         const struct api_route *rows;
         size_t n;
+        const struct api_schema *schemas; /* NULL: none */
 };
 
 /* A request that was found: its row, and what the names in braces stand for, percent-decoded. */

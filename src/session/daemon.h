@@ -9,6 +9,7 @@
 #include "box/cgroup.h"
 #include "session/maker.h"
 #include "session/registry.h"
+#include "session/tally.h"
 #include "session/vault.h"
 
 struct client;
@@ -50,6 +51,7 @@ struct daemon {
         struct client *clients;
         size_t n_clients;
         uint64_t spilled_bytes; /* put aside for slow readers */
+        struct tally tally;
         struct session *sessions; /* named and ephemeral ones */
         size_t n_sessions;
         struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */

@@ -272,7 +272,9 @@ static struct asker *next_asker(struct run *run) {
 static void conclude(struct run *run, json_t *result) {
         struct session *session = run->session;
         struct journal *journal = session->kernel ? session->kernel->journal : NULL;
-        json_object_set_new(result, "duration_ms", json_integer((json_int_t) (loop_now_ms() - run->started_ms)));
+        uint64_t duration_ms = loop_now_ms() - run->started_ms;
+        tally_count_run(&session->daemon->tally, json_string_value(json_object_get(result, "status")), duration_ms);
+        json_object_set_new(result, "duration_ms", json_integer((json_int_t) duration_ms));
         json_object_set_new(result, "run_id", json_string(run->id));
         json_object_set(result, "displays", run->displays);
         json_object_set_new(result, "artifacts", harvest_collect(session, run->id));
@@ -328,6 +330,7 @@ void run_finish_dead(struct run *run) {
 }
 
 void run_fail(struct run *run, const struct err *err) {
+        run->session->daemon->tally.runs_ended[TALLY_REFUSED]++;
         for (struct asker *asker; (asker = next_asker(run));)
                 asker_refuse(asker, err);
 }

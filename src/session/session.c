@@ -325,6 +325,7 @@ static void start_run(struct session *session) {
         }
         run->started = true;
         run->started_ms = loop_now_ms();
+        session->daemon->tally.runs_started++;
         session->state = SESSION_RUNNING;
         watch_deadline(run);
 }
