@@ -15,15 +15,15 @@ static void clean_json(json_t **json) {
 static const char intro[] =
         "Code that nobody has read yet, in sealed boxes: one sandbox for each user_id, with a Python whose variables "
         "stay. Send \"Authorization: Bearer KEY\" with every request but /health. Errors are "
-        "application/problem+json: `code` is stable, `detail` says what happened, `remedy` what to do.";
+        "application/problem+json: \"code\" is stable, \"detail\" says what happened, \"remedy\" what to do.";
 
 static const char problem_schema[] =
         "{\"type\":\"object\",\"required\":[\"status\",\"code\",\"detail\"],\"properties\":{"
-        "\"type\":{\"type\":\"string\"},\"status\":{\"type\":\"integer\"},\"title\":{\"type\":\"string\"},"
+        "\"status\":{\"type\":\"integer\"},\"title\":{\"type\":\"string\"},"
         "\"code\":{\"type\":\"string\",\"description\":\"stable: for programs\"},"
         "\"detail\":{\"type\":\"string\",\"description\":\"what happened, and why\"},"
         "\"remedy\":{\"type\":\"string\",\"description\":\"what to do\"}},"
-        "\"examples\":[{\"type\":\"about:blank\",\"status\":404,\"title\":\"Not Found\",\"code\":\"not_found\","
+        "\"examples\":[{\"status\":404,\"title\":\"Not Found\",\"code\":\"not_found\","
         "\"detail\":\"there is no sandbox \\\"bob\\\"; make it with create, or run something in it\"}]}";
 
 static const struct {

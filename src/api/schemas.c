@@ -3,8 +3,8 @@
 #include "api/schema.h"
 
 const struct api_schema api_schemas[] = {
-        { "Limits", OBJECT("\"memory_bytes\":" INTEGER ",\"cpus\":" NUMBER ",\"pids\":" INTEGER ",\"timeout_ms\":" INTEGER
-                           ",\"tmp_bytes\":" INTEGER ",\"disk_bytes\":" INTEGER) },
+        { "Limits", OBJECT("\"memory_bytes\":" INTEGER ",\"cpus\":" NUMBER ",\"pids\":" INTEGER
+                           ",\"timeout_ms\":" INTEGER ",\"tmp_bytes\":" INTEGER ",\"disk_bytes\":" INTEGER) },
         { "Sandbox",
           OBJECT("\"id\":" TEXT ",\"user_id\":" TEXT ",\"state\":{\"enum\":[\"new\",\"idle\",\"running\",\"trimmed\","
                  "\"asleep\",\"lost\"]},\"image\":" TEXT ",\"mode\":" TEXT ",\"limits\":" REF("Limits")
@@ -28,7 +28,7 @@ const struct api_schema api_schemas[] = {
           "{\"type\":\"object\",\"description\":\"one line of application/x-ndjson, or the data of one server-sent "
           "event; the last one is `result` or `error`, and there is exactly one of them\",\"required\":[\"event\"],"
           "\"properties\":{\"event\":{\"enum\":[\"start\",\"stdout\",\"stderr\",\"display\",\"result\",\"error\"]},"
-          "\"number\":" SAID("integer", "of output and result: …/events?from=N+1 goes on after it") ",\"run_id\":" TEXT
-          ",\"text\":" TEXT ",\"data\":{},\"result\":" REF("Result") ",\"problem\":" REF("Problem") "}}" },
+          "\"number\":" SAID("integer", "of output and result: …/events?from=N+1 goes on after it")
+          ",\"run_id\":" TEXT ",\"text\":" TEXT ",\"data\":{},\"result\":" REF("Result") ",\"problem\":" REF("Problem") "}}" },
         { 0 },
 };
