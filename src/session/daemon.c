@@ -97,7 +97,7 @@ static void give_orders(struct daemon *daemon) {
 
 int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err) {
         if (daemon->n_orders >= DAEMON_ORDERS_MAX)
-                return err_set(err, ERR_BUSY, "%d boxes already wait to be made; try again in a moment",
+                return err_set(err, ERR_LIMIT, "%d boxes already wait to be made; try again in a moment",
                                DAEMON_ORDERS_MAX);
         struct order *order = malloc(sizeof(*order));
         if (!order)
