@@ -128,11 +128,11 @@ static void duration_lines(const struct view *view, const struct metric *metric)
         (void) snprintf(count, sizeof(count), "%s_count", metric->name);
         for (size_t i = 0; i <= TALLY_SPANS; i++) {
                 if (i < TALLY_SPANS)
-                        (void) snprintf(bound, sizeof(bound), "%g", (double) tally_spans_ms[i] / 1000);
+                        (void) snprintf(bound, sizeof(bound), "%g", (double) tally_spans_us[i] / 1e6);
                 n += tally->runs_within[i];
                 put(view, bucket, "le", i < TALLY_SPANS ? bound : "+Inf", (double) n);
         }
-        put(view, sum, NULL, NULL, (double) tally->run_ms / 1000);
+        put(view, sum, NULL, NULL, (double) tally->run_us / 1e6);
         put(view, count, NULL, NULL, (double) n);
 }
 

@@ -8,7 +8,7 @@ const char *const tally_end_names[TALLY_ENDS] = {
         [TALLY_REFUSED] = "refused",
 };
 
-const uint64_t tally_spans_ms[TALLY_SPANS] = { 1, 5, 25, 100, 500, 2500, 10000, 60000 };
+const uint64_t tally_spans_us[TALLY_SPANS] = { 1000, 5000, 25000, 100000, 500000, 2500000, 10000000, 60000000 };
 
 static enum tally_end end_of(const char *status) {
         for (int i = 0; i < TALLY_REFUSED; i++)
@@ -17,11 +17,11 @@ static enum tally_end end_of(const char *status) {
         return TALLY_ERROR;
 }
 
-void tally_count_run(struct tally *tally, const char *status, uint64_t duration_ms) {
+void tally_count_run(struct tally *tally, const char *status, uint64_t duration_us) {
         size_t span = 0;
-        while (span < TALLY_SPANS && duration_ms > tally_spans_ms[span])
+        while (span < TALLY_SPANS && duration_us > tally_spans_us[span])
                 span++;
         tally->runs_within[span]++;
-        tally->run_ms += duration_ms;
+        tally->run_us += duration_us;
         tally->runs_ended[end_of(status)]++;
 }

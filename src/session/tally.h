@@ -22,12 +22,12 @@ struct tally {
         uint64_t runs_started;
         uint64_t runs_ended[TALLY_ENDS];
         uint64_t runs_within[TALLY_SPANS + 1]; /* each counted once, in the first span that holds it */
-        uint64_t run_ms;                       /* of all runs together */
+        uint64_t run_us;                       /* of all runs together */
         uint64_t kernels_forked, kernels_cold, kernels_failed;
 };
 
 extern const char *const tally_end_names[TALLY_ENDS];
-extern const uint64_t tally_spans_ms[TALLY_SPANS];
+extern const uint64_t tally_spans_us[TALLY_SPANS];
 
 /* A status that is none of ours counts as an error. */
-void tally_count_run(struct tally *tally, const char *status, uint64_t duration_ms);
+void tally_count_run(struct tally *tally, const char *status, uint64_t duration_us);
