@@ -99,10 +99,17 @@ static int describe_body(const struct api_route *route, json_t **ret_body, struc
         if (parse(route->body_schema, route->name, &schema, err) < 0 ||
             (route->body_example && parse(route->body_example, route->name, &example, err) < 0))
                 return -1;
-        json_t *content = json_pack("{s:O}", "schema", schema);
+        _cleanup_json_ json_t *content = json_pack("{s:O}", "schema", schema), *types = json_object();
         if (example)
                 (void) json_object_set(content, "example", example);
-        *ret_body = json_pack("{s:{s:o}}", "content", route->body_type, content);
+        for (const char *at = route->body_type; *at; at += strspn(at, " ")) {
+                char type[64];
+                size_t size = strcspn(at, " ");
+                (void) snprintf(type, sizeof(type), "%.*s", (int) size, at);
+                (void) json_object_set(types, type, content);
+                at += size;
+        }
+        *ret_body = json_pack("{s:O}", "content", types);
         return *ret_body ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
 }
 
@@ -160,10 +167,10 @@ static json_t *describe_answers(const struct api_route *route, json_t *schema) {
                 add_status(route, schema, answers, 401);
                 add_status(route, schema, answers, 429);
         }
-        if (route->body_type) {
+        if (route->body_type)
                 add_status(route, schema, answers, 413);
+        if (route->body_type && strcmp(route->body_type, "application/json") == 0)
                 add_status(route, schema, answers, 415);
-        }
         (void) json_object_set_new(answers, "default", json_pack("{s:s}", "$ref", "#/components/responses/Problem"));
         return answers;
 }

@@ -26,7 +26,7 @@ struct api_route {
         const char *name; /* the operation's, unique in the table */
         const char *summary;
         const struct api_query *query; /* NULL: nothing is documented */
-        const char *body_type;         /* NULL: no body is taken */
+        const char *body_type;         /* one, or several with blanks between; NULL: no body is taken */
         const char *body_schema;       /* JSON Schema as text; NULL: anything */
         const char *answer_type;       /* NULL: application/json */
         const char *answer_schema;     /* NULL: anything */

@@ -30,6 +30,33 @@ static const struct api_query list_query[] = {
         { 0 },
 };
 
+static const struct api_query read_query[] = {
+        { "path", "string", "a file, or a directory to be listed; the workspace itself without it", false },
+        { 0 },
+};
+
+static const struct api_query write_query[] = {
+        { "path", "string", "the file; for a form, the directory that its files go to", false },
+        { "mkdir", "boolean", "make a directory, and its parents; without a body", false },
+        { "move_to", "string", "move what is at path to here; without a body", false },
+        { 0 },
+};
+
+static const struct api_query remove_query[] = {
+        { "path", "string", "what to remove", true },
+        { "recursive", "boolean", "a directory with all that is in it", false },
+        { 0 },
+};
+
+static const struct api_query artifact_query[] = {
+        { "path", "string", "one of the list, below artifacts/", true },
+        { 0 },
+};
+
+#define FILE_WRITTEN                                                                                                   \
+        OBJECT("\"path\":" TEXT ",\"size\":" INTEGER ",\"files\":" ARRAY(OBJECT("\"path\":" TEXT ",\"size\":" INTEGER)))
+#define ARTIFACTS OBJECT("\"artifacts\":" ARRAY(REF("Artifact")) ",\"cut\":" TRUTH)
+
 #define ROW(m, p, r, n, s) .method = m, .pattern = p, .run = r, .name = n, .summary = s
 
 static const struct api_route rows[] = {
@@ -79,6 +106,28 @@ static const struct api_route rows[] = {
           .statuses = "200 404 410" },
         { ROW("POST", "/sandbox/{user_id}/runs/{run_id}/cancel", execution_cancel, "cancelRun", "Interrupt this run"),
           .group = "Runs", .answer_schema = OBJECT("\"interrupted\":" TRUTH), .statuses = "200 404" },
+
+        { ROW("GET", "/sandbox/{user_id}/file", file_read, "readFile",
+          "Read a file, or a range of it; a directory is listed as JSON"), .group = "Files", .query = read_query,
+          .answer_type = "application/octet-stream", .statuses = "200 206 304 403 404 416" },
+        { ROW("POST", "/sandbox/{user_id}/file", file_write, "writeFile",
+          "Write a file, whole or not at all: the body, or the files of a multipart/form-data"), .group = "Files",
+          .query = write_query, .body_type = "application/octet-stream multipart/form-data",
+          .answer_schema = FILE_WRITTEN, .statuses = "200 201 403 404 409 507" },
+        { ROW("PUT", "/sandbox/{user_id}/file", file_write, "putFile", "The same as POST"), .group = "Files",
+          .query = write_query, .body_type = "application/octet-stream multipart/form-data",
+          .answer_schema = FILE_WRITTEN, .statuses = "200 201 403 404 409 507" },
+        { ROW("DELETE", "/sandbox/{user_id}/file", file_remove, "removeFile", "Remove a file or a directory"),
+          .group = "Files", .query = remove_query, .answer_schema = OBJECT("\"path\":" TEXT),
+          .statuses = "200 403 404 409" },
+        { ROW("GET", "/sandbox/{user_id}/artifacts", artifacts_list, "listArtifacts",
+          "What runs have left below artifacts/"), .group = "Files", .answer_schema = ARTIFACTS,
+          .statuses = "200 404" },
+        { ROW("GET", "/sandbox/{user_id}/artifacts/download", artifacts_download, "downloadArtifact",
+          "One of them, or a range of it"), .group = "Files", .query = artifact_query,
+          .answer_type = "application/octet-stream", .statuses = "200 206 304 404 416" },
+        { ROW("GET", "/sandbox/{user_id}/artifacts/zip", artifacts_zip, "zipArtifacts", "All of them in one archive"),
+          .group = "Files", .answer_type = "application/zip", .statuses = "200 404" },
 
         { ROW("GET", "/health", health_show, "health", "Is the service alive?"), .group = "Service", .is_open = true },
         { ROW("GET", "/metrics", metrics_show, "metrics", "Numbers for instruments, as Prometheus reads them"),

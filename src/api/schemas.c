@@ -13,7 +13,7 @@ const struct api_schema api_schemas[] = {
         { "Run", OBJECT("\"run_id\":" TEXT ",\"ended\":" TRUTH ",\"status\":" TEXT ",\"duration_ms\":" INTEGER
                         ",\"events\":" INTEGER ",\"stdout_bytes\":" INTEGER ",\"stderr_bytes\":" INTEGER
                         ",\"began\":" INTEGER ",\"end\":" INTEGER) },
-        { "Artifact", OBJECT("\"path\":" TEXT ",\"name\":" TEXT ",\"size\":" INTEGER ",\"mime\":" TEXT) },
+        { "Artifact", OBJECT("\"path\":" TEXT ",\"size\":" INTEGER ",\"mime\":" TEXT ",\"url\":" TEXT) },
         { "Result",
           OBJECT("\"run_id\":" TEXT ",\"status\":{\"enum\":[\"ok\",\"error\",\"timeout\",\"oom\",\"killed\","
                  "\"interrupted\"]},\"stdout\":" TEXT ",\"stderr\":" TEXT
