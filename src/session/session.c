@@ -67,7 +67,7 @@ static void order_kernel(struct session *session) {
         }
         request.network = rules != NULL;
         if ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
-            (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
+            (!request.ephemeral && mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
         else if (daemon_name_kernel(session->daemon, &request, &err) == 0) {
                 session->kernel =
