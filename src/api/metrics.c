@@ -226,7 +226,7 @@ static const struct metric metrics[] = {
         { "glovebox_runs_finished_total", "counter", "Runs that ended, by status.", .lines = run_lines },
         { "glovebox_run_duration_seconds", "histogram", "How long runs took.", .lines = duration_lines },
         { "glovebox_runs_waiting", "gauge", "Runs that wait for their sandbox.", .value = runs_waiting },
-        { "glovebox_spilled_bytes", "gauge", "Output on disk that slow clients are yet to read.", .value = spilled_bytes },
+        { "glovebox_spilled_bytes", "gauge", "Output on disk, for slow clients.", .value = spilled_bytes },
 
         { "glovebox_clients", "gauge", "Connections to the daemon's own socket.", .value = clients },
         { "glovebox_http_connections", "gauge", "HTTP connections that are open.", .value = connections_open },

@@ -29,6 +29,7 @@ const struct api_schema api_schemas[] = {
           "event; the last one is `result` or `error`, and there is exactly one of them\",\"required\":[\"event\"],"
           "\"properties\":{\"event\":{\"enum\":[\"start\",\"stdout\",\"stderr\",\"display\",\"result\",\"error\"]},"
           "\"number\":" SAID("integer", "of output and result: …/events?from=N+1 goes on after it")
-          ",\"run_id\":" TEXT ",\"text\":" TEXT ",\"data\":{},\"result\":" REF("Result") ",\"problem\":" REF("Problem") "}}" },
+          ",\"run_id\":" TEXT ",\"text\":" TEXT ",\"data\":{},\"result\":" REF("Result")
+          ",\"problem\":" REF("Problem") "}}" },
         { 0 },
 };
