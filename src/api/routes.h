@@ -4,6 +4,7 @@
 #include "api/route.h"
 
 extern const struct api_routes api_routes;
+extern const struct api_schema api_schemas[];
 
 struct exchange;
 
@@ -38,3 +39,10 @@ void artifacts_zip(struct exchange *exchange);
 /* health.c */
 void health_show(struct exchange *exchange);
 void health_describe(struct exchange *exchange);
+
+/* metrics.c */
+void metrics_show(struct exchange *exchange);
+
+/* page.c */
+void page_show(struct exchange *exchange);
+void page_lead(struct exchange *exchange);

@@ -142,9 +142,11 @@ static void on_maker(void *context, uint32_t events) {
                 return;
         }
         if (kernel_take(kernel, &reply, &err) < 0) {
+                daemon->tally.kernels_failed++;
                 kernel->listener->failed(kernel, &err);
                 return;
         }
+        *(kernel->fds[MAKER_KERNEL] >= 0 ? &daemon->tally.kernels_forked : &daemon->tally.kernels_cold) += 1;
         if (kernel->rules)
                 network_connect(daemon);
         for (struct session *session = daemon->sessions; session; session = session->next)

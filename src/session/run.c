@@ -218,6 +218,7 @@ static struct asker *next_asker(struct run *run) {
 static void conclude(struct run *run, struct run_result *result, uint64_t took_us) {
         struct session *session = run->session;
         struct journal *journal = session->kernel->journal;
+        tally_count_run(&session->daemon->tally, result->status, took_us);
         result->duration_ms = took_us / 1000;
         result->usage = session->kernel->usage;
         result->oom_killed = result->usage.oom_kills > 0;
@@ -269,6 +270,7 @@ void run_finish_dead(struct run *run) {
 }
 
 void run_fail(struct run *run, const struct err *err) {
+        run->session->daemon->tally.runs_ended[TALLY_REFUSED]++;
         for (struct asker *asker; (asker = next_asker(run));)
                 asker_refuse(asker, err);
 }

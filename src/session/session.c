@@ -340,6 +340,7 @@ static void start_run(struct session *session) {
                 return;
         }
         run->started = true;
+        session->daemon->tally.runs_started++;
         run->started_us = loop_now_us();
         session->state = SESSION_RUNNING;
         watch_deadline(run);
