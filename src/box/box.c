@@ -14,7 +14,7 @@
 #include "box/syscalls.h"
 #include "box/tree.h"
 
-enum { KILL_WAIT_MS = 5000 };
+enum { SEAL_WAIT_MS = 60000, KILL_WAIT_MS = 5000 };
 
 /* The seventh, for control groups, is made by the stage once it is in them. */
 #define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
@@ -80,6 +80,13 @@ static bool may_set_groups(void) {
 /* What the child says: 0 when it became the agent, -1 with its own reason. */
 static int read_verdict(int sync_fd, struct err *err) {
         struct err reported;
+        struct pollfd watched = { .fd = sync_fd, .events = POLLIN };
+        int n;
+        while ((n = poll(&watched, 1, SEAL_WAIT_MS)) < 0 && errno == EINTR)
+                ;
+        if (n == 0) /* a mount that hangs, perhaps: whoever waits for other boxes must not wait for this one */
+                return err_set(err, ERR_TIMEOUT, "the box was not sealed within %d s: see whether a file system hangs",
+                               SEAL_WAIT_MS / 1000);
         int code = fd_read_exactly(sync_fd, &reported, sizeof(reported));
         if (code == -ENODATA)
                 return 0; /* closed by the exec of the agent */
@@ -162,7 +169,9 @@ int box_clone(struct box_birth *birth, bool into_group, struct err *err) {
 }
 
 int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err) {
-        (void) send(birth->sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
+        /* A child that is gone already has left its verdict. */
+        if (send(birth->sync_fd, "i", 1, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
+                return err_sys(err, errno, "telling the box to seal itself");
         if (read_verdict(birth->sync_fd, err) < 0)
                 return -1;
         fd_close(&birth->sync_fd);
