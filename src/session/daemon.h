@@ -7,6 +7,7 @@
 
 #include "base/loop.h"
 #include "box/cgroup.h"
+#include "session/janitor.h"
 #include "session/log.h"
 #include "session/maker.h"
 #include "session/registry.h"
@@ -40,6 +41,7 @@ struct daemon {
         struct registry *registry;
         struct vault vault;
         struct maker maker;
+        struct janitor janitor;
         struct order *orders; /* kernels to be made, first come first served */
         size_t n_orders, n_ordered; /* waiting; with the maker */
         struct loop_watch *maker_watch;

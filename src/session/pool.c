@@ -7,7 +7,6 @@
 
 #include "session/daemon.h"
 #include "session/kernel.h"
-#include "session/remove_tree.h"
 #include "session/serve_options.h"
 
 static const struct kernel_listener listener;
@@ -28,11 +27,12 @@ static void on_ready(struct kernel *kernel) {
 }
 
 static void discard(struct kernel *kernel) {
+        struct daemon *daemon = kernel->owner;
         char path[1024];
         (void) snprintf(path, sizeof(path), "%s", kernel->state_dir);
         forget(kernel);
         kernel_free(kernel);
-        remove_tree(path);
+        janitor_remove(&daemon->janitor, path);
 }
 
 static void on_failed(struct kernel *kernel, const struct err *err) {

@@ -61,17 +61,22 @@ static void empty_directory(int top_fd, int parent_fd, const char *name, int dep
         (void) closedir(directory);
 }
 
-void remove_tree_at(int parent_fd, const char *name) {
+static void empty_tree_at(int parent_fd, const char *name) {
         unsigned n_moved = 0;
         for (int turn = 0; turn < TURNS_MAX; turn++) {
                 unsigned before = n_moved;
                 empty_directory(-1, parent_fd, name, 0, &n_moved);
-                if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno != ENOTEMPTY || n_moved == before)
+                if (n_moved == before)
                         break;
         }
 }
 
-void remove_tree(const char *path) {
+void remove_tree_at(int parent_fd, const char *name) {
+        empty_tree_at(parent_fd, name);
+        (void) unlinkat(parent_fd, name, AT_REMOVEDIR);
+}
+
+static void at_parent(const char *path, void (*call)(int parent_fd, const char *name)) {
         char parent[4096];
         const char *name = strrchr(path, '/');
         if (!name || !name[1] || (size_t) (name - path) >= sizeof(parent))
@@ -80,6 +85,14 @@ void remove_tree(const char *path) {
         int parent_fd = open(*parent ? parent : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (parent_fd < 0)
                 return;
-        remove_tree_at(parent_fd, name + 1);
+        call(parent_fd, name + 1);
         (void) close(parent_fd);
+}
+
+void remove_tree(const char *path) {
+        at_parent(path, remove_tree_at);
+}
+
+void empty_tree(const char *path) {
+        at_parent(path, empty_tree_at);
 }
