@@ -47,7 +47,7 @@ static void do_chore(const char *words) {
 
 _Noreturn static void serve(int fd) {
         static char words[PATH_ROOM + 2];
-        (void) prctl(PR_SET_NAME, "glovebox-janitor");
+        (void) prctl(PR_SET_NAME, "glovebox-sweep"); /* fifteen characters at most */
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C at the daemon is the daemon's to handle */
         errno = 0;
         if (nice(NICENESS) < 0 && errno) /* whoever runs code goes first; if that cannot be, so be it */
