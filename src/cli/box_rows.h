@@ -23,11 +23,13 @@
 
 #define LIMIT_ROWS(at, STANDARD)                                                                                     \
         { .name = "memory", .kind = OPTION_BYTES, .offset = LIMIT_AT(at, memory_bytes), .argument = "SIZE",          \
-          .group = "Limits", .variable = "GLOVEBOX_MEMORY", .standard = STANDARD("512m"), .min = 8 * MIB,            \
+          .group = "Limits", .variable = "GLOVEBOX_MEMORY", .alias = "SANDBOX_DOCKER_MEMORY",                         \
+          .standard = STANDARD("512m"), .min = 8 * MIB,                                                              \
           .max = 1024 * GIB, .hint = "a Python interpreter alone needs about 16m",                                   \
           .help = "memory of everything in the box together" },                                                      \
         { .name = "cpus", .kind = OPTION_THOUSANDTHS, .offset = LIMIT_AT(at, cpu_thousandths),                       \
-          .argument = "NUMBER", .group = "Limits", .variable = "GLOVEBOX_CPUS", .standard = STANDARD("1"),           \
+          .argument = "NUMBER", .group = "Limits", .variable = "GLOVEBOX_CPUS",                                      \
+          .alias = "SANDBOX_DOCKER_CPU", .standard = STANDARD("1"),                                                  \
           .min = 10, .max = 1024 * 1000,                                                                             \
           .help = "processors, for example 0.5 or 2; thread pools inside are sized by it" },                         \
         { .name = "pids", .kind = OPTION_COUNT, .offset = LIMIT_AT(at, pids), .argument = "NUMBER",                  \
@@ -43,7 +45,8 @@
 
 #define BOX_IMAGE_ROW(at, STANDARD)                                                                                  \
         { .name = "image", .kind = OPTION_TEXT, .offset = at, .argument = "NAME", .group = "Code",                   \
-          .variable = "GLOVEBOX_IMAGE", .standard = STANDARD("host"), .completion = COMPLETE_IMAGES,                 \
+          .variable = "GLOVEBOX_IMAGE", .alias = "SANDBOX_DOCKER_IMAGE", .standard = STANDARD("host"),               \
+          .completion = COMPLETE_IMAGES,                                                                             \
           .help = "the file system to run in; \"glovebox image list\" shows what there is" }
 
 #define BOX_WEAKER_ROW(at)                                                                                           \
@@ -71,6 +74,27 @@
         { .name = "mount", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_mount,                    \
           .argument = "SRC:DST[:ro|rw]", .group = "Files", .completion = COMPLETE_FILES,                             \
           .help = "show a file or directory of the host at DST, read-only unless rw is asked for; may be repeated" }
+
+/* `at` is the offset of a struct run_request; `networks` are the choices of the file that has the rows. */
+#define BOX_NETWORK_ROWS(at, STANDARD)                                                                               \
+        { .name = "network", .kind = OPTION_CHOICE, .offset = REQUEST_AT(at, network), .argument = "MODE",           \
+          .group = "Network", .variable = "GLOVEBOX_NETWORK", .standard = STANDARD("none"),                          \
+          .choices = run_request_networks, .hint = "to name single hosts use --allow-host",                          \
+          .help = "none: no network but the box's own loopback; full: every public host, through a proxy" },         \
+        { .name = "allow-host", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_host,                \
+          .argument = "HOST[:PORT]", .group = "Network",                                                             \
+          .help = "let the box reach this host, through a proxy that its http_proxy variables name; .DOMAIN for a "  \
+                  "domain and everything below; ports 80 and 443 unless one is given; may be repeated" }
+
+/* What the operator says about hosts; `at` is the offset of a struct egress_operator. */
+#define EGRESS_ROWS(at)                                                                                              \
+        { .name = "egress-allow-private", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_private,   \
+          .argument = "HOST", .group = "Network",                                                                    \
+          .help = "this host (or .DOMAIN) may lead to a private address, where boxes may reach it at all; may be "   \
+                  "repeated" },                                                                                      \
+        { .name = "egress-host", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_pin,                \
+          .argument = "NAME=ADDRESS", .group = "Network",                                                            \
+          .help = "this name leads to this address, private or not, and is never looked up; may be repeated" }
 
 /* `at` is the offset of a struct socket_choice. */
 #define SOCKET_AT(at, field) ((at) + offsetof(struct socket_choice, field))

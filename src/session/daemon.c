@@ -30,7 +30,9 @@
 #include "session/heritage.h"
 #include "session/kernel_place.h"
 #include "session/listener.h"
+#include "session/network.h"
 #include "session/oom.h"
+#include "session/reaper.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
@@ -74,7 +76,7 @@ static void give_orders(struct daemon *daemon) {
 
 int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err) {
         if (daemon->n_orders >= DAEMON_ORDERS_MAX)
-                return err_set(err, ERR_BUSY, "%d boxes already wait to be made; try again in a moment",
+                return err_set(err, ERR_LIMIT, "%d boxes already wait to be made; try again in a moment",
                                DAEMON_ORDERS_MAX);
         struct order *order = malloc(sizeof(*order));
         if (!order)
@@ -130,19 +132,20 @@ static void on_maker(void *context, uint32_t events) {
                 return;
         daemon->n_ordered--;
         give_orders(daemon);
+        pool_refill(daemon);
         struct kernel *kernel = daemon_find_kernel(daemon, reply.kernel_id);
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
                         fd_close(&reply.fds[i]);
-                char name[64];
-                (void) snprintf(name, sizeof(name), "%s%.26s", daemon->group_prefix, reply.kernel_id);
-                (void) cgroup_destroy_by_name(&daemon->host, name, NULL);
+                (void) cgroup_destroy_by_name(&daemon->host, reply.group, NULL);
                 return;
         }
         if (kernel_take(kernel, &reply, &err) < 0) {
                 kernel->listener->failed(kernel, &err);
                 return;
         }
+        if (kernel->rules)
+                network_connect(daemon);
         for (struct session *session = daemon->sessions; session; session = session->next)
                 if (session->kernel == kernel && session->removing)
                         kernel_kill(kernel);
@@ -180,6 +183,8 @@ static int start_maker(struct daemon *daemon, struct err *err) {
             split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
                 return -1;
         settings = (struct maker_settings){ .data_dir = daemon->data_dir,
+                                            .group_prefix = daemon->group_prefix,
+                                            .stock = daemon->options->stock,
                                             .kernel_dir = kernel_dir,
                                             .read_paths = read_paths,
                                             .write_paths = write_paths,
@@ -199,6 +204,7 @@ static void on_maker_died(struct daemon *daemon) {
         daemon_log("the maker has died; starting another");
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker);
+        heritage_sweep_groups(daemon); /* of boxes that it had made and given to nobody */
         daemon->n_ordered = 0;
         if (start_maker(daemon, &err) < 0) {
                 daemon_log("%s", err.message);
@@ -255,6 +261,31 @@ static void on_sweep(void *context) {
         pool_refill(daemon);
 }
 
+static void on_drained(void *context) {
+        struct daemon *daemon = context;
+        loop_timer_drop(&daemon->drain_timer);
+        loop_stop(daemon->loop);
+}
+
+static void on_drain_time(void *context) {
+        struct daemon *daemon = context;
+        daemon->drain_timer = NULL;
+        daemon_log("answers are still owed; their runs go on, and can be read from the next daemon");
+        loop_stop(daemon->loop);
+}
+
+/* Nothing new is taken; what is under way may be answered, for a while. Told twice, it goes at once. */
+static void drain(struct daemon *daemon) {
+        bool again = daemon->draining;
+        daemon->draining = true;
+        if (again || !daemon->front) {
+                loop_stop(daemon->loop);
+                return;
+        }
+        daemon->drain_timer = loop_timer(daemon->loop, loop_now_ms() + daemon->options->drain_ms, on_drain_time, daemon);
+        daemon->options->front->drain(daemon->front, on_drained, daemon);
+}
+
 static void on_signal(void *context, uint32_t events) {
         struct daemon *daemon = context;
         (void) events;
@@ -262,8 +293,7 @@ static void on_signal(void *context, uint32_t events) {
         while (read(daemon->signal_fd, &info, sizeof(info)) == sizeof(info)) {
                 if (info.ssi_signo == SIGCHLD)
                         continue; /* the maker's end shows on its socket */
-                daemon->draining = true;
-                loop_stop(daemon->loop);
+                drain(daemon);
         }
 }
 
@@ -305,7 +335,6 @@ static void raise_descriptor_limit(void) {
 
 static int start(struct daemon *daemon, struct err *err) {
         char quarantined[4200], vault_path[4200];
-        bool is_new;
         log_open();
         oom_spare_self();
         raise_descriptor_limit();
@@ -316,10 +345,15 @@ static int start(struct daemon *daemon, struct err *err) {
         if (*quarantined)
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
         cgroup_host_look(&daemon->host);
+        cgroup_host_leave_v2(&daemon->host);
         (void) snprintf(vault_path, sizeof(vault_path), "%s/vault.sock", daemon->data_dir);
-        if (vault_open(vault_path, &daemon->vault, &is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
-            start_maker(daemon, err) < 0 || janitor_start(&daemon->janitor, daemon->loop, err) < 0 ||
-            heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
+        if (vault_open(vault_path, &daemon->vault, &daemon->vault_is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
+            reaper_start(&daemon->host, err) < 0 || start_maker(daemon, err) < 0 ||
+            janitor_start(&daemon->janitor, daemon->loop, err) < 0 || heritage_take_over(daemon, err) < 0 ||
+            listener_open(daemon, err) < 0)
+                return -1;
+        const struct serve_front *front = daemon->options->front;
+        if (front && front->open(daemon, daemon->options->front_settings, &daemon->front, err) < 0)
                 return -1;
         daemon->sweep_timer = loop_timer(daemon->loop, loop_now_ms() + sweep_ms(daemon), on_sweep, daemon);
         pool_refill(daemon);
@@ -328,8 +362,13 @@ static int start(struct daemon *daemon, struct err *err) {
 
 static void stop(struct daemon *daemon) {
         listener_close(daemon);
+        loop_timer_drop(&daemon->drain_timer);
+        if (daemon->front)
+                daemon->options->front->close(daemon->front);
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
+        heritage_sweep_groups(daemon);
+        network_stop(daemon);
         if (daemon->loop)
                 pool_empty(daemon);
         while (daemon->clients)
@@ -359,6 +398,7 @@ static void stop(struct daemon *daemon) {
         vault_close(&daemon->vault);
         registry_close(daemon->registry);
         fd_close(&daemon->signal_fd);
+        reaper_stop();
         loop_free(daemon->loop);
 }
 
@@ -370,6 +410,7 @@ int serve_run(const struct serve_options *options, struct err *err) {
                                  .vault = { .fd = -1 },
                                  .maker = { .fd = -1 },
                                  .janitor = { .fd = -1 },
+                                 .egress = EGRESS_DOWN,
                                  .started_ms = loop_now_ms() };
         (void) snprintf(daemon.data_dir, sizeof(daemon.data_dir), "%s", options->data_dir);
         uint32_t hash = 2166136261u; /* FNV-1a of the data directory: one daemon serves it at a time */
@@ -382,7 +423,8 @@ int serve_run(const struct serve_options *options, struct err *err) {
                 if (options->ready)
                         options->ready(options->ready_context);
                 code = loop_run(daemon.loop, err);
-        }
+        } else if (daemon.vault_is_new)
+                daemon.end_sessions = true; /* nobody has sessions there yet: nothing is to be left behind */
         stop(&daemon);
         return code;
 }

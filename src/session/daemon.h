@@ -7,6 +7,7 @@
 
 #include "base/loop.h"
 #include "box/cgroup.h"
+#include "egress/egress.h"
 #include "session/janitor.h"
 #include "session/log.h"
 #include "session/maker.h"
@@ -40,11 +41,16 @@ struct daemon {
         struct cgroup_host host;
         struct registry *registry;
         struct vault vault;
+        bool vault_is_new; /* we started it: no daemon before us has left anything in it */
         struct maker maker;
         struct janitor janitor;
         struct order *orders; /* kernels to be made, first come first served */
         size_t n_orders, n_ordered; /* waiting; with the maker */
         struct loop_watch *maker_watch;
+        struct egress egress; /* the proxy; down until a box needs it */
+        struct loop_watch *egress_watch;
+        struct loop_timer *egress_timer; /* until it is started again */
+        uint64_t egress_started_ms;
         int listen_fd, spare_fd; /* the spare one is for saying no when there are no others */
         uint64_t hung_up_ms;     /* when that was last logged */
         struct loop_watch *listen_watch, *signal_watch;
@@ -60,6 +66,8 @@ struct daemon {
         struct maker_nursery nurseries[DAEMON_NURSERIES_MAX]; /* as the maker told last */
         size_t n_nurseries;
         bool rootless, draining, end_sessions;
+        void *front; /* of options->front */
+        struct loop_timer *drain_timer;
 };
 
 /* Gives it an id, and its control groups a name that tells them from those of other daemons on this host. */

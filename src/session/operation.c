@@ -19,7 +19,10 @@ const char *operation_text(json_t *json, const char *key, struct err *err) {
 struct session *operation_session(struct asker *asker, json_t *json, struct err *err) {
         const char *name = operation_text(json, "session", err);
         struct session *session = name ? session_find(asker->daemon, asker->owner, name) : NULL;
-        if (name && !session)
+        if (name && !session && !asker_is_operator(asker))
+                (void) err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%.100s\"; make it with create, or run something "
+                               "in it", name);
+        else if (name && !session)
                 (void) err_set(err, ERR_NOT_FOUND,
                                "there is no session \"%.100s\"; `glovebox session ls` shows those there are", name);
         return session;
@@ -53,10 +56,10 @@ static json_t *describe_nursery(const struct daemon *daemon) {
                 if (strcmp(nursery->image, daemon->options->image) != 0)
                         continue;
                 uint64_t memory_bytes = nursery->pid > 0 ? memory_bytes_of(nursery->pid) : 0;
-                return json_pack("{s:s, s:s, s:i, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
+                return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
                                  states[nursery->state], "pid", (int) nursery->pid, "forks",
-                                 (json_int_t) nursery->forks, "preloaded", (json_int_t) nursery->n_preloaded,
-                                 "failed_imports", nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
+                                 (json_int_t) nursery->forks, "stock", (json_int_t) nursery->n_stock, "preloaded",
+                                 (json_int_t) nursery->n_preloaded, "failed_imports", nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
         }
         return json_null();
 }

@@ -7,8 +7,21 @@
 #include "base/err.h"
 #include "base/place.h"
 #include "box/limits.h"
+#include "egress/rules.h"
 
-enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 256 };
+enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 256, SERVE_STOCK_MAX = 64 };
+
+struct daemon;
+
+/* Another way in beside the socket: it lives above this layer, so it is handed down. */
+struct serve_front {
+        /* Opened when everything else is there; `settings` is the front's own. */
+        int (*open)(struct daemon *daemon, const void *settings, void **ret_front, struct err *err);
+
+        /* Takes nothing new; calls back, once, when nobody waits for an answer any more. */
+        void (*drain)(void *front, void (*on_drained)(void *context), void *context);
+        void (*close)(void *front);
+};
 
 struct serve_options {
         char socket_path[SERVE_SOCKET_PATH_MAX]; /* absolute */
@@ -23,12 +36,19 @@ struct serve_options {
         /* what callers of the socket may show to a box: directories separated by colons, NULL for none */
         const char *allow_read, *allow_write;
 
+        struct egress_operator egress; /* what boxes may reach, and what their clients may not ask for */
+
         uint64_t pool;       /* kernels kept ready; 0: none */
+        uint64_t stock;      /* boxes kept without a kernel; 0: none */
         const char *preload; /* modules separated by commas or blanks; NULL: the image's own list; "": none */
         uint64_t idle_ms;    /* until a session is hibernated; 0: never */
         uint64_t df_bytes;   /* DataFrames, Series and Tables above this are trimmed */
         uint64_t np_bytes;   /* arrays above this are trimmed */
+        uint64_t drain_ms;   /* how long requests that are under way may hold up the end */
         bool verbose;
+
+        const struct serve_front *front; /* NULL: none */
+        const void *front_settings;
 
         /* Called once, when clients can connect. NULL is fine. */
         void (*ready)(void *context);

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "session/passport.h"
+#include "session/reaper.h"
 #include "session/session.h"
 
 /* From here on its name is free. Its files go to where a daemon that starts after a crash clears up. */
@@ -56,7 +57,10 @@ void session_remove(struct session *session, bool keep_files) {
         session_fail_runs(session, &err);
         if (session->still_listed && !strike_out_again(session))
                 return; /* the sweep comes back here */
-        janitor_remove(&session->daemon->janitor, session->state_dir);
+        if (session->ephemeral) /* small, and nobody's files */
+                reaper_remove_tree(session->state_dir);
+        else
+                janitor_remove(&session->daemon->janitor, session->state_dir);
         if (!keep_files && *session->workspace && !*session->row.workspace)
                 janitor_remove(&session->daemon->janitor, session->workspace);
         session_free(session);
