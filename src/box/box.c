@@ -15,7 +15,7 @@
 #include "box/syscalls.h"
 #include "box/tree.h"
 
-enum { KILL_WAIT_MS = 5000 };
+enum { SEAL_WAIT_MS = 60000, KILL_WAIT_MS = 5000 };
 
 /* The seventh, for control groups, is made by the stage once it is in them. */
 #define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
@@ -82,6 +82,13 @@ static bool may_set_groups(void) {
 /* What the child says: 0 when it became the agent, -1 with its own reason. */
 static int read_verdict(int sync_fd, struct err *err) {
         struct err reported;
+        struct pollfd watched = { .fd = sync_fd, .events = POLLIN };
+        int n;
+        while ((n = poll(&watched, 1, SEAL_WAIT_MS)) < 0 && errno == EINTR)
+                ;
+        if (n == 0) /* a mount that hangs, perhaps: whoever waits for other boxes must not wait for this one */
+                return err_set(err, ERR_TIMEOUT, "the box was not sealed within %d s: see whether a file system hangs",
+                               SEAL_WAIT_MS / 1000);
         int code = fd_read_exactly(sync_fd, &reported, sizeof(reported));
         if (code == -ENODATA)
                 return 0; /* closed by the exec of the agent */
@@ -167,8 +174,10 @@ int box_clone(struct box_birth *birth, bool into_group, struct err *err) {
         return map_ids(birth->spec, box->pid, stage.drop_groups, err);
 }
 
-void box_proceed(struct box_birth *birth) {
-        (void) send(birth->sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
+int box_proceed(struct box_birth *birth, struct err *err) {
+        if (send(birth->sync_fd, "i", 1, MSG_NOSIGNAL) == 1 || errno == EPIPE || errno == ECONNRESET)
+                return 0; /* a child that is gone already has left its verdict */
+        return err_sys(err, errno, "telling the box to seal itself");
 }
 
 int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err) {
@@ -199,10 +208,10 @@ int box_start(const struct box_spec *spec, const struct cgroup_host *host, struc
         int code = box_clone(&birth, true, err);
         if (code < 0)
                 code = prefer_verdict(birth.sync_fd, err);
-        if (code == 0) {
-                box_proceed(&birth);
+        if (code == 0)
+                code = box_proceed(&birth, err);
+        if (code == 0)
                 code = box_settle(&birth, ret_box, err);
-        }
         if (code < 0)
                 box_abandon(&birth);
         return code;

@@ -8,6 +8,7 @@
 #include "base/loop.h"
 #include "box/cgroup.h"
 #include "egress/egress.h"
+#include "session/janitor.h"
 #include "session/log.h"
 #include "session/maker.h"
 #include "session/registry.h"
@@ -43,6 +44,7 @@ struct daemon {
         struct vault vault;
         bool vault_is_new; /* we started it: no daemon before us has left anything in it */
         struct maker maker;
+        struct janitor janitor;
         struct order *orders; /* kernels to be made, first come first served */
         size_t n_orders, n_ordered; /* waiting; with the maker */
         struct loop_watch *maker_watch;

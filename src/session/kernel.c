@@ -73,6 +73,7 @@ static void take_apart(struct kernel *kernel) {
         for (size_t i = 0; i < MAKER_FDS; i++)
                 if (i != MAKER_WORKSPACE) /* what an ephemeral run left is still to be read */
                         fd_close(&kernel->fds[i]);
+        frame_inbox_release(&kernel->control_inbox);
         free(kernel->inbound);
         free(kernel->outbound);
         kernel->inbound = kernel->outbound = NULL;
@@ -110,9 +111,10 @@ static int open_journal(struct kernel *kernel, struct err *err) {
 static int watch_all(struct kernel *kernel, struct err *err) {
         if (cgroup_adopt(kernel->host, kernel->group, &kernel->cgroup, err) < 0 || open_journal(kernel, err) < 0)
                 return -1;
+        /* The agent's socket too: an agent that does not read, or stops in the middle of a frame, stops nobody else. */
         const int nonblocking[] = { MAKER_CHANNEL, MAKER_OUT, MAKER_ERR, MAKER_CONTROL };
         for (size_t i = 0; i < ELEMENTS(nonblocking); i++)
-                if (i < 3 && fd_set_nonblocking(kernel->fds[nonblocking[i]]) < 0)
+                if (fd_set_nonblocking(kernel->fds[nonblocking[i]]) < 0)
                         return err_sys(err, errno, "preparing the kernel's channels");
         kernel->channel_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CHANNEL], EPOLLIN, on_channel, kernel);
         kernel->control_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CONTROL], EPOLLIN, on_control, kernel);
@@ -237,7 +239,10 @@ static void on_control(void *context, uint32_t events) {
         struct kernel *kernel = context;
         (void) events;
         struct frame frame;
-        if (frame_receive(kernel->fds[MAKER_CONTROL], &frame) < 0) {
+        int received = frame_inbox_receive(&kernel->control_inbox, kernel->fds[MAKER_CONTROL], MSG_DONTWAIT, &frame);
+        if (received == 0)
+                return; /* the rest of it is on the way */
+        if (received < 0) {
                 hear_last_words(kernel);
                 end(kernel); /* the agent is gone, and all of the box with it */
                 return;

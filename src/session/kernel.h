@@ -13,6 +13,7 @@
 #include "box/cgroup_meter.h"
 #include "session/journal.h"
 #include "session/maker.h"
+#include "wire/frame.h"
 
 /* Types of channel frames: docs/KERNEL-PROTOCOL.md. */
 enum kernel_frame {
@@ -72,6 +73,7 @@ struct kernel {
         struct journal *journal;
 
         struct loop_watch *channel_watch, *control_watch, *status_watch, *output_watch[JOURNAL_STREAMS];
+        struct frame_inbox control_inbox; /* a frame of the agent's that has begun */
         char *inbound; /* a frame that has begun */
         size_t inbound_size, inbound_room;
         char *outbound; /* a frame that did not fit into the socket yet */
