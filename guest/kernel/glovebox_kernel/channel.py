@@ -25,13 +25,14 @@ from __future__ import annotations
 import json
 import os
 import struct
-from typing import Any
+from typing import Any, Protocol
 
 EXECUTE, PING, TRIM, SLEEP, WAKE, CONTEXT = 1, 2, 3, 4, 5, 6
 READY, RESULT, DISPLAY, PONG, ANSWER = 128, 129, 130, 131, 132
 
 PROTOCOL = 1
 FRAME_MAX_BYTES = 32 << 20
+REST_AFTER_MS = 500
 _READ_BYTES = 64 << 10
 _HEADER = struct.Struct("<IB3s")
 _ZERO = b"\0\0\0"
@@ -58,6 +59,15 @@ def json_unpack(payload: bytes) -> dict[str, Any]:
     return value
 
 
+class Rest(Protocol):
+    """What to do with a while in which nobody asks for anything."""
+
+    def begin(self) -> None: ...
+
+    def set_patience(self, fd: int, milliseconds: int) -> None:
+        """Reads from fd raise BlockingIOError after this time; 0: they wait."""
+
+
 class Channel:
     """Owns the descriptor. Blocking, one reader and one writer: the kernel's only thread."""
 
@@ -66,15 +76,16 @@ class Channel:
         os.set_blocking(fd, True)
         self.fd = fd
         self._pending = b""
+        self._is_impatient = False
 
     def close(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
-    def receive(self) -> tuple[int, bytes] | None:
+    def receive(self, rest: Rest | None = None) -> tuple[int, bytes] | None:
         """The next frame, or None when the host closed its end between two frames."""
-        pending = self._pending or os.read(self.fd, _READ_BYTES)
+        pending = self._pending or self._await(rest)
         if not pending:
             return None
         if len(pending) < _HEADER.size:
@@ -88,10 +99,32 @@ class Channel:
         self._pending = pending[end:]
         return kind, pending[_HEADER.size : end]
 
+    def _await(self, rest: Rest | None) -> bytes:
+        """What comes next; if nothing comes for a while, a rest. The socket has the time-out: it costs no call."""
+        if rest is None:
+            return os.read(self.fd, _READ_BYTES)
+        if not self._is_impatient:
+            rest.set_patience(self.fd, REST_AFTER_MS)
+            self._is_impatient = True
+        try:
+            return os.read(self.fd, _READ_BYTES)
+        except BlockingIOError:
+            rest.set_patience(self.fd, 0)
+            self._is_impatient = False
+        rest.begin()
+        return os.read(self.fd, _READ_BYTES)
+
+    def _read_more(self, size: int) -> bytes:
+        while True:
+            try:
+                return os.read(self.fd, size)
+            except BlockingIOError:  # the time-out: a host may take its time
+                continue
+
     def _fill(self, start: bytes, size: int) -> bytes:
         buffer = bytearray(start)
         while len(buffer) < size:
-            more = os.read(self.fd, max(_READ_BYTES, min(size - len(buffer), 1 << 20)))
+            more = self._read_more(max(_READ_BYTES, min(size - len(buffer), 1 << 20)))
             if not more:
                 raise ChannelError("the host closed the stream in the middle of a frame")
             buffer += more

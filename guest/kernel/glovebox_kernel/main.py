@@ -22,7 +22,7 @@ from glovebox_kernel import channel as wire
 from glovebox_kernel import figures, sleep, stdio, store
 from glovebox_kernel.ambient import ambient_mark_start
 from glovebox_kernel.cell import CellCompiler
-from glovebox_kernel.channel import Channel, ChannelError, json_pack, json_unpack
+from glovebox_kernel.channel import Channel, ChannelError, Rest, json_pack, json_unpack
 from glovebox_kernel.command import CommandError, command_check
 from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
@@ -121,13 +121,13 @@ class Kernel:
         json_pack({**request, "result": bundle_make(value), "figures": figures.figures_open()})
         self._stdio.flush()
 
-    def serve(self) -> int:
+    def serve(self, rest: Rest | None = None) -> int:
         """Answer requests until the host closes the channel; the exit code."""
         ready = {"protocol": wire.PROTOCOL, "pid": os.getpid(), "python": platform.python_version()}
         try:
             self._channel.send(wire.READY, json_pack(ready))
             while not self._is_ending:
-                frame = self._channel.receive()
+                frame = self._channel.receive(rest)
                 if frame is None:
                     return 0
                 self._answer(*frame)
@@ -254,12 +254,12 @@ def _id_of(payload: bytes) -> Any:
         return None
 
 
-def serve(fd: int) -> NoReturn:
+def serve(fd: int, rest: Rest | None = None) -> NoReturn:
     """Be a kernel from here on; never returns."""
     kernel = Kernel(fd)
     kernel.install()
     kernel.rehearse()
-    exit_code = kernel.serve()
+    exit_code = kernel.serve(rest)
     os._exit(exit_code)
 
 

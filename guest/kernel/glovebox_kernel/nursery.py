@@ -18,8 +18,11 @@ import time
 from typing import NoReturn
 
 from glovebox_kernel import main as kernel
+from glovebox_kernel.rehearsal import rehearse
+from glovebox_kernel.trim import memory_trim
 
 LIBRARY_FD = 4
+_FORK_HOOKS = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
 
 
 def _library() -> ctypes.PyDLL:
@@ -28,9 +31,52 @@ def _library() -> ctypes.PyDLL:
     os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
-    for function in ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child"):
+    for function in (*_FORK_HOOKS, "PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator"):
         getattr(ctypes.pythonapi, function).restype = None
     return library
+
+
+class _ArenaAllocator(ctypes.Structure):
+    """PyObjectArenaAllocator."""
+
+    _fields_ = (("context", ctypes.c_void_p), ("allocate", ctypes.c_void_p), ("free", ctypes.c_void_p))
+
+
+class _Imprint:
+    """This process's memory when it is ready, which its kernels share: guest/nursery/imprint.c."""
+
+    def __init__(self, library: ctypes.PyDLL) -> None:
+        self._library = library
+        self._usual = _ArenaAllocator()
+        self._is_open = library.imprint_open() == 0
+        if self._is_open:
+            ctypes.pythonapi.PyObject_GetArenaAllocator(ctypes.byref(self._usual))
+            allocate, free = (
+                ctypes.cast(function, ctypes.c_void_p)
+                for function in (library.imprint_arena_allocate, library.imprint_arena_free)
+            )
+            ours = _ArenaAllocator(None, allocate, free)
+            ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(ours))
+
+    def take(self) -> None:
+        """Without it (an old system, no memory) kernels are forked all the same, and take more."""
+        if self._is_open:
+            ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self._usual))
+            print(self._library.imprint_take(),file=open('/tmp/x','w'))
+
+
+class _Rest:
+    """What a forked kernel does when nobody has asked it for a while."""
+
+    def __init__(self, library: ctypes.PyDLL) -> None:
+        self._library = library
+
+    def begin(self) -> None:
+        memory_trim()
+        self._library.imprint_return()
+
+    def set_patience(self, fd: int, milliseconds: int) -> None:
+        self._library.imprint_await(fd, milliseconds)
 
 
 def _other_threads() -> list[str]:
@@ -73,22 +119,25 @@ def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
     sys.path_importer_cache.clear()
     kernel.after_fork()
     _widen_pools()
-    kernel.serve(3)
+    kernel.serve(3, _Rest(library))
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     library = _library()
+    imprint = _Imprint(library)
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
+    rehearse()
     gc.collect()
     gc.freeze()
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
+    imprint.take()
     library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
     while library.spawn_receive() == 0:
         if len(os.listdir("/proc/self/task")) != 1:
