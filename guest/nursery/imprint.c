@@ -9,14 +9,15 @@
  *   of references go up and down). imprint_return compares, and drops the kernel's own copy of those.
  * No page is ever shared because two kernels happen to have the same bytes: what is shared was there before the first.
  *
- * What is replaced is only memory whose owner is known never to count on fresh zeroes after MADV_DONTNEED, nor to move or
- * grow it with mremap: Python's arenas (from the allocator below, and the first few from before it was set), the C
- * library's heap (brk), and what the loader mapped of libraries. All else stays as it is. */
+ * What is replaced is only memory whose owner is known never to count on fresh zeroes after MADV_DONTNEED, nor to grow it
+ * with mremap: Python's arenas (from the allocator below, and the first few from before it was set), the C library's
+ * heap (brk) and, with a precaution, its large blocks, and what the loader mapped of libraries. All else stays. */
 #include "imprint.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,6 +40,7 @@ enum {
         PAGE = 4096,
         SPANS_MAX = 4096,
         MAPS_MAX = 4 << 20,
+        BLOCK_MIN = 128 << 10,
         WINDOW = 4096, /* pages looked at in one read of pagemap */
 };
 #define ARENAS_MAX (512ul << 20)
@@ -50,6 +52,7 @@ struct span {
         uintptr_t start, end;
         size_t offset; /* in the file */
         int protection;
+        bool is_block; /* a large one of the C library */
 };
 
 /* All that changes while memory is copied lies in here, and the page range of this library is left alone. */
@@ -156,15 +159,14 @@ static int visit_mappings(mapping_visitor visit) {
 
 /* ---- before the imports ---- */
 
-/* Of the C library's large blocks, which it moves and grows: at the start of a page, a size in pages and the flag of a
- * mapped one. What only looks like one is left out too, which does no harm. */
+/* The size of a large block of the C library: at the start of a page, a size in pages and the flag of a mapped one. */
 static size_t mapped_block_at(uintptr_t address, uintptr_t end) {
         const size_t *head = (const size_t *) address;
         size_t size = head[1] & ~(size_t) 7;
         return head[0] == 0 && (head[1] & 7) == 2 && size % PAGE == 0 && size > 0 && size <= end - address ? size : 0;
 }
 
-/* Whatever is anonymous now is the interpreter's or the loader's. */
+/* Whatever is anonymous now is the interpreter's or the loader's; but large blocks come and go. */
 static int know_early(const struct mapping *mapping) {
         if (mapping->inode || *mapping->name || mapping->protection != (PROT_READ | PROT_WRITE))
                 return 0;
@@ -235,6 +237,46 @@ void imprint_arena_free(void *context, void *arena, size_t size) {
 
 /* ---- after the imports ---- */
 
+/* Takes every free block of the C library's heap, so that what a kernel allocates lies together, behind all that is
+ * there, and not in a gap on every page. Largest first: a smaller one would split it. */
+static void fill_heap(void) {
+        const size_t top_size = mallinfo2().keepcost;
+        const uintptr_t top = (uintptr_t) sbrk(0) - top_size;
+        for (size_t size = 64 << 10; size >= 24; size -= size > 4096 ? 1024 : 16)
+                for (;;) {
+                        void *block = malloc(size);
+                        if (!block || (uintptr_t) block >= top) {
+                                free(block);
+                                break;
+                        }
+                }
+}
+
+/* The same for Python's small objects, which lie in pools of one size: until a whole pool in a row is ours. That one
+ * was empty, and goes back. */
+static void fill_pools(imprint_allocate allocate, imprint_free release) {
+        enum { POOL = 16 << 10, SMALL_MAX = 512, ROUNDS_MAX = 1 << 20 };
+        static void *row[POOL / 16];
+        for (size_t size = 16; size <= SMALL_MAX; size += 16) {
+                size_t n = 0;
+                for (size_t i = 0; i < ROUNDS_MAX && n < (POOL - 64) / size; i++) {
+                        void *object = allocate(size);
+                        if (!object)
+                                break;
+                        if (n > 0 && ((uintptr_t) object ^ (uintptr_t) row[0]) >= POOL)
+                                n = 0;
+                        row[n++] = object;
+                }
+                while (n > 0)
+                        release(row[--n]);
+        }
+}
+
+void imprint_fill(imprint_allocate allocate, imprint_free release) {
+        fill_pools(allocate, release);
+        fill_heap();
+}
+
 /* The variables of libraries that begin as zero: anonymous memory right behind what is mapped of their files. */
 static int know_library(struct dl_phdr_info *info, size_t size, void *context) {
         (void) size;
@@ -243,9 +285,13 @@ static int know_library(struct dl_phdr_info *info, size_t size, void *context) {
                 const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
                 if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W))
                         continue;
-                uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-                know((start + segment->p_filesz + PAGE - 1) & -(uintptr_t) PAGE,
-                     (start + segment->p_memsz + PAGE - 1) & -(uintptr_t) PAGE);
+                uintptr_t start = info->dlpi_addr + segment->p_vaddr, own = (uintptr_t) &imprint;
+                uintptr_t zeroes = (start + segment->p_filesz + PAGE - 1) & -(uintptr_t) PAGE;
+                uintptr_t end = (start + segment->p_memsz + PAGE - 1) & -(uintptr_t) PAGE;
+                if (start <= own && own < end)
+                        forget(zeroes, end); /* may have been taken for an early one */
+                else
+                        know(zeroes, end);
         }
         return 0;
 }
@@ -275,13 +321,34 @@ static bool was_written(uintptr_t start, uintptr_t end) {
         return false;
 }
 
-static void choose(uintptr_t start, uintptr_t end, int protection) {
+static void choose(uintptr_t start, uintptr_t end, int protection, bool is_block) {
         uintptr_t own = (uintptr_t) &imprint;
         if (start >= end || imprint.n_spans == SPANS_MAX || (start <= own && own < end) || !was_written(start, end))
                 return;
         imprint.spans[imprint.n_spans++] =
-                (struct span) { .start = start, .end = end, .offset = imprint.size, .protection = protection };
+                (struct span) { start, end, .offset = imprint.size, .protection = protection, .is_block = is_block };
         imprint.size += end - start;
+}
+
+/* Of anonymous memory: what is known, and large blocks of the C library that begin where something of this kind ends. */
+static void choose_parts(const struct mapping *mapping) {
+        uintptr_t at = mapping->start;
+        for (size_t i = 0; at < mapping->end; at = imprint.known[i++].end) {
+                while (i < imprint.n_known && imprint.known[i].end <= at)
+                        i++;
+                uintptr_t next = i < imprint.n_known ? imprint.known[i].start : mapping->end;
+                for (size_t size; at < next && at < mapping->end; at += size) {
+                        size = mapped_block_at(at, mapping->end < next ? mapping->end : next);
+                        if (size < BLOCK_MIN || mapping->protection != (PROT_READ | PROT_WRITE))
+                                break;
+                        choose(at, at + size, mapping->protection, true);
+                }
+                if (i == imprint.n_known)
+                        return;
+                choose(next > mapping->start ? next : mapping->start,
+                       imprint.known[i].end < mapping->end ? imprint.known[i].end : mapping->end, mapping->protection,
+                       false);
+        }
 }
 
 static int choose_mapping(const struct mapping *mapping) {
@@ -289,14 +356,11 @@ static int choose_mapping(const struct mapping *mapping) {
                 return 0;
         if (mapping->inode ? mapping->name[0] == '/' && strncmp(mapping->name, "/memfd:", 7) != 0
                              : strcmp(mapping->name, "[heap]") == 0) {
-                choose(mapping->start, mapping->end, mapping->protection);
+                choose(mapping->start, mapping->end, mapping->protection, false);
                 return 0;
         }
-        for (size_t i = 0; !mapping->inode && !*mapping->name && i < imprint.n_known; i++) {
-                const struct span *known = &imprint.known[i];
-                choose(known->start > mapping->start ? known->start : mapping->start,
-                       known->end < mapping->end ? known->end : mapping->end, mapping->protection);
-        }
+        if (!mapping->inode && !*mapping->name)
+                choose_parts(mapping);
         return 0;
 }
 
@@ -339,6 +403,10 @@ static int replace_spans(int fd) {
                         imprint.n_spans = i; /* the rest stays what it was */
                         break;
                 }
+                /* realloc() would grow it with mremap, into what comes next in the file. Two mappings are not grown:
+                 * the library allocates, copies, and unmaps. */
+                if (span->is_block)
+                        (void) madvise((void *) (span->end - PAGE), PAGE, MADV_RANDOM);
         }
         imprint.original = original;
         return 0;

@@ -13,6 +13,11 @@ EXPORTED int imprint_open(void);
 EXPORTED void *imprint_arena_allocate(void *context, size_t size);
 EXPORTED void imprint_arena_free(void *context, void *arena, size_t size);
 
+/* Before it is taken: leaves no gaps in memory that is in use. The functions are Python's. */
+typedef void *(*imprint_allocate)(size_t size);
+typedef void (*imprint_free)(void *object);
+EXPORTED void imprint_fill(imprint_allocate allocate, imprint_free release);
+
 /* Takes it, in a process of one thread. A failure leaves everything as it was. */
 EXPORTED int imprint_take(void);
 

@@ -69,6 +69,7 @@ class Kernel:
         self._trimmer = Trimmer()
         self._runner = Runner(self._channel, self._gate, self._stdio)
         self._is_ending = False
+        self._has_run = False
         self._requests: dict[int, Callable[[dict[str, Any]], Answer]] = {
             wire.TRIM: self._trim,
             wire.SLEEP: self._sleep,
@@ -93,6 +94,22 @@ class Kernel:
             sys.path.insert(0, "")  # as in an interactive Python: the current directory, wherever that will be
         self._table.get(DEFAULT).enter()
         ambient_mark_start()
+
+    def close(self) -> None:
+        """One that only practised."""
+        self._channel.close()
+
+    def practise(self, sources: Iterable[str]) -> None:
+        """In a nursery: run these, as if a host had asked for them. Nothing of it is installed for good."""
+        before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__
+        main_module = sys.modules["__main__"]
+        self._stdio.install()
+        for source in sources:
+            self.answer(wire.EXECUTE, json_pack({"id": "", "code": source}))
+            self._table.drop(DEFAULT)
+        self._stdio.close()
+        sys.modules["__main__"] = main_module
+        sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = before  # type: ignore[misc]
 
     def _install_exit(self) -> None:
         """os._exit skips Python's buffers; what a run printed before it is not lost."""
@@ -127,17 +144,19 @@ class Kernel:
         try:
             self._channel.send(wire.READY, json_pack(ready))
             while not self._is_ending:
-                frame = self._channel.receive(rest)
+                # One that never ran anything has its pages for the first run, and does not rest.
+                frame = self._channel.receive(rest if self._has_run else None)
                 if frame is None:
                     return 0
-                self._answer(*frame)
+                self.answer(*frame)
             return 0
         except (ChannelError, BrokenPipeError, ConnectionResetError) as error:
             with contextlib.suppress(OSError):
                 os.write(2, f"glovebox kernel: {error}: it ends\n".encode())
             return EXIT_CHANNEL
 
-    def _answer(self, kind: int, payload: bytes) -> None:
+    def answer(self, kind: int, payload: bytes) -> None:
+        """One request, to its end."""
         if kind == wire.EXECUTE:
             self._execute(payload)
         elif kind == wire.PING:
@@ -146,6 +165,7 @@ class Kernel:
             self._channel.send(wire.ANSWER, json_pack(self._handle(kind, payload)))
 
     def _execute(self, payload: bytes) -> None:
+        self._has_run = True
         try:
             request = json_unpack(payload)
             run_id, code = request["id"], request.get("code")

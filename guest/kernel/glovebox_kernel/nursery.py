@@ -61,8 +61,9 @@ class _Imprint:
     def take(self) -> None:
         """Without it (an old system, no memory) kernels are forked all the same, and take more."""
         if self._is_open:
+            self._library.imprint_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)
             ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self._usual))
-            print(self._library.imprint_take(),file=open('/tmp/x','w'))
+            self._library.imprint_take()
 
 
 class _Rest:
@@ -132,7 +133,10 @@ def main() -> None:
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
     rehearse()
+    # Kernels have other places to import from; freed here, it is not freed, page by page, in each of them.
+    sys.path_importer_cache.clear()
     gc.collect()
+    memory_trim()
     gc.freeze()
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
