@@ -41,7 +41,7 @@ enum {
         SPANS_MAX = 4096,
         MAPS_MAX = 4 << 20,
         BLOCK_MIN = 128 << 10,
-        WINDOW = 4096, /* pages looked at in one read of pagemap */
+        WINDOW = 512, /* pages looked at in one read of pagemap */
 };
 #define ARENAS_MAX (512ul << 20)
 #define PAGE_PRESENT (1ull << 63)
