@@ -133,7 +133,9 @@ def main() -> None:
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
     rehearse()
-    # Kernels have other places to import from; freed here, it is not freed, page by page, in each of them.
+    # Kernels have an environment and places to import from of their own. Let go here, these are not let go, page by
+    # page, in each of them.
+    os.environ.clear()
     sys.path_importer_cache.clear()
     gc.collect()
     memory_trim()
