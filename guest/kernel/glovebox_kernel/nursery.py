@@ -133,6 +133,9 @@ def main() -> None:
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
     rehearse()
+    for _ in range(8):
+        ctypes.pythonapi.PyOS_BeforeFork()
+        ctypes.pythonapi.PyOS_AfterFork_Child()
     # Kernels have an environment and places to import from of their own. Let go here, these are not let go, page by
     # page, in each of them.
     os.environ.clear()
