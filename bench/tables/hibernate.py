@@ -67,7 +67,7 @@ class Plain:
 
 def measure(bench: Bench) -> Table:
     table = Table(NAME, TITLE)
-    mebibytes = 128 if bench.quick else 1024
+    mebibytes = 512 if bench.quick else 1024
     table.bars = [Bar(OURS, "within", 1.5, PLAIN)]
     contenders = [
         Contender(OURS, lazily(lambda: bench.share("sleeper", lambda: Sleeper(bench, mebibytes)).once), "ours"),
