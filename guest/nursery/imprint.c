@@ -255,11 +255,11 @@ static void fill_heap(void) {
 /* The same for Python's small objects, which lie in pools of one size: until a whole pool in a row is ours. That one
  * was empty, and goes back. */
 static void fill_pools(imprint_allocate allocate, imprint_free release) {
-        enum { POOL = 16 << 10, SMALL_MAX = 512, ROUNDS_MAX = 1 << 20 };
+        enum { POOL = 16 << 10, SMALL_MAX = 512, EACH_MAX = 4 << 20 };
         static void *row[POOL / 16];
         for (size_t size = 16; size <= SMALL_MAX; size += 16) {
                 size_t n = 0;
-                for (size_t i = 0; i < ROUNDS_MAX && n < (POOL - 64) / size; i++) {
+                for (size_t spent = 0; spent < EACH_MAX && n < (POOL - 64) / size; spent += size) {
                         void *object = allocate(size);
                         if (!object)
                                 break;
@@ -273,7 +273,8 @@ static void fill_pools(imprint_allocate allocate, imprint_free release) {
 }
 
 void imprint_fill(imprint_allocate allocate, imprint_free release) {
-        fill_pools(allocate, release);
+        if (imprint.arenas_used > 0) /* or Python was told to use another allocator */
+                fill_pools(allocate, release);
         fill_heap();
 }
 
