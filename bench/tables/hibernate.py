@@ -43,7 +43,7 @@ class Sleeper:
 
 
 class Plain:
-    """The same bytes to a new file on the same file system, back into memory, and the file is removed: as of a sleep."""
+    """The same bytes to a new file beside it, back into memory, and the file is removed: as that of a sleep."""
 
     def __init__(self, bench: Bench, mebibytes: int) -> None:
         bench.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
