@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -32,32 +30,14 @@
 #include "session/heritage.h"
 #include "session/kernel_place.h"
 #include "session/listener.h"
+#include "session/network.h"
+#include "session/oom.h"
+#include "session/reaper.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
-void daemon_log(const char *format, ...) {
-        char line[1200], when[32];
-        time_t now = time(NULL);
-        struct tm parts;
-        (void) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
-        int length = snprintf(line, sizeof(line), "%s ", when);
-        va_list args;
-        va_start(args, format);
-        length += vsnprintf(line + length, sizeof(line) - (size_t) length - 1, format, args);
-        va_end(args);
-        if ((size_t) length > sizeof(line) - 2)
-                length = sizeof(line) - 2;
-        /* Names and messages come from strangers: no control byte of theirs reaches the log. */
-        for (int i = 0; i < length; i++)
-                if ((unsigned char) line[i] < ' ' || line[i] == 127)
-                        line[i] = '?';
-        line[length++] = '\n';
-        (void) !write(STDERR_FILENO, line, (size_t) length);
-}
-
 /* ---- kernels ---- */
-
 
 void daemon_fill_request(const struct registry_session *row, struct maker_request *ret_request) {
         struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker,
@@ -153,19 +133,20 @@ static void on_maker(void *context, uint32_t events) {
                 return;
         daemon->n_ordered--;
         give_orders(daemon);
+        pool_refill(daemon);
         struct kernel *kernel = daemon_find_kernel(daemon, reply.kernel_id);
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
                         fd_close(&reply.fds[i]);
-                char name[64];
-                (void) snprintf(name, sizeof(name), "%s%.26s", daemon->group_prefix, reply.kernel_id);
-                (void) cgroup_destroy_by_name(&daemon->host, name, NULL);
+                (void) cgroup_destroy_by_name(&daemon->host, reply.group, NULL);
                 return;
         }
         if (kernel_take(kernel, &reply, &err) < 0) {
                 kernel->listener->failed(kernel, &err);
                 return;
         }
+        if (kernel->rules)
+                network_connect(daemon);
         for (struct session *session = daemon->sessions; session; session = session->next)
                 if (session->kernel == kernel && session->removing)
                         kernel_kill(kernel);
@@ -203,6 +184,8 @@ static int start_maker(struct daemon *daemon, struct err *err) {
             split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
                 return -1;
         settings = (struct maker_settings){ .data_dir = daemon->data_dir,
+                                            .group_prefix = daemon->group_prefix,
+                                            .stock = daemon->options->stock,
                                             .kernel_dir = kernel_dir,
                                             .read_paths = read_paths,
                                             .write_paths = write_paths,
@@ -222,6 +205,7 @@ static void on_maker_died(struct daemon *daemon) {
         daemon_log("the maker has died; starting another");
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker);
+        heritage_sweep_groups(daemon); /* of boxes that it had made and given to nobody */
         daemon->n_ordered = 0;
         if (start_maker(daemon, &err) < 0) {
                 daemon_log("%s", err.message);
@@ -340,7 +324,8 @@ static void raise_descriptor_limit(void) {
 
 static int start(struct daemon *daemon, struct err *err) {
         char quarantined[4200], vault_path[4200];
-        bool is_new;
+        log_open();
+        oom_spare_self();
         raise_descriptor_limit();
         if (identity_enter(&daemon->rootless, err) < 0 || loop_make(&daemon->loop, err) < 0 ||
             make_directories(daemon, err) < 0 ||
@@ -349,9 +334,11 @@ static int start(struct daemon *daemon, struct err *err) {
         if (*quarantined)
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
         cgroup_host_look(&daemon->host);
+        cgroup_host_leave_v2(&daemon->host);
         (void) snprintf(vault_path, sizeof(vault_path), "%s/vault.sock", daemon->data_dir);
-        if (vault_open(vault_path, &daemon->vault, &is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
-            start_maker(daemon, err) < 0 || heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
+        if (vault_open(vault_path, &daemon->vault, &daemon->vault_is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
+            reaper_start(&daemon->host, err) < 0 || start_maker(daemon, err) < 0 ||
+            heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
                 return -1;
         const struct serve_front *front = daemon->options->front;
         if (front && front->open(daemon, daemon->options->front_settings, &daemon->front, err) < 0)
@@ -368,6 +355,8 @@ static void stop(struct daemon *daemon) {
                 daemon->options->front->close(daemon->front);
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
+        heritage_sweep_groups(daemon);
+        network_stop(daemon);
         if (daemon->loop)
                 pool_empty(daemon);
         while (daemon->clients)
@@ -396,6 +385,7 @@ static void stop(struct daemon *daemon) {
         vault_close(&daemon->vault);
         registry_close(daemon->registry);
         fd_close(&daemon->signal_fd);
+        reaper_stop();
         loop_free(daemon->loop);
 }
 
@@ -406,6 +396,7 @@ int serve_run(const struct serve_options *options, struct err *err) {
                                  .signal_fd = -1,
                                  .vault = { .fd = -1 },
                                  .maker = { .fd = -1 },
+                                 .egress = EGRESS_DOWN,
                                  .started_ms = loop_now_ms() };
         (void) snprintf(daemon.data_dir, sizeof(daemon.data_dir), "%s", options->data_dir);
         uint32_t hash = 2166136261u; /* FNV-1a of the data directory: one daemon serves it at a time */
@@ -418,7 +409,8 @@ int serve_run(const struct serve_options *options, struct err *err) {
                 if (options->ready)
                         options->ready(options->ready_context);
                 code = loop_run(daemon.loop, err);
-        }
+        } else if (daemon.vault_is_new)
+                daemon.end_sessions = true; /* nobody has sessions there yet: nothing is to be left behind */
         stop(&daemon);
         return code;
 }

@@ -15,12 +15,13 @@
 #include "base/memory.h"
 #include "base/passing.h"
 #include "box/syscalls.h"
+#include "session/oom.h"
 #include "session/spawn_image.h"
 
 enum {
-        RETRY_MS = 1000, /* doubled with each failure in a row */
-        RETRY_DOUBLINGS_MAX = 6,
-        ANSWER_WAIT_S = 10, /* a nursery that takes longer over a fork is broken */
+        RETRY_MS = 100, /* doubled with each failure in a row */
+        RETRY_DOUBLINGS_MAX = 9,
+        ANSWER_WAIT_S = 3, /* a nursery that takes longer over a fork (milliseconds) hangs: nobody waits on its behalf */
 };
 
 void nursery_stop(struct nursery *nursery) {
@@ -45,6 +46,12 @@ bool nursery_is_due(const struct nursery *nursery, uint64_t now_ms) {
         return nursery->state == NURSERY_DOWN && now_ms >= nursery->retry_ms;
 }
 
+uint64_t nursery_due_in_ms(const struct nursery *nursery, uint64_t now_ms) {
+        if (nursery->state != NURSERY_DOWN)
+                return UINT64_MAX;
+        return now_ms >= nursery->retry_ms ? 0 : nursery->retry_ms - now_ms;
+}
+
 static void set_patience(int fd) {
         const struct timeval patience = { .tv_sec = ANSWER_WAIT_S };
         (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
@@ -65,6 +72,10 @@ int nursery_start(struct nursery *nursery, const struct box_spec *spec, const ch
         }
         set_patience(nursery->socket_fd);
         nursery->pid = ward_pid_of(nursery->pidfd);
+        if (oom_unspare(nursery->pidfd, nursery->pid, OOM_ORDINARY, err) < 0) {
+                fail(nursery, err);
+                return -1;
+        }
         nursery->started_ms = loop_now_ms();
         nursery->fingerprint = nursery_fingerprint(spec->image);
         nursery->state = NURSERY_STARTING;
@@ -121,6 +132,7 @@ static int fill_order(const struct nursery_birth *birth, struct nursery_order *o
         order->limits = birth->spec->limits;
         order->has_memory_cgroup = birth->has_memory_cgroup;
         order->has_pids_cgroup = birth->has_pids_cgroup;
+        order->is_awaited = birth->is_awaited;
         for (size_t i = 0; fits && i < ELEMENTS(always); i++, order->n_writable++)
                 fits = add_text(order, always[i]);
         for (size_t i = 0; fits && i < birth->spec->n_mounts; i++) {
@@ -146,7 +158,7 @@ static int send_order(struct nursery *nursery, const struct nursery_birth *birth
         memcpy(&fds[NURSERY_STDIN], birth->fds, 4 * sizeof(int));
         fds[NURSERY_SYNC] = sync_fd;
         memcpy(&fds[NURSERY_GROUPS], cgroup->tasks_fd, sizeof(cgroup->tasks_fd));
-        fds[NURSERY_GROUPS + CGROUP_CONTROLLERS] = cgroup->v2_procs_fd;
+        fds[NURSERY_GROUPS + CGROUP_CONTROLLERS] = cgroup->entry_fd;
         size_t size = offsetof(struct nursery_order, texts) + order->texts_size;
         int code = passing_send(nursery->socket_fd, order, size, fds, NURSERY_FDS, 0);
         return code < 0 ? err_sys(err, -code, "asking the nursery for a kernel") : 0;

@@ -56,10 +56,10 @@ static json_t *describe_nursery(const struct daemon *daemon) {
                 if (strcmp(nursery->image, daemon->options->image) != 0)
                         continue;
                 uint64_t memory_bytes = nursery->pid > 0 ? memory_bytes_of(nursery->pid) : 0;
-                return json_pack("{s:s, s:s, s:i, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
+                return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
                                  states[nursery->state], "pid", (int) nursery->pid, "forks",
-                                 (json_int_t) nursery->forks, "preloaded", (json_int_t) nursery->n_preloaded,
-                                 "failed_imports", nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
+                                 (json_int_t) nursery->forks, "stock", (json_int_t) nursery->n_stock, "preloaded",
+                                 (json_int_t) nursery->n_preloaded, "failed_imports", nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
         }
         return json_null();
 }
@@ -73,12 +73,12 @@ static int status(struct asker *asker, json_t *json, struct err *err) {
                 if (session_is_seen_by(session, asker->owner))
                         json_array_append_new(sessions, session_to_json(session));
         json_t *answer = json_pack(
-                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid", (int) getpid(),
-                "version", GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms),
+                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid",
+                (int) getpid(), "version", GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms),
                 "memory_bytes", (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "data_dir",
-                daemon->data_dir, "image", daemon->options->image, "clients", (json_int_t) daemon->n_clients, "pool",
-                "wanted", (json_int_t) daemon->options->pool, "ready", (json_int_t) pool_ready(daemon), "nursery",
-                describe_nursery(daemon), "sessions", sessions);
+                daemon->data_dir, "image", daemon->options->image, "clients", (json_int_t) daemon->n_clients,
+                "log_dropped", (json_int_t) log_dropped(), "pool", "wanted", (json_int_t) daemon->options->pool,
+                "ready", (json_int_t) pool_ready(daemon), "nursery", describe_nursery(daemon), "sessions", sessions);
         asker_answer(asker, answer);
         return 0;
 }

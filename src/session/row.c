@@ -69,17 +69,29 @@ static int read_text(json_t *json, const char *key, char *ret_text, size_t room,
         return 0;
 }
 
+static int check_network(const struct daemon *daemon, json_t *json, bool *ret_has_network, struct err *err) {
+        _cleanup_free_ struct egress_rules *rules = malloc(sizeof(*rules));
+        if (!rules)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        if (egress_rules_parse(json_object_get(json, "network"), &daemon->options->egress, rules, err) < 0)
+                return -1;
+        *ret_has_network = rules->mode != EGRESS_NONE;
+        return 0;
+}
+
 /* What only the maker needs is kept as JSON. */
-static int read_options(const struct asker *asker, json_t *json, struct registry_session *row, struct err *err) {
-        static const char *const keys[] = { "env", "mounts", "data", "operator" };
+static int read_options(const struct asker *asker, json_t *json, bool has_network, struct registry_session *row,
+                        struct err *err) {
+        static const char *const keys[] = { "env", "mounts", "data", "operator", "network" };
         json_t *kept = json_object();
         for (size_t i = 0; i < ELEMENTS(keys); i++)
-                if (json_object_get(json, keys[i]) && (asker_is_operator(asker) || strcmp(keys[i], "operator") != 0))
+                if (json_object_get(json, keys[i]) && (asker_is_operator(asker) || strcmp(keys[i], "operator") != 0) &&
+                    (has_network || strcmp(keys[i], "network") != 0))
                         json_object_set(kept, keys[i], json_object_get(json, keys[i]));
         _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : strdup("");
         json_decref(kept);
         if (!text || strlen(text) >= sizeof(row->options))
-                return err_set(err, ERR_USAGE, "env and mounts are larger than %zu bytes together",
+                return err_set(err, ERR_USAGE, "env, mounts and network are larger than %zu bytes together",
                                sizeof(row->options));
         (void) strcpy(row->options, text);
         return 0;
@@ -99,12 +111,15 @@ int row_from_json(const struct asker *asker, json_t *json, struct registry_sessi
         struct registry_session row = { .limits = options->limits,
                                         .allow_weaker = options->allow_weaker,
                                         .mode = "fast" };
+        bool has_network = false;
         (void) snprintf(row.image, sizeof(row.image), "%s", options->image);
         (void) snprintf(row.owner, sizeof(row.owner), "%s", asker->owner);
         if (check_rights(asker, json, err) < 0 || read_text(json, "image", row.image, sizeof(row.image), err) < 0 || image_check_name(row.image, err) < 0 ||
             read_text(json, "mode", row.mode, sizeof(row.mode), err) < 0 ||
             read_text(json, "workspace", row.workspace, 1000, err) < 0 ||
-            read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 || read_options(asker, json, &row, err) < 0)
+            read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 ||
+            check_network(asker->daemon, json, &has_network, err) < 0 ||
+            read_options(asker, json, has_network, &row, err) < 0)
                 return -1;
         if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
                 return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");

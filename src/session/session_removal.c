@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "session/passport.h"
+#include "session/reaper.h"
 #include "session/remove_tree.h"
 #include "session/session.h"
 
@@ -51,7 +52,10 @@ void session_remove(struct session *session, bool keep_files) {
         }
         (void) err_set(&err, ERR_GONE, "the session was removed");
         session_fail_runs(session, &err);
-        remove_tree(session->state_dir);
+        if (session->ephemeral)
+                reaper_remove_tree(session->state_dir);
+        else
+                remove_tree(session->state_dir);
         if (!keep_files && *session->workspace && !*session->row.workspace)
                 remove_tree(session->workspace);
         if (session->still_listed)

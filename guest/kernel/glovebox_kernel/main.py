@@ -58,6 +58,22 @@ def after_fork() -> None:
     reseed()
 
 
+def rehearse(gate: Gate) -> None:
+    """Do once what every run does. In a nursery: what Python and the libraries do once only is then done."""
+    cell = CellCompiler().compile("print(end='')\n1 + 1")
+    namespace = {"__builtins__": builtins}
+
+    def perform() -> Any:
+        eval(cell.body, namespace)  # type: ignore[arg-type]
+        if pandas := sys.modules.get("pandas"):
+            _ = pandas.DataFrame({"x": [1, 2]}).shape
+        return eval(cell.last, namespace)  # type: ignore[arg-type]
+
+    value, _ = gate.run_guarded(perform)
+    request = json_unpack(b'{"id": "", "code": "1 + 1"}')
+    json_pack({**request, "result": bundle_make(value), "figures": figures.figures_open()})
+
+
 class Kernel:
     """Owns the channel and all state of the kernel. One per process."""
 
@@ -123,19 +139,8 @@ class Kernel:
         os._exit = exit_flushed
 
     def rehearse(self) -> None:
-        """Do once what every run does: a forked kernel gets the pages it writes to before anybody waits for it."""
-        cell = CellCompiler().compile("print(end='')\n1 + 1")
-        namespace = {"__builtins__": builtins}
-
-        def perform() -> Any:
-            eval(cell.body, namespace)  # type: ignore[arg-type]
-            if pandas := sys.modules.get("pandas"):
-                _ = pandas.DataFrame({"x": [1, 2]}).shape
-            return eval(cell.last, namespace)  # type: ignore[arg-type]
-
-        value, _ = self._gate.run_guarded(perform)
-        request = json_unpack(b'{"id": "", "code": "1 + 1"}')
-        json_pack({**request, "result": bundle_make(value), "figures": figures.figures_open()})
+        """A kernel that nobody waits for yet gets the pages it will write to now."""
+        rehearse(self._gate)
         self._stdio.flush()
 
     def serve(self, rest: Rest | None = None) -> int:
@@ -274,11 +279,12 @@ def _id_of(payload: bytes) -> Any:
         return None
 
 
-def serve(fd: int, rest: Rest | None = None) -> NoReturn:
-    """Be a kernel from here on; never returns."""
+def serve(fd: int, rest: Rest | None = None, is_awaited: bool = False) -> NoReturn:
+    """Be a kernel from here on; never returns. One that somebody waits for does nothing ahead of need."""
     kernel = Kernel(fd)
     kernel.install()
-    kernel.rehearse()
+    if not is_awaited:
+        kernel.rehearse()
     exit_code = kernel.serve(rest)
     os._exit(exit_code)
 

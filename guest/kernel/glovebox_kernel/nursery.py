@@ -18,11 +18,12 @@ import time
 from typing import NoReturn
 
 from glovebox_kernel import main as kernel
-from glovebox_kernel.rehearsal import rehearse
+from glovebox_kernel.rehearsal import nursery_rehearse
 from glovebox_kernel.trim import memory_trim
 
 LIBRARY_FD = 4
-_FORK_HOOKS = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
+_PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
+_ARENAS = ("PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator")
 
 
 def _library() -> ctypes.PyDLL:
@@ -31,7 +32,7 @@ def _library() -> ctypes.PyDLL:
     os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
-    for function in (*_FORK_HOOKS, "PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator"):
+    for function in (*_PYTHON, *_ARENAS):
         getattr(ctypes.pythonapi, function).restype = None
     return library
 
@@ -58,10 +59,13 @@ class _Imprint:
             ours = _ArenaAllocator(None, allocate, free)
             ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(ours))
 
+    def fill(self) -> None:
+        if self._is_open:
+            self._library.imprint_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)
+
     def take(self) -> None:
         """Without it (an old system, no memory) kernels are forked all the same, and take more."""
         if self._is_open:
-            self._library.imprint_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)
             ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self._usual))
             self._library.imprint_take()
 
@@ -108,19 +112,33 @@ def _widen_pools() -> None:
 
 def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
     """In the sealed child: the box's environment in place of the nursery's, then as any kernel."""
-    os.environ.clear()
-    index = 0
+    index, left = 0, dict(os.environb)
     while (text := library.spawn_environment(index)) is not None:
         name, _, value = text.partition(b"=")
-        os.environb[name] = value
+        if left.pop(name, None) != value:
+            os.environb[name] = value
         index += 1
+    for name in left:
+        del os.environb[name]
     time.tzset()
     given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     sys.path[:] = ["", *given, *(part for part in own_path if part not in given)]
-    sys.path_importer_cache.clear()
     kernel.after_fork()
     _widen_pools()
-    kernel.serve(3, _Rest(library))
+    kernel.serve(3, _Rest(library), is_awaited=bool(library.spawn_is_awaited()))
+
+
+def _settle(imprint: _Imprint) -> None:
+    """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
+    nursery_rehearse()
+    for _ in range(8):
+        ctypes.pythonapi.PyOS_BeforeFork()
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    sys.path_importer_cache.clear()  # lists of files that a kernel would read again anyway, with another path
+    gc.collect()
+    memory_trim()
+    gc.freeze()
+    imprint.fill()
 
 
 def main() -> None:
@@ -132,34 +150,17 @@ def main() -> None:
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
-    rehearse()
-    for _ in range(8):
-        ctypes.pythonapi.PyOS_BeforeFork()
-        ctypes.pythonapi.PyOS_AfterFork_Child()
-    # Kernels have an environment and places to import from of their own. Let go here, these are not let go, page by
-    # page, in each of them.
-    os.environ.clear()
-    sys.path_importer_cache.clear()
-    gc.collect()
-    memory_trim()
-    gc.freeze()
+    _settle(imprint)
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
     imprint.take()
     library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
-    while library.spawn_receive() == 0:
-        if len(os.listdir("/proc/self/task")) != 1:
-            library.spawn_refuse(-errno.EDEADLK)  # a fork would copy locks that nobody holds any more
-            continue
-        ctypes.pythonapi.PyOS_BeforeFork()
-        code = library.spawn_fork()
-        if code == 0:
-            ctypes.pythonapi.PyOS_AfterFork_Child()
-            _become_kernel(library, own_path)
-        ctypes.pythonapi.PyOS_AfterFork_Parent()
-        if code < 0:
-            break
+    ctypes.pythonapi.PyOS_BeforeFork()  # once for all forks: from here on Python runs in kernels only
+    if library.spawn_serve() == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        _become_kernel(library, own_path)
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
 
 
 if __name__ == "__main__":

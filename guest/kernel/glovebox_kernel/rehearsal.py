@@ -32,7 +32,7 @@ _SOURCES = {
 }
 
 
-def rehearse() -> None:
+def nursery_rehearse() -> None:
     ours, theirs = socket.socketpair()
     kernel = Kernel(theirs.detach())
     ours.setblocking(False)
