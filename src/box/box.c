@@ -117,6 +117,17 @@ static int map_ids(const struct box_spec *spec, pid_t pid, bool drop_groups, str
         return code < 0 ? err_sys(err, -code, "mapping the box's user id") : 0;
 }
 
+/* The agent's program, sealed: one copy for all boxes of this process. */
+static int open_agent(void) {
+        static int sealed_fd = -1;
+        if (sealed_fd < 0)
+                sealed_fd = fd_sealed_copy("agent", agent_image, agent_image_size());
+        if (sealed_fd < 0)
+                return sealed_fd;
+        int fd = fcntl(sealed_fd, F_DUPFD_CLOEXEC, 3);
+        return fd < 0 ? -errno : fd;
+}
+
 int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, struct box_birth *ret_birth,
                 struct err *err) {
         struct box_birth birth = { .spec = spec,
@@ -129,7 +140,7 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
         struct box *box = &birth.box;
         if (stage_fds_open_view(spec, &birth.fds, err) < 0)
                 goto undo;
-        birth.fds.agent_fd = fd_sealed_copy("agent", agent_image, agent_image_size());
+        birth.fds.agent_fd = open_agent();
         if (birth.fds.agent_fd < 0) {
                 (void) err_sys(err, -birth.fds.agent_fd, "preparing the agent");
                 goto undo;

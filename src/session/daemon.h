@@ -25,6 +25,7 @@ struct serve_options;
 enum {
         DAEMON_CLIENTS_MAX = 1024,
         DAEMON_SESSIONS_MAX = 4096,
+        DAEMON_SESSION_ROWS = 1024, /* of the tables in which sessions are found */
         DAEMON_SWEEP_MS = 10000,      /* how often idle sessions are looked for */
         DAEMON_POOL_MAX = 64,
         DAEMON_NURSERIES_MAX = 8,
@@ -63,6 +64,7 @@ struct daemon {
         struct tally tally;
         struct session *sessions; /* named and ephemeral ones */
         size_t n_sessions;
+        struct session *by_id[DAEMON_SESSION_ROWS], *by_name[DAEMON_SESSION_ROWS]; /* the same, to find one */
         struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */
         size_t n_pool;
         struct maker_nursery nurseries[DAEMON_NURSERIES_MAX]; /* as the maker told last */

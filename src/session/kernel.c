@@ -430,7 +430,26 @@ int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *paylo
 
 /* ---- frames in ---- */
 
+/* One buffer goes from kernel to kernel: most are idle, and between two frames none is needed. */
+static char *spare;
+static size_t spare_room;
+
+static void give_room(struct kernel *kernel) {
+        if (!spare && kernel->inbound_room <= INBOUND_KEPT) {
+                spare = kernel->inbound;
+                spare_room = kernel->inbound_room;
+        } else
+                free(kernel->inbound);
+        kernel->inbound = NULL;
+        kernel->inbound_room = 0;
+}
+
 static bool make_room(struct kernel *kernel, size_t size) {
+        if (!kernel->inbound && spare) {
+                kernel->inbound = spare;
+                kernel->inbound_room = spare_room;
+                spare = NULL;
+        }
         if (size <= kernel->inbound_room)
                 return true;
         size_t room = kernel->inbound_room ? kernel->inbound_room : 4096;
@@ -507,11 +526,8 @@ static bool handle_frames(struct kernel *kernel) {
         /* Once for all of them: a flood of tiny frames must not cost a move of the rest for each. */
         memmove(kernel->inbound, kernel->inbound + at, kernel->inbound_size - at);
         kernel->inbound_size -= at;
-        if (kernel->inbound_size == 0 && kernel->inbound_room > INBOUND_KEPT) {
-                free(kernel->inbound);
-                kernel->inbound = NULL;
-                kernel->inbound_room = 0;
-        }
+        if (kernel->inbound_size == 0)
+                give_room(kernel);
         return good;
 }
 
