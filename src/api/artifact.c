@@ -1,7 +1,6 @@
 /* Artifacts of a sandbox: the list, one of them, all of them. */
 #include "session/artifact.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

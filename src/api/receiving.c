@@ -1,6 +1,5 @@
 #include "api/receiving.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 #include "api/service.h"
 #include "base/fd.h"
 #include "base/memory.h"
-#include "http/media.h"
 #include "http/multipart.h"
 #include "http/text.h"
 #include "session/session.h"

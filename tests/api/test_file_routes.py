@@ -244,7 +244,9 @@ def test_an_upload_that_breaks_off_leaves_nothing(service: Service, client: Serv
     put(client, "broken", "whole", b"old")
     workspace = service.workspace(client, "broken")
     uploads = [send_in_part(client, where("broken", path), "Content-Length: 1000") for path in ("whole", "new/deep")]
-    assert names(client, "broken") == ["whole"] and client.get(where("broken", "whole")).body == b"old"
+    # Where the file system knows no nameless files, they have a hidden name meanwhile.
+    seen = [name for name in names(client, "broken") if not name.startswith(".glovebox-")]
+    assert seen == ["whole"] and client.get(where("broken", "whole")).body == b"old"
     assert held(service, workspace) != []
     for upload in uploads:
         upload.close()
