@@ -7,8 +7,8 @@
  * namespaces, become its user, given up every privilege and descriptor, and heard from the maker that it may go: no
  * byte of Python code runs in between. Order is the security argument, as in the box's own stage (src/box/stage.c).
  *
- * Between two forks no Python code runs in the nursery either: it would write to memory that it shares with kernels, and
- * for each large page of it that it touches every later fork would have 512 entries to copy. */
+ * Between two forks no Python code runs in the nursery either: it would write to memory that it shares with kernels,
+ * and for each large page of it that it touches every later fork would have 512 entries to copy. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>

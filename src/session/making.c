@@ -228,8 +228,8 @@ static int start_kernel(struct making *making, struct maker_reply *reply, struct
         struct nursery *nursery = making->nursery && making->nursery->state == NURSERY_READY ? making->nursery : NULL;
         int theirs[4];
         int code = open_channels(making->lease_fd >= 0, reply, theirs, err);
-        const struct nursery_birth birth = { .box = &making->box, .spec = &making->spec, .environment = making->environment,
-                                             .fds = theirs,
+        const struct nursery_birth birth = { .box = &making->box, .spec = &making->spec,
+                                             .environment = making->environment, .fds = theirs,
                                              .has_memory_cgroup = making->host->usable[CGROUP_MEMORY],
                                              .has_pids_cgroup = making->host->usable[CGROUP_PIDS],
                                              .is_awaited = !making->request->pooled };

@@ -59,7 +59,8 @@ static json_t *describe_nursery(const struct daemon *daemon) {
                 return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
                                  states[nursery->state], "pid", (int) nursery->pid, "forks",
                                  (json_int_t) nursery->forks, "stock", (json_int_t) nursery->n_stock, "preloaded",
-                                 (json_int_t) nursery->n_preloaded, "failed_imports", nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
+                                 (json_int_t) nursery->n_preloaded, "failed_imports", nursery->failed_imports,
+                                 "memory_bytes", (json_int_t) memory_bytes);
         }
         return json_null();
 }

@@ -170,6 +170,31 @@ static void test_kill_without_v2(void) {
         destroy(&cgroup, "v1");
 }
 
+/* What a daemon does on a host that has both: the same bounds, and CPU time is still counted. */
+static void test_leave_v2(void) {
+        struct cgroup_host left = host;
+        cgroup_host_leave_v2(&left);
+        if (host.kind != CGROUP_HYBRID || left.parent[CGROUP_V2_TREE][0]) {
+                ok(memcmp(&left, &host, sizeof(host)) == 0, "elsewhere nothing changes");
+                return;
+        }
+        struct cgroup cgroup;
+        struct err err = { 0 };
+        ok(cgroup_create(&left, "left", &small, false, &cgroup, &err) == 0 && cgroup.v2_fd < 0, "made in v1 alone %s",
+           err.message);
+        (void) wait_for(start_how(&cgroup, true, use_much_memory));
+        struct cgroup_usage usage;
+        cgroup_read_usage(&cgroup, &usage);
+        ok(usage.oom_kills >= 1 && usage.cpu_us > 0, "memory is bounded, CPU time is counted (%llu us)",
+           (unsigned long long) usage.cpu_us);
+        ok(cgroup_destroy(&cgroup, &err) == 0, "destroyed %s", err.message);
+        char path[700];
+        (void) snprintf(path, sizeof(path), "%s/left", left.parent[CGROUP_ACCOUNT]);
+        ok(!exists_anywhere("left") && (!left.parent[CGROUP_ACCOUNT][0] || access(path, F_OK) < 0), "nothing is left");
+        if (left.parent[CGROUP_ACCOUNT][0])
+                (void) rmdir(left.parent[CGROUP_ACCOUNT]);
+}
+
 static void test_memory(void) {
         struct cgroup cgroup;
         if (!create(&cgroup, "memory"))
@@ -288,6 +313,7 @@ int main(void) {
         test_limits_written();
         test_kill();
         test_kill_without_v2();
+        test_leave_v2();
         test_memory();
         test_pids();
         test_missing();
