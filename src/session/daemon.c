@@ -335,6 +335,7 @@ static int start(struct daemon *daemon, struct err *err) {
 }
 
 static void stop(struct daemon *daemon) {
+        daemon->draining = true;
         listener_close(daemon);
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */

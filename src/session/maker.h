@@ -35,6 +35,8 @@ struct maker_request {
         bool allow_weaker;
         bool ephemeral; /* the workspace is a bounded tmpfs */
         bool fresh;     /* a Python of its own, never one forked from a nursery */
+        char packages[1024]; /* the state directory of the session whose packages are shown (session/packages.h), or "" */
+        bool installs;       /* a helper box: writes packages, may be shown what pip's settings name */
         char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"} */
 };
 

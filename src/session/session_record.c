@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "session/asker.h"
+#include "session/install.h"
 #include "session/passport.h"
 #include "session/remove_tree.h"
 #include "session/session.h"
@@ -63,6 +64,9 @@ struct session *session_make(struct daemon *daemon, const struct registry_sessio
 
 void session_free(struct session *session) {
         struct daemon *daemon = session->daemon;
+        struct install *helped = session->helps;
+        if (session->install)
+                install_abandon(session->install);
         for (struct session **at = &daemon->sessions; *at; at = &(*at)->next) {
                 if (*at == session) {
                         *at = session->next;
@@ -82,6 +86,8 @@ void session_free(struct session *session) {
         if (session->asker)
                 session->asker->session = NULL;
         free(session);
+        if (helped)
+                install_helper_gone(helped);
 }
 
 bool session_is_seen_by(const struct session *session, const char *owner) {

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "session/install.h"
 #include "session/passport.h"
 #include "session/remove_tree.h"
 #include "session/session.h"
@@ -49,6 +50,8 @@ void session_remove(struct session *session, bool keep_files) {
                         kernel_kill(session->kernel);
                 return;
         }
+        if (session->install && install_stop(session->install))
+                return; /* it comes back here too */
         (void) err_set(&err, ERR_GONE, "the session was removed");
         session_fail_runs(session, &err);
         remove_tree(session->state_dir);
