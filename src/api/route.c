@@ -86,19 +86,3 @@ const char *api_match_get(const struct api_match *match, const char *name) {
                         return match->parameters[i].value;
         return NULL;
 }
-
-void api_route_request(const struct api_routes *routes, void *context, struct http_request *request) {
-        struct api_match match;
-        char allow[API_ALLOW_SIZE];
-        struct err err;
-        if (api_route_find(routes, http_method(request), http_path(request), &match, allow, &err) == 0) {
-                match.route->run(context, request, &match);
-                return;
-        }
-        if (!allow[0]) {
-                http_problem_err(request, &err);
-                return;
-        }
-        (void) http_add_header(request, "Allow", allow);
-        http_problem(request, 405, "method_not_allowed", err.message, NULL);
-}

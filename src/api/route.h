@@ -7,7 +7,6 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "http/http.h"
 
 enum { API_PARAMETERS_MAX = 4, API_PARAMETER_SIZE_MAX = 256, API_ALLOW_SIZE = 64 };
 
@@ -18,12 +17,12 @@ struct api_query {
         bool is_required;
 };
 
-struct api_match;
+struct exchange;
 
 struct api_route {
         const char *method;  /* GET answers HEAD too */
         const char *pattern; /* "/sandbox/{user_id}/file": a name in braces stands for one segment */
-        void (*run)(void *context, struct http_request *request, const struct api_match *match);
+        void (*run)(struct exchange *exchange);
         const char *name; /* the operation's, unique in the table */
         const char *summary;
         const struct api_query *query; /* NULL: nothing is documented */
@@ -56,9 +55,6 @@ int api_route_find(const struct api_routes *routes, const char *method, const ch
 
 /* NULL: the route has no such name. */
 const char *api_match_get(const struct api_match *match, const char *name);
-
-/* Finds the request's row and runs it, or answers 404, 405 or 400. */
-void api_route_request(const struct api_routes *routes, void *context, struct http_request *request);
 
 /* The OpenAPI 3.1 description; the caller frees it with json_decref. Fails when a schema in the table is not JSON. */
 int api_route_describe(const struct api_routes *routes, const char *title, const char *version,

@@ -23,11 +23,13 @@
 
 #define LIMIT_ROWS(at, STANDARD)                                                                                     \
         { .name = "memory", .kind = OPTION_BYTES, .offset = LIMIT_AT(at, memory_bytes), .argument = "SIZE",          \
-          .group = "Limits", .variable = "GLOVEBOX_MEMORY", .standard = STANDARD("512m"), .min = 8 * MIB,            \
+          .group = "Limits", .variable = "GLOVEBOX_MEMORY", .alias = "SANDBOX_DOCKER_MEMORY",                         \
+          .standard = STANDARD("512m"), .min = 8 * MIB,                                                              \
           .max = 1024 * GIB, .hint = "a Python interpreter alone needs about 16m",                                   \
           .help = "memory of everything in the box together" },                                                      \
         { .name = "cpus", .kind = OPTION_THOUSANDTHS, .offset = LIMIT_AT(at, cpu_thousandths),                       \
-          .argument = "NUMBER", .group = "Limits", .variable = "GLOVEBOX_CPUS", .standard = STANDARD("1"),           \
+          .argument = "NUMBER", .group = "Limits", .variable = "GLOVEBOX_CPUS",                                      \
+          .alias = "SANDBOX_DOCKER_CPU", .standard = STANDARD("1"),                                                  \
           .min = 10, .max = 1024 * 1000,                                                                             \
           .help = "processors, for example 0.5 or 2; thread pools inside are sized by it" },                         \
         { .name = "pids", .kind = OPTION_COUNT, .offset = LIMIT_AT(at, pids), .argument = "NUMBER",                  \
@@ -43,7 +45,8 @@
 
 #define BOX_IMAGE_ROW(at, STANDARD)                                                                                  \
         { .name = "image", .kind = OPTION_TEXT, .offset = at, .argument = "NAME", .group = "Code",                   \
-          .variable = "GLOVEBOX_IMAGE", .standard = STANDARD("host"), .completion = COMPLETE_IMAGES,                 \
+          .variable = "GLOVEBOX_IMAGE", .alias = "SANDBOX_DOCKER_IMAGE", .standard = STANDARD("host"),               \
+          .completion = COMPLETE_IMAGES,                                                                             \
           .help = "the file system to run in; \"glovebox image list\" shows what there is" }
 
 #define BOX_WEAKER_ROW(at)                                                                                           \

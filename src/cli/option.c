@@ -198,11 +198,15 @@ static int take_letters(struct scan *scan, const char *text) {
 static int read_variables(const struct scan *scan) {
         for (size_t i = 0; i < scan->table->n_rows; i++) {
                 const struct option_row *row = &scan->table->rows[i];
-                const char *text = row->variable ? getenv(row->variable) : NULL;
+                const char *name = row->variable, *text = name ? getenv(name) : NULL;
+                if ((!text || !*text) && row->alias) {
+                        name = row->alias;
+                        text = getenv(name);
+                }
                 if (!text || *text == '\0' || (scan->seen & (1ull << i)))
                         continue;
                 char what[100];
-                (void) snprintf(what, sizeof(what), "the environment variable %s", row->variable);
+                (void) snprintf(what, sizeof(what), "the environment variable %s", name);
                 if (option_assign(row, what, text, scan->target, scan->err) < 0)
                         return -1;
         }

@@ -37,6 +37,7 @@ struct option_row {
         size_t offset;        /* of the value in the target */
         const char *argument; /* what stands for the value in the help; NULL for a flag */
         const char *variable; /* the environment variable that gives the default, or NULL */
+        const char *alias;    /* another variable for the same, by which other programs know it, or NULL */
         const char *standard; /* the default as one would type it, or NULL */
         const char *group;    /* heading in the help */
         const char *help;

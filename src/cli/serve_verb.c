@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "api/key.h"
+#include "api/service.h"
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/memory.h"
@@ -30,8 +32,13 @@ enum { OTHER_TIMEOUT_MS = 10000, LOG_MAX_BYTES = 8 << 20, READY_FD = 3 };
 struct line {
         struct serve_options options;
         struct socket_choice where;
+        struct service_settings service;
+        const char *new_key;
+        uint64_t port;
         bool background;
 };
+
+enum { PORT_NONE = 65536, PORT_STANDARD = 8080 };
 
 #define FIELD(field) offsetof(struct line, field)
 
@@ -54,7 +61,7 @@ static const struct option_row rows[] = {
           .help = "modules that every interpreter has imported already, separated by commas; \"\" for none; without it "
                   "numpy, pandas, sklearn, pyarrow, rdkit, matplotlib and scipy, as far as the image has them" },
         { .name = "idle", .kind = OPTION_DURATION, .offset = FIELD(options.idle_ms), .argument = "TIME",
-          .group = "Kernels", .variable = "IDLE_HIBERNATE_SEC", .standard = "900", .min = 0,
+          .group = "Kernels", .variable = "IDLE_HIBERNATE_SEC", .alias = "SANDBOX_DOCKER_TIMEOUT", .standard = "900", .min = 0,
           .max = 365 * BOX_MS_PER_DAY,
           .help = "hibernate a session that nobody has used for so long; 0 for never" },
         { .name = "df-bytes", .kind = OPTION_BYTES, .offset = FIELD(options.df_bytes), .argument = "SIZE",
@@ -63,6 +70,37 @@ static const struct option_row rows[] = {
         { .name = "np-bytes", .kind = OPTION_BYTES, .offset = FIELD(options.np_bytes), .argument = "SIZE",
           .group = "Kernels", .variable = "NP_BYTES", .standard = "1m", .min = 1, .max = 1024 * GIB,
           .help = "arrays larger than this go to the disk when a session is trimmed" },
+        { .name = "port", .kind = OPTION_COUNT, .offset = FIELD(port), .argument = "NUMBER", .group = "Service",
+          .variable = "SANDBOX_API_PORT", .min = 0, .max = 65535,
+          .help = "serve the REST API on this TCP port too; 0 for any that is free; 8080 when only --host is given. "
+                  "Without --port and --host it answers on a UNIX socket alone" },
+        { .name = "host", .kind = OPTION_TEXT, .offset = FIELD(service.host), .argument = "ADDRESS", .group = "Service",
+          .variable = "SANDBOX_API_HOST", .help = "the address to listen on; 127.0.0.1 when only --port is given" },
+        { .name = "new-key", .kind = OPTION_TEXT, .offset = FIELD(new_key), .argument = "NAME", .group = "Service",
+          .help = "make a key for the API and print it, once; only its hash is kept, in the file \"keys\" of the data "
+                  "directory. Then serve, if --port or --host is given" },
+        { .name = "names", .kind = OPTION_TEXT, .offset = FIELD(service.names), .argument = "NAME,…",
+          .group = "Service", .variable = "SANDBOX_API_NAMES",
+          .help = "host names by which clients may call the service, beside addresses and localhost" },
+        { .name = "max-sandboxes", .kind = OPTION_COUNT, .offset = FIELD(service.sandboxes_max), .argument = "NUMBER",
+          .group = "Service", .variable = "SANDBOX_MAX_CONTAINERS", .standard = "1000", .min = 1, .max = 4000,
+          .help = "sandboxes of all keys together" },
+        { .name = "key-sandboxes", .kind = OPTION_COUNT, .offset = FIELD(service.quota.sandboxes),
+          .argument = "NUMBER", .group = "Service", .variable = "SANDBOX_KEY_SANDBOXES", .standard = "0", .min = 0,
+          .max = 4000, .help = "sandboxes of one key, unless the file of keys says otherwise; 0 for no bound" },
+        { .name = "key-runs", .kind = OPTION_COUNT, .offset = FIELD(service.quota.runs), .argument = "NUMBER",
+          .group = "Service", .variable = "SANDBOX_KEY_RUNS", .standard = "256", .min = 0, .max = 100000,
+          .help = "runs of one key at a time, waiting ones too; 0 for no bound" },
+        { .name = "key-rate", .kind = OPTION_COUNT, .offset = FIELD(service.quota.rate), .argument = "NUMBER",
+          .group = "Service", .variable = "SANDBOX_KEY_RATE", .standard = "0", .min = 0, .max = 100000000,
+          .help = "requests of one key in a minute; 0 for no bound" },
+        { .name = "upload", .kind = OPTION_BYTES, .offset = FIELD(service.upload_max), .argument = "SIZE",
+          .group = "Service", .variable = "SANDBOX_UPLOAD", .standard = "1g", .min = 1 << 10, .max = 1024 * GIB,
+          .help = "the largest file that may be sent; the sandbox's own limit counts too" },
+        { .name = "drain", .kind = OPTION_DURATION, .offset = FIELD(options.drain_ms), .argument = "TIME",
+          .group = "Service", .variable = "SANDBOX_DRAIN", .standard = "10s", .min = 0, .max = BOX_MS_PER_DAY,
+          .help = "how long answers that are under way are waited for at the end; runs go on in any case, for the next "
+                  "daemon" },
         BOX_IMAGE_ROW(FIELD(options.image), SHOWN),
         LIMIT_ROWS(FIELD(options.limits), SHOWN),
         BOX_WEAKER_ROW(FIELD(options.allow_weaker)),
@@ -216,13 +254,36 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
         (void) snprintf(line->options.socket_path, sizeof(line->options.socket_path), "%s", place.path);
         (void) snprintf(line->options.project, sizeof(line->options.project), "%s", place.project);
         line->options.verbose |= wants_debug();
+        line->options.front = &service_front;
+        line->options.front_settings = &line->service;
+        line->service.key = getenv("SANDBOX_API_KEY");
+        if (line->service.key && !*line->service.key)
+                line->service.key = NULL;
+        if (line->service.host || line->port != PORT_NONE) {
+                line->service.port = (uint16_t) (line->port == PORT_NONE ? PORT_STANDARD : line->port);
+                if (!line->service.host)
+                        line->service.host = "127.0.0.1";
+        }
         return 0;
+}
+
+static int make_key(const struct line *line, struct err *err) {
+        char key[API_KEY_SIZE], path[PLACE_PATH_MAX + 16];
+        (void) snprintf(path, sizeof(path), "%s/keys", line->options.data_dir);
+        if (api_key_make(key, err) < 0 || api_keys_append(path, line->new_key, key, err) < 0)
+                return -1;
+        (void) printf("%s\n", key);
+        (void) fprintf(stderr, "glovebox: this is the key \"%s\"; it is not shown again%s\n", line->new_key,
+                       line->service.host ? "" : "; serve with --port NUMBER");
+        return fflush(stdout) == 0 ? 0 : err_sys(err, errno, "printing the key");
 }
 
 int verb_serve(int argc, char **argv) {
         (void) argc;
         struct line line = { .options = { .image = "host", .limits = LIMITS_DEFAULT, .pool = 2, .idle_ms = 900 * 1000,
-                                          .df_bytes = MIB, .np_bytes = MIB } };
+                                          .df_bytes = MIB, .np_bytes = MIB, .drain_ms = 10000 },
+                             .service = { .sandboxes_max = 1000, .quota = { .runs = 256 }, .upload_max = GIB },
+                             .port = PORT_NONE };
         struct err err = { 0 };
         bool help = false;
         if (read_line(&line, argv + 1, &help, &err) < 0)
@@ -231,6 +292,10 @@ int verb_serve(int argc, char **argv) {
                 verb_print_help(stdout, verb_find("serve"));
                 return 0;
         }
+        if (line.new_key && make_key(&line, &err) < 0)
+                return terminal_fail(&err);
+        if (line.new_key && !line.service.host)
+                return 0;
         int code = line.background ? serve_in_background(&line, &err) : serve_here(&line, &err);
         return code < 0 ? terminal_fail(&err) : 0;
 }

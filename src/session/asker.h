@@ -19,13 +19,25 @@ struct run;
 struct session;
 struct spill;
 
+struct asker_output {
+        bool is_error; /* standard error, not standard output */
+        bool is_last;  /* no more of this event follows */
+        uint64_t number;
+        const char *bytes;
+        size_t size;
+};
+
 struct asker_type {
         /* The last word, as text: a JSON object. `json` is the same before it was written, or NULL; both borrowed. */
         void (*answer)(struct asker *asker, const char *text, size_t size, json_t *json);
         void (*refuse)(struct asker *asker, const struct err *err);
 
-        /* For those with `stream`: a piece of a run's output, which belongs to event `number`, and something shown. */
-        void (*output)(struct asker *asker, bool is_error, uint64_t number, const char *bytes, size_t size);
+        /* It waits for this run, or reads it again: comes before anything else about it. NULL: not interested. */
+        void (*accepted)(struct asker *asker, const char *run_id);
+
+        /* For those with `stream`: a piece of a run's output, the last one of event `number` unless more of it follow,
+         * and something shown. */
+        void (*output)(struct asker *asker, const struct asker_output *output);
         void (*display)(struct asker *asker, json_t *data);
         bool (*wants_more)(const struct asker *asker);
 };

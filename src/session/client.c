@@ -160,11 +160,11 @@ static void on_answer(struct asker *asker, const char *text, size_t size, json_t
         close_request(request);
 }
 
-static void on_output(struct asker *asker, bool is_error, uint64_t number, const char *bytes, size_t size) {
+static void on_output(struct asker *asker, const struct asker_output *output) {
         const struct client_request *request = (struct client_request *) asker;
         struct client *client = request->client;
-        if (message_queue_put_output(&client->queue, is_error ? MESSAGE_ERR : MESSAGE_OUT, request->number,
-                                     (uint32_t) number, bytes, size) < 0 ||
+        if (message_queue_put_output(&client->queue, output->is_error ? MESSAGE_ERR : MESSAGE_OUT, request->number,
+                                     (uint32_t) output->number, output->bytes, output->size) < 0 ||
             message_queue_flush(&client->queue, client->fd) < 0)
                 client->closing = true;
         settle(client);
@@ -183,7 +183,11 @@ static bool wants_more(const struct asker *asker) {
         return client_wants_more(((const struct client_request *) asker)->client);
 }
 
-static const struct asker_type asker_type = { on_answer, on_refuse, on_output, on_display, wants_more };
+static const struct asker_type asker_type = { .answer = on_answer,
+                                               .refuse = on_refuse,
+                                               .output = on_output,
+                                               .display = on_display,
+                                               .wants_more = wants_more };
 
 /* ---- receiving ---- */
 

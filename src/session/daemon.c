@@ -266,6 +266,31 @@ static void on_sweep(void *context) {
         pool_refill(daemon);
 }
 
+static void on_drained(void *context) {
+        struct daemon *daemon = context;
+        loop_timer_drop(&daemon->drain_timer);
+        loop_stop(daemon->loop);
+}
+
+static void on_drain_time(void *context) {
+        struct daemon *daemon = context;
+        daemon->drain_timer = NULL;
+        daemon_log("answers are still owed; their runs go on, and can be read from the next daemon");
+        loop_stop(daemon->loop);
+}
+
+/* Nothing new is taken; what is under way may be answered, for a while. Told twice, it goes at once. */
+static void drain(struct daemon *daemon) {
+        bool again = daemon->draining;
+        daemon->draining = true;
+        if (again || !daemon->front) {
+                loop_stop(daemon->loop);
+                return;
+        }
+        daemon->drain_timer = loop_timer(daemon->loop, loop_now_ms() + daemon->options->drain_ms, on_drain_time, daemon);
+        daemon->options->front->drain(daemon->front, on_drained, daemon);
+}
+
 static void on_signal(void *context, uint32_t events) {
         struct daemon *daemon = context;
         (void) events;
@@ -273,8 +298,7 @@ static void on_signal(void *context, uint32_t events) {
         while (read(daemon->signal_fd, &info, sizeof(info)) == sizeof(info)) {
                 if (info.ssi_signo == SIGCHLD)
                         continue; /* the maker's end shows on its socket */
-                daemon->draining = true;
-                loop_stop(daemon->loop);
+                drain(daemon);
         }
 }
 
@@ -329,6 +353,9 @@ static int start(struct daemon *daemon, struct err *err) {
         if (vault_open(vault_path, &daemon->vault, &is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
             start_maker(daemon, err) < 0 || heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
                 return -1;
+        const struct serve_front *front = daemon->options->front;
+        if (front && front->open(daemon, daemon->options->front_settings, &daemon->front, err) < 0)
+                return -1;
         daemon->sweep_timer = loop_timer(daemon->loop, loop_now_ms() + sweep_ms(daemon), on_sweep, daemon);
         pool_refill(daemon);
         return 0;
@@ -337,6 +364,9 @@ static int start(struct daemon *daemon, struct err *err) {
 static void stop(struct daemon *daemon) {
         daemon->draining = true;
         listener_close(daemon);
+        loop_timer_drop(&daemon->drain_timer);
+        if (daemon->front)
+                daemon->options->front->close(daemon->front);
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
         if (daemon->loop)

@@ -57,6 +57,8 @@ struct daemon {
         struct maker_nursery nurseries[DAEMON_NURSERIES_MAX]; /* as the maker told last */
         size_t n_nurseries;
         bool rootless, draining, end_sessions;
+        void *front; /* of options->front */
+        struct loop_timer *drain_timer;
 };
 
 /* Gives it an id, and its control groups a name that tells them from those of other daemons on this host. */

@@ -58,7 +58,7 @@ json_t *harvest_collect(struct session *session, const char *run_id) {
                         (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run_id);
                         (void) artifact_copy_out(session->workspace_fd, &fresh, out_dir, session->row.limits.disk_bytes,
                                                  NULL);
-                } else
+                } else if (!*session->row.owner) /* to others, where it is on the host says nothing they may know */
                         (void) artifact_locate(&fresh, session->workspace, NULL);
         }
         json_t *array = artifact_list_to_json(&fresh);

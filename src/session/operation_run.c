@@ -143,8 +143,8 @@ static int command(struct asker *asker, json_t *json, struct err *err) {
 
 /* ---- reading again ---- */
 
-/* A run that is over, from the journal, as fast as the asker reads. */
-static int send_events(struct asker *asker, struct journal *journal, const struct journal_run *run, struct err *err) {
+static int read_result_text(struct journal *journal, const struct journal_run *run, char **ret_text, size_t *ret_size,
+                            struct err *err) {
         struct journal_event event;
         if (journal_event(journal, run->run_id, run->events, &event, err) < 0 || event.kind != JOURNAL_EVENT_RESULT)
                 return err_set(err, ERR_GONE, "run %s has no result: the daemon that ran it was lost", run->run_id);
@@ -152,7 +152,37 @@ static int send_events(struct asker *asker, struct journal *journal, const struc
         size_t size = 0;
         if (!text || journal_read(journal, &event, 0, text, event.size, &size, err) < 0 || size < 2)
                 return err_set(err, ERR_SYSTEM, "the result of run %s cannot be read", run->run_id);
+        *ret_text = take_ptr(text);
+        *ret_size = size;
+        return 0;
+}
+
+static int read_result(struct journal *journal, const struct journal_run *run, json_t **ret_result, struct err *err) {
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        if (read_result_text(journal, run, &text, &size, err) < 0)
+                return -1;
+        *ret_result = json_loadb(text, size, JSON_ALLOW_NUL, NULL);
+        return *ret_result ? 0 : err_set(err, ERR_SYSTEM, "the result of run %s cannot be read", run->run_id);
+}
+
+/* A run that is over, from the journal, as fast as the asker reads. */
+static int send_events(struct asker *asker, struct journal *journal, const struct journal_run *run, struct err *err) {
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        if (read_result_text(journal, run, &text, &size, err) < 0)
+                return -1;
+        if (asker->type->accepted)
+                asker->type->accepted(asker, run->run_id);
         return spill_run(asker, journal, run->run_id, text, size, err);
+}
+
+/* The session's journal; *ret_owned is to be closed, unless it is NULL. */
+static struct journal *journal_of(struct session *session, struct journal **ret_owned, struct err *err) {
+        *ret_owned = NULL;
+        if (session->kernel && session->kernel->journal)
+                return session->kernel->journal;
+        return session_open_journal(session, ret_owned, err) < 0 ? NULL : *ret_owned;
 }
 
 static int read_run(struct asker *asker, json_t *json, struct err *err) {
@@ -168,17 +198,37 @@ static int read_run(struct asker *asker, json_t *json, struct err *err) {
                         run_add_asker(run, asker);
                         return 0;
                 }
-        struct journal *owned = NULL;
-        struct journal *journal = session->kernel ? session->kernel->journal : NULL;
-        if (!journal) {
-                if (session_open_journal(session, &owned, err) < 0)
-                        return -1;
-                journal = owned;
-        }
+        struct journal *owned, *journal = journal_of(session, &owned, err);
         struct journal_run found;
-        int code = journal_find(journal, run_id, &found, err);
+        int code = journal ? journal_find(journal, run_id, &found, err) : -1;
         if (code == 0)
                 code = send_events(asker, journal, &found, err);
+        journal_close(owned);
+        return code;
+}
+
+/* The result of a run that is over, with its output; of one that is not, only that. */
+static int show_run(struct asker *asker, json_t *json, struct err *err) {
+        struct session *session = operation_session(asker, json, err);
+        const char *run_id = session ? operation_text(json, "run", err) : NULL;
+        if (!run_id)
+                return -1;
+        for (struct run *run = session->runs; run; run = run->next)
+                if (strcmp(run->id, run_id) == 0) {
+                        asker_answer(asker, json_pack("{s:s, s:s}", "run_id", run_id, "status",
+                                                      run->started ? "running" : "waiting"));
+                        return 0;
+                }
+        struct journal *owned, *journal = journal_of(session, &owned, err);
+        struct journal_run found;
+        json_t *result = NULL;
+        int code = journal ? journal_find(journal, run_id, &found, err) : -1;
+        if (code == 0)
+                code = read_result(journal, &found, &result, err);
+        if (code == 0) {
+                run_add_output(journal, run_id, result);
+                asker_answer(asker, result);
+        }
         journal_close(owned);
         return code;
 }
@@ -195,5 +245,6 @@ static int cancel_run(struct asker *asker, json_t *json, struct err *err) {
 
 const struct operation operations_run[] = {
         { "execute", execute },   { "command", command },       { "run.read", read_run },
+        { "run.show", show_run },
         { "run.cancel", cancel_run }, { NULL, NULL },
 };

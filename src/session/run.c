@@ -52,6 +52,8 @@ void run_add_asker(struct run *run, struct asker *asker) {
         asker->run = run;
         asker->next = run->askers;
         run->askers = asker;
+        if (asker->type->accepted)
+                asker->type->accepted(asker, run->id);
         if (run->started)
                 run_feed_asker(run, asker);
 }
@@ -72,8 +74,10 @@ static void feed(struct journal *journal, const char *run_id, struct asker *aske
                         size_t size = 0;
                         if (journal_read(journal, &event, at, chunk, FEED_CHUNK, &size, NULL) < 0 || size == 0)
                                 break;
-                        asker->type->output(asker, event.kind == JOURNAL_EVENT_ERR, event.number, chunk, size);
                         at += size;
+                        const struct asker_output output = { event.kind == JOURNAL_EVENT_ERR, at == event.size,
+                                                             event.number, chunk, size };
+                        asker->type->output(asker, &output);
                 }
                 asker->cursor++;
         }

@@ -10,6 +10,18 @@
 
 enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 256 };
 
+struct daemon;
+
+/* Another way in beside the socket: it lives above this layer, so it is handed down. */
+struct serve_front {
+        /* Opened when everything else is there; `settings` is the front's own. */
+        int (*open)(struct daemon *daemon, const void *settings, void **ret_front, struct err *err);
+
+        /* Takes nothing new; calls back, once, when nobody waits for an answer any more. */
+        void (*drain)(void *front, void (*on_drained)(void *context), void *context);
+        void (*close)(void *front);
+};
+
 struct serve_options {
         char socket_path[SERVE_SOCKET_PATH_MAX]; /* absolute */
         char project[PLACE_PATH_MAX];            /* the project's directory, absolute and resolved, or "" */
@@ -28,7 +40,11 @@ struct serve_options {
         uint64_t idle_ms;    /* until a session is hibernated; 0: never */
         uint64_t df_bytes;   /* DataFrames, Series and Tables above this are trimmed */
         uint64_t np_bytes;   /* arrays above this are trimmed */
+        uint64_t drain_ms;   /* how long requests that are under way may hold up the end */
         bool verbose;
+
+        const struct serve_front *front; /* NULL: none */
+        const void *front_settings;
 
         /* Called once, when clients can connect. NULL is fine. */
         void (*ready)(void *context);

@@ -21,6 +21,7 @@ enum record_kind { RECORD_OUT, RECORD_ERR, RECORD_ANSWER };
 /* Before the bytes of each. Written and read by one process: no byte order to agree upon. */
 struct record {
         enum record_kind kind;
+        bool is_last;
         uint64_t number;
         size_t size;
 };
@@ -53,14 +54,13 @@ void spill_free(struct spill *spill) {
         free(spill);
 }
 
-static int put(struct spill *spill, enum record_kind kind, uint64_t number, const char *bytes, size_t size) {
-        struct record record = { kind, number, size };
-        if (spill->daemon->spilled_bytes + size > bytes_max)
+static int put(struct spill *spill, const struct record *record, const char *bytes) {
+        if (spill->daemon->spilled_bytes + record->size > bytes_max)
                 return -ENOSPC;
-        spill->size += size;
-        spill->daemon->spilled_bytes += size;
-        int code = fd_write_all(spill->fd, &record, sizeof(record));
-        return code < 0 ? code : fd_write_all(spill->fd, bytes, size);
+        spill->size += record->size;
+        spill->daemon->spilled_bytes += record->size;
+        int code = fd_write_all(spill->fd, record, sizeof(*record));
+        return code < 0 ? code : fd_write_all(spill->fd, bytes, record->size);
 }
 
 /* The events from the cursor on. */
@@ -75,8 +75,9 @@ static int put_events(struct spill *spill, struct journal *journal, const char *
                 for (size_t at = 0; code == 0 && at < event.size; at += size) {
                         if (journal_read(journal, &event, at, chunk, CHUNK, &size, NULL) < 0 || size == 0)
                                 break;
-                        code = put(spill, event.kind == JOURNAL_EVENT_ERR ? RECORD_ERR : RECORD_OUT, number, chunk,
-                                   size);
+                        const struct record record = { event.kind == JOURNAL_EVENT_ERR ? RECORD_ERR : RECORD_OUT,
+                                                       at + size == event.size, number, size };
+                        code = put(spill, &record, chunk);
                 }
         }
         return code;
@@ -87,7 +88,7 @@ int spill_run(struct asker *asker, struct journal *journal, const char *run_id, 
         struct spill *spill = make(asker->daemon);
         int code = spill ? put_events(spill, journal, run_id, asker->cursor) : -ENOSPC;
         if (code == 0)
-                code = put(spill, RECORD_ANSWER, 0, text, size);
+                code = put(spill, &(const struct record) { .kind = RECORD_ANSWER, .size = size }, text);
         if (code < 0) {
                 spill_free(spill);
                 return err_sys(err, -code, "putting the output of run %s aside", run_id);
@@ -128,6 +129,8 @@ void spill_feed(struct asker *asker) {
                         asker_answer_text(asker, bytes, record.size, NULL);
                         return;
                 }
-                asker->type->output(asker, record.kind == RECORD_ERR, record.number, bytes, record.size);
+                const struct asker_output output = { record.kind == RECORD_ERR, record.is_last, record.number, bytes,
+                                                     record.size };
+                asker->type->output(asker, &output);
         }
 }

@@ -1,0 +1,74 @@
+/* One request over HTTP on its way through the session layer, and how its answer is written: as one JSON object, as
+ * server-sent events, or as lines of JSON.
+ *
+ * A run does not end because nobody listens any more. When the client leaves, the exchange stays behind without it and
+ * waits for the run's end, so that quotas count what really runs; unless the client asked for the run to end with it. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/gate.h"
+#include "api/route.h"
+#include "http/http.h"
+#include "session/asker.h"
+
+enum {
+        EXCHANGE_JSON_MAX = 20 << 20, /* a request's: code may have 16 MiB, and grows when it is escaped */
+        EXCHANGE_ANSWER_MAX = 12 << 20,
+};
+
+enum exchange_form {
+        EXCHANGE_WHOLE,  /* one answer at the end */
+        EXCHANGE_EVENTS, /* text/event-stream */
+        EXCHANGE_LINES,  /* application/x-ndjson */
+};
+
+struct exchange {
+        struct asker asker; /* the first: the session layer's end of it */
+        struct exchange *next, *previous;
+        struct service *service;
+        struct http_request *request; /* NULL: the client has left */
+        struct visitor visitor;
+        struct api_match match;
+        enum exchange_form form;
+        bool is_run;     /* counts as one */
+        bool is_begun;   /* the head of a stream was sent */
+        bool is_broken;  /* something could not be sent: the stream must not look whole */
+        bool is_detached; /* answered when the run was accepted */
+        uint64_t number; /* of the last event that was sent */
+        uint64_t heard_ms; /* when something was last sent */
+        struct {
+                char bytes[4];
+                size_t size;
+        } partial[2];    /* the beginning of a character whose end is still to come, of each stream */
+        void (*then)(struct exchange *exchange, json_t *body);
+        json_t *(*shape)(struct exchange *exchange, json_t *answer, int *status); /* NULL: as it is */
+};
+
+/* Makes one of a request that the gate let in. NULL: that was answered, too. */
+struct exchange *exchange_open(struct service *service, struct http_request *request, const struct api_match *match,
+                               const struct visitor *visitor);
+void exchange_free(struct exchange *exchange);
+
+/* {user_id} of the path. */
+const char *exchange_user(const struct exchange *exchange);
+
+/* Reads a JSON object from the body ({} when there is none) and goes on with it, which is borrowed. What is not one is
+ * answered with an error. */
+void exchange_read_json(struct exchange *exchange, void (*then)(struct exchange *exchange, json_t *body));
+
+/* Asks the session layer; takes the reference. */
+void exchange_ask(struct exchange *exchange, json_t *operation);
+
+/* The answer, the last thing that is done with the exchange. Takes the reference. */
+void exchange_answer(struct exchange *exchange, int status, json_t *answer);
+void exchange_refuse(struct exchange *exchange, const struct err *err);
+void exchange_problem(struct exchange *exchange, int status, const char *code, const char *detail, const char *remedy);
+
+/* As what the client wants a run's output: its Accept header decides, and `wants_stream` that it is no single answer. */
+void exchange_choose_form(struct exchange *exchange, bool wants_stream);
+
+/* Keeps the connections of streams open that have nothing to say for a while. */
+void exchange_beat_all(struct service *service);

@@ -1,0 +1,148 @@
+/* Runs: code and commands in a sandbox, their events, their results. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/exchange.h"
+#include "api/routes.h"
+#include "api/sandbox.h"
+#include "api/service.h"
+#include "base/memory.h"
+#include "http/query.h"
+#include "session/session.h"
+
+/* ---- a new run ---- */
+
+/* "timeout" in seconds, as people say it; "timeout_ms" is there for programs. */
+static int take_timeout(json_t *body, json_t *operation, struct err *err) {
+        json_t *seconds = json_object_get(body, "timeout"), *ms = json_object_get(body, "timeout_ms");
+        double value = seconds ? json_number_value(seconds) * 1000 : json_number_value(ms);
+        if ((!seconds || json_is_null(seconds)) && (!ms || json_is_null(ms)))
+                return 0;
+        if (!(json_is_number(seconds) || json_is_number(ms)) || !(value >= 1 && value <= 7.0 * 86400 * 1000))
+                return err_set(err, ERR_USAGE, "timeout is a number of seconds, at least 0.001 and at most a week");
+        json_object_set_new(operation, "timeout_ms", json_integer((json_int_t) value));
+        return 0;
+}
+
+static int count_run(struct exchange *exchange, struct err *err) {
+        struct quota_use *use = exchange->visitor.use;
+        if (use && use->quota.runs && use->runs >= use->quota.runs)
+                return err_set(err, ERR_LIMIT, "%llu runs of this key are under way, which is all it may have; wait "
+                               "for one to end", (unsigned long long) use->runs);
+        exchange->is_run = true;
+        exchange->service->counted.runs++;
+        if (use)
+                use->runs++;
+        return 0;
+}
+
+/* Takes the operation, which lacks only how it is to be run. */
+static void begin(struct exchange *exchange, json_t *operation, json_t *body) {
+        struct err err;
+        exchange_choose_form(exchange, json_is_true(json_object_get(body, "stream")));
+        exchange->is_detached = json_is_true(json_object_get(body, "detach"));
+        json_object_set_new(operation, "session", json_string(exchange_user(exchange)));
+        json_object_set_new(operation, "stream", json_boolean(exchange->form != EXCHANGE_WHOLE));
+        if (json_is_true(json_object_get(body, "cancel_on_disconnect")))
+                json_object_set_new(operation, "cancel_on_disconnect", json_true());
+        if (take_timeout(body, operation, &err) < 0 ||
+            !sandbox_has_room(exchange, exchange_user(exchange), &err) || count_run(exchange, &err) < 0) {
+                json_decref(operation);
+                exchange_refuse(exchange, &err);
+                return;
+        }
+        exchange_ask(exchange, operation);
+}
+
+static void copy(json_t *to, json_t *from, const char *key) {
+        if (json_object_get(from, key))
+                json_object_set(to, key, json_object_get(from, key));
+}
+
+static void execute(struct exchange *exchange, json_t *body) {
+        json_t *operation = json_pack("{s:s}", "op", "execute");
+        copy(operation, body, "code");
+        copy(operation, body, "context");
+        begin(exchange, operation, body);
+}
+
+void execution_execute(struct exchange *exchange) {
+        exchange_read_json(exchange, execute);
+}
+
+static void shell(struct exchange *exchange, json_t *body) {
+        json_t *operation = json_pack("{s:s}", "op", "command");
+        static const char *const keys[] = { "argv", "env", "cwd" };
+        for (size_t i = 0; i < ELEMENTS(keys); i++)
+                copy(operation, body, keys[i]);
+        if (json_object_get(body, "command"))
+                json_object_set(operation, "shell", json_object_get(body, "command"));
+        begin(exchange, operation, body);
+}
+
+void execution_shell(struct exchange *exchange) {
+        exchange_read_json(exchange, shell);
+}
+
+/* ---- runs that were ---- */
+
+static json_t *ask_run(struct exchange *exchange, const char *operation) {
+        return json_pack("{s:s, s:s, s:s}", "op", operation, "session", exchange_user(exchange), "run",
+                         api_match_get(&exchange->match, "run_id"));
+}
+
+/* A whole number in the query or a header; 0 when there is none, -1 when it is none. */
+static int64_t number_of(const char *text) {
+        char *end;
+        if (!text)
+                return 0;
+        errno = 0;
+        long long value = strtoll(text, &end, 10);
+        return errno || *end || end == text || value < 0 || *text == '+' ? -1 : value;
+}
+
+static int64_t query_number(struct exchange *exchange, const char *name, struct err *err) {
+        struct http_pairs query;
+        if (http_query_parse(http_query(exchange->request), &query, err) < 0)
+                return -1;
+        int64_t value = number_of(http_query_find(&query, name));
+        http_query_free(&query);
+        return value >= 0 ? value : err_set(err, ERR_USAGE, "%s is a whole number", name);
+}
+
+void execution_events(struct exchange *exchange) {
+        struct err err;
+        int64_t from = query_number(exchange, "from", &err);
+        const char *last = http_header(exchange->request, "Last-Event-ID");
+        if (from == 0 && last && number_of(last) >= 0)
+                from = number_of(last) + 1;
+        if (from < 0) {
+                exchange_refuse(exchange, &err);
+                return;
+        }
+        exchange_choose_form(exchange, true);
+        exchange->number = from > 0 ? (uint64_t) from - 1 : 0;
+        json_t *operation = ask_run(exchange, "run.read");
+        json_object_set_new(operation, "from", json_integer(from));
+        exchange_ask(exchange, operation);
+}
+
+void execution_show(struct exchange *exchange) {
+        exchange_ask(exchange, ask_run(exchange, "run.show"));
+}
+
+void execution_cancel(struct exchange *exchange) {
+        exchange_ask(exchange, ask_run(exchange, "run.cancel"));
+}
+
+void execution_list(struct exchange *exchange) {
+        struct err err;
+        int64_t limit = query_number(exchange, "limit", &err);
+        if (limit < 0) {
+                exchange_refuse(exchange, &err);
+                return;
+        }
+        exchange_ask(exchange, json_pack("{s:s, s:s, s:I}", "op", "session.log", "session", exchange_user(exchange),
+                                         "limit", (json_int_t) limit));
+}

@@ -1,0 +1,23 @@
+/* Who may come in: a request is looked at before anything of it is believed. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "api/key.h"
+#include "api/route.h"
+#include "api/service.h"
+
+/* Whom a request comes from. */
+struct visitor {
+        char owner[API_KEY_NAME_MAX + 1]; /* a key's name; "": the operator, on the UNIX socket */
+        struct quota_use *use;            /* NULL for the operator, who has no quota */
+};
+
+/* Host and Origin: no page of another site, and nobody whose name was made to point here. False: it was answered. */
+bool gate_admits_origin(const struct service *service, struct http_request *request);
+
+/* Whose key is it? False: it was answered. */
+bool gate_admits_visitor(struct service *service, struct http_request *request, struct visitor *ret_visitor);
+
+/* Reads the keys: the file, and the one of the settings. */
+int gate_load_keys(struct service *service, struct err *err);

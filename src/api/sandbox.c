@@ -1,0 +1,192 @@
+/* Sandboxes: what the session layer calls sessions, one for each user_id of a key. */
+#include <string.h>
+
+#include "api/exchange.h"
+#include "api/routes.h"
+#include "api/sandbox.h"
+#include "api/service.h"
+#include "http/query.h"
+#include "session/session.h"
+
+/* ---- how one is shown ---- */
+
+/* Where it lies on the host, and as which process, is the operator's business. */
+static void shape_one(const struct exchange *exchange, json_t *sandbox) {
+        json_object_set(sandbox, "user_id", json_object_get(sandbox, "name"));
+        json_object_del(sandbox, "name");
+        if (asker_is_operator(&exchange->asker))
+                return;
+        json_object_del(sandbox, "workspace");
+        json_object_del(sandbox, "pid");
+}
+
+static json_t *shape_sandbox(struct exchange *exchange, json_t *answer, int *status) {
+        json_t *created = json_object_get(answer, "created");
+        const struct session *session = session_find(exchange->service->daemon, exchange->visitor.owner,
+                                                     exchange_user(exchange));
+        if (json_is_true(created))
+                *status = 201;
+        if (json_is_boolean(created) && session) /* session.create says with it whether, not when */
+                json_object_set_new(answer, "created", json_integer((json_int_t) session->row.created_ms));
+        shape_one(exchange, answer);
+        return json_incref(answer);
+}
+
+static json_t *shape_list(struct exchange *exchange, json_t *answer, int *status) {
+        (void) status;
+        json_t *list = json_object_get(answer, "sessions"), *one;
+        size_t i;
+        json_array_foreach(list, i, one) shape_one(exchange, one);
+        return json_pack("{s:O}", "sandboxes", list);
+}
+
+static json_t *shape_isolation(struct exchange *exchange, json_t *answer, int *status) {
+        (void) exchange;
+        (void) status;
+        json_t *isolation = json_object_get(answer, "isolation");
+        return isolation ? json_incref(isolation) : json_object();
+}
+
+/* ---- quotas ---- */
+
+/* Is there room for one more? An existing one needs none. */
+bool sandbox_has_room(const struct exchange *exchange, const char *user_id, struct err *err) {
+        const struct service *service = exchange->service;
+        const char *owner = exchange->visitor.owner;
+        if (asker_is_operator(&exchange->asker) || session_find(service->daemon, owner, user_id))
+                return true;
+        uint64_t own_max = exchange->visitor.use->quota.sandboxes, max = service->settings->sandboxes_max;
+        if (own_max && service_count_sandboxes(service, owner) >= own_max) {
+                (void) err_set(err, ERR_LIMIT, "this key has %llu sandboxes, which is all it may have; destroy one",
+                               (unsigned long long) own_max);
+                return false;
+        }
+        if (max && service_count_sandboxes(service, NULL) >= max) {
+                (void) err_set(err, ERR_LIMIT,
+                               "the service has %llu sandboxes, which is all it may have (SANDBOX_MAX_CONTAINERS); "
+                               "try again later",
+                               (unsigned long long) max);
+                return false;
+        }
+        return true;
+}
+
+/* ---- create ---- */
+
+static int check_engine(json_t *body, struct err *err) {
+        json_t *engine = json_object_get(body, "engine");
+        const char *name = json_string_value(engine);
+        if (engine && !json_is_null(engine) && (!name || strcmp(name, "native") != 0))
+                return err_set(err, ERR_UNSUPPORTED, "there is no engine \"%.40s\" here; leave \"engine\" out, or say "
+                               "\"native\"", name ? name : "?");
+        return 0;
+}
+
+/* "full" refuses a host that can enforce less than everything, whatever its operator accepts. */
+static int check_isolation(const struct exchange *exchange, json_t *body, struct err *err) {
+        json_t *wanted = json_object_get(body, "min_isolation");
+        const char *name = json_string_value(wanted);
+        if (!wanted || json_is_null(wanted) || (name && strcmp(name, "weaker") == 0))
+                return 0;
+        if (!name || strcmp(name, "full") != 0)
+                return err_set(err, ERR_USAGE, "min_isolation is \"full\" or \"weaker\"");
+        if (exchange->service->daemon->options->allow_weaker)
+                return err_set(err, ERR_UNSUPPORTED, "this service runs with --allow-weaker: it does not promise full "
+                               "isolation; GET …/isolation says what there is");
+        return 0;
+}
+
+static void create(struct exchange *exchange, json_t *body) {
+        static const char *const kept[] = { "image", "mode", "limits", "env", "mounts", "data", "network", "workspace",
+                                            "allow_weaker", NULL };
+        const char *user_id = exchange_user(exchange), *key;
+        json_t *value, *operation = json_pack("{s:s, s:s}", "op", "session.create", "session", user_id);
+        struct err err;
+        exchange->shape = shape_sandbox;
+        json_object_foreach(body, key, value) {
+                size_t i = 0;
+                while (kept[i] && strcmp(kept[i], key) != 0)
+                        i++;
+                if (kept[i])
+                        json_object_set(operation, key, value);
+                else if (strcmp(key, "engine") != 0 && strcmp(key, "min_isolation") != 0) {
+                        (void) err_set(&err, ERR_USAGE, "there is no option \"%.60s\"; /docs lists those there are",
+                                       key);
+                        exchange_refuse(exchange, &err);
+                        json_decref(operation);
+                        return;
+                }
+        }
+        if (check_engine(body, &err) < 0 || check_isolation(exchange, body, &err) < 0 ||
+            !sandbox_has_room(exchange, user_id, &err)) {
+                exchange_refuse(exchange, &err);
+                json_decref(operation);
+                return;
+        }
+        exchange_ask(exchange, operation);
+}
+
+void sandbox_create(struct exchange *exchange) {
+        exchange_read_json(exchange, create);
+}
+
+/* ---- the rest ---- */
+
+static void ask(struct exchange *exchange, const char *operation) {
+        exchange_ask(exchange, json_pack("{s:s, s:s}", "op", operation, "session", exchange_user(exchange)));
+}
+
+void sandbox_list(struct exchange *exchange) {
+        exchange->shape = shape_list;
+        exchange_ask(exchange, json_pack("{s:s}", "op", "session.list"));
+}
+
+void sandbox_show(struct exchange *exchange) {
+        exchange->shape = shape_sandbox;
+        ask(exchange, "session.show");
+}
+
+void sandbox_isolation(struct exchange *exchange) {
+        exchange->shape = shape_isolation;
+        ask(exchange, "session.show");
+}
+
+void sandbox_destroy(struct exchange *exchange) {
+        struct http_pairs query;
+        struct err err;
+        if (http_query_parse(http_query(exchange->request), &query, &err) < 0) {
+                exchange_refuse(exchange, &err);
+                return;
+        }
+        const char *keep = http_query_find(&query, "keep_files");
+        bool keeps = keep && (strcmp(keep, "true") == 0 || strcmp(keep, "1") == 0);
+        bool is_clear = !keep || keeps || strcmp(keep, "false") == 0 || strcmp(keep, "0") == 0;
+        http_query_free(&query);
+        if (!is_clear) { /* what is misspelled must not remove files */
+                (void) err_set(&err, ERR_USAGE, "keep_files is true or false");
+                exchange_refuse(exchange, &err);
+                return;
+        }
+        exchange_ask(exchange, json_pack("{s:s, s:s, s:b}", "op", "session.remove", "session", exchange_user(exchange),
+                                         "keep_files", keeps));
+}
+
+void sandbox_interrupt(struct exchange *exchange) {
+        ask(exchange, "session.interrupt");
+}
+
+void sandbox_restart(struct exchange *exchange) {
+        ask(exchange, "session.restart");
+}
+
+static void hibernate(struct exchange *exchange, json_t *body) {
+        json_t *operation = json_pack("{s:s, s:s}", "op", "session.hibernate", "session", exchange_user(exchange));
+        json_t *depth = json_object_get(body, "depth");
+        if (depth)
+                json_object_set(operation, "depth", depth);
+        exchange_ask(exchange, operation);
+}
+
+void sandbox_hibernate(struct exchange *exchange) {
+        exchange_read_json(exchange, hibernate);
+}

@@ -1,0 +1,11 @@
+/* Sandboxes, as other rows need them. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+struct exchange;
+
+/* May this user_id have a sandbox, as far as quotas go? One that exists may. */
+bool sandbox_has_room(const struct exchange *exchange, const char *user_id, struct err *err);

@@ -1,0 +1,130 @@
+#include "api/service.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/exchange.h"
+#include "api/gate.h"
+#include "api/routes.h"
+#include "session/session.h"
+
+enum { BEAT_MS = 5000 };
+
+unsigned service_count_sandboxes(const struct service *service, const char *owner) {
+        unsigned n = 0;
+        for (const struct session *session = service->daemon->sessions; session; session = session->next)
+                if (*session->row.owner && !session->ephemeral && !session->removing &&
+                    (!owner || strcmp(session->row.owner, owner) == 0))
+                        n++;
+        return n;
+}
+
+/* ---- a request ---- */
+
+static void refuse_route(struct http_request *request, const char *allow, const struct err *err) {
+        if (!allow[0]) {
+                http_problem_err(request, err);
+                return;
+        }
+        (void) http_add_header(request, "Allow", allow);
+        http_problem(request, 405, "method_not_allowed", err->message, NULL);
+}
+
+static void handle(void *context, struct http_request *request) {
+        struct service *service = context;
+        struct visitor visitor = { 0 };
+        struct api_match match;
+        char allow[API_ALLOW_SIZE];
+        struct err err;
+        service->counted.requests++;
+        if (service->daemon->options->verbose)
+                daemon_log("%s %s %s", http_peer(request)->address, http_method(request), http_path(request));
+        if (!gate_admits_origin(service, request))
+                return;
+        if (api_route_find(&api_routes, http_method(request), http_path(request), &match, allow, &err) < 0) {
+                refuse_route(request, allow, &err);
+                return;
+        }
+        if (!match.route->is_open && !gate_admits_visitor(service, request, &visitor))
+                return;
+        struct exchange *exchange = exchange_open(service, request, &match, &visitor);
+        if (exchange)
+                match.route->run(exchange);
+}
+
+/* ---- start and end ---- */
+
+/* Beside the daemon's own socket: "…/glovebox.sock" and "…/glovebox-api.sock". */
+static void place_socket(struct service *service) {
+        const char *path = service->daemon->socket_path;
+        size_t size = strlen(path);
+        if (size > 5 && strcmp(path + size - 5, ".sock") == 0)
+                size -= 5;
+        if (size + sizeof("-api.sock") <= sizeof(service->unix_path))
+                (void) snprintf(service->unix_path, sizeof(service->unix_path), "%.*s-api.sock", (int) size, path);
+        else
+                daemon_log("no API on a UNIX socket: the path %s is too long for another beside it", path);
+}
+
+static void on_beat(void *context) {
+        struct service *service = context;
+        service->beat = loop_timer(service->daemon->loop, loop_now_ms() + BEAT_MS, on_beat, service);
+        exchange_beat_all(service);
+}
+
+static int check_settings(const struct service *service, struct err *err) {
+        if (service->settings->host && service->keys.n == 0)
+                return err_set(err, ERR_REFUSED,
+                               "the service needs a key before it listens on %s, also on loopback: every program and "
+                               "web page on this machine could use it; make one with `glovebox serve --new-key NAME`, "
+                               "or set SANDBOX_API_KEY",
+                               service->settings->host);
+        return 0;
+}
+
+static void close_service(void *front) {
+        struct service *service = front;
+        if (!service)
+                return;
+        loop_timer_drop(&service->beat);
+        http_server_close(service->server);
+        while (service->exchanges) { /* those that wait for a run without a client */
+                asker_leave(&service->exchanges->asker);
+                exchange_free(service->exchanges);
+        }
+        quota_table_release(&service->uses);
+        free(service);
+}
+
+static int open_service(struct daemon *daemon, const void *settings, void **ret_front, struct err *err) {
+        struct service *service = calloc(1, sizeof(*service));
+        if (!service)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        service->daemon = daemon;
+        service->settings = settings;
+        service->started_ms = loop_now_ms();
+        (void) snprintf(service->keys_path, sizeof(service->keys_path), "%s/keys", daemon->data_dir);
+        place_socket(service);
+        const struct http_options options = { .tcp_host = service->settings->host,
+                                              .tcp_port = service->settings->port,
+                                              .unix_path = *service->unix_path ? service->unix_path : NULL };
+        const struct http_handler handler = { .handle = handle, .context = service };
+        if (gate_load_keys(service, err) < 0 || check_settings(service, err) < 0 ||
+            http_server_open(daemon->loop, &options, &handler, &service->server, err) < 0) {
+                close_service(service);
+                return -1;
+        }
+        on_beat(service);
+        if (service->settings->host)
+                daemon_log("the API is at http://%s:%u", service->settings->host, http_server_port(service->server));
+        *ret_front = service;
+        return 0;
+}
+
+static void drain_service(void *front, void (*on_drained)(void *context), void *context) {
+        struct service *service = front;
+        http_server_drain(service->server, on_drained, context);
+}
+
+const struct serve_front service_front = { open_service, drain_service, close_service };

@@ -1,0 +1,50 @@
+/* The service: the daemon's operations over HTTP.
+ *
+ * The way of a request: the server reads its head (src/http), the gate decides whether it may come in (gate.h), the
+ * table finds its row (route.h, routes.c), the row makes an exchange of it (exchange.h), and that asks the session layer
+ * for the very same operations as the daemon's own socket does. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/key.h"
+#include "api/quota.h"
+#include "http/http.h"
+#include "session/serve_options.h"
+
+enum { SERVICE_NAMES_MAX = 16 };
+
+/* What the operator chose. Texts are borrowed for the service's life. */
+struct service_settings {
+        const char *host;      /* an address or "localhost"; NULL: no TCP */
+        uint16_t port;         /* 0: any */
+        const char *key;       /* SANDBOX_API_KEY, or NULL */
+        const char *names;     /* "a.example.org,b.example.org": what else clients may call us, or NULL */
+        uint64_t sandboxes_max; /* of all keys together */
+        struct quota quota;    /* of a key that has none of its own */
+        uint64_t upload_max;   /* bytes of one file */
+};
+
+struct service {
+        struct daemon *daemon;
+        const struct service_settings *settings;
+        struct http_server *server;
+        char unix_path[108]; /* "": none */
+        char keys_path[4200];
+        struct api_keys keys;
+        struct quota_table uses;
+        uint64_t keys_looked_ms; /* when the file of keys was last looked at, ... */
+        int64_t keys_changed_ns; /* ... and when it had been changed */
+        struct exchange *exchanges; /* under way */
+        struct loop_timer *beat;
+        struct {
+                uint64_t requests, unauthorized, turned_away, runs, streams;
+        } counted;
+        uint64_t started_ms;
+};
+
+extern const struct serve_front service_front; /* its settings are struct service_settings */
+
+/* How many sandboxes there are, of one owner or (NULL) of all. */
+unsigned service_count_sandboxes(const struct service *service, const char *owner);

@@ -1,0 +1,154 @@
+#include "api/stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/exchange.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "session/asker.h"
+
+/* ---- one event ---- */
+
+/* `text` is JSON on one line. Number 0: the event has none, and a client that comes back goes on from the one before. */
+static void put_event(struct exchange *exchange, const char *name, uint64_t number, const char *text, size_t size) {
+        struct http_request *request = exchange->request;
+        char head[96];
+        int n = 0;
+        if (exchange->form == EXCHANGE_EVENTS && number)
+                n = snprintf(head, sizeof(head), "event: %s\nid: %llu\ndata: ", name, (unsigned long long) number);
+        else if (exchange->form == EXCHANGE_EVENTS)
+                n = snprintf(head, sizeof(head), "event: %s\ndata: ", name);
+        const char *tail = exchange->form == EXCHANGE_EVENTS ? "\n\n" : "\n";
+        /* One write: an event is sent whole or not at all. */
+        _cleanup_free_ char *whole = malloc((size_t) n + size + 2);
+        if (!whole)
+                return; /* the end will not fit either, and the client sees a stream that was broken off */
+        memcpy(whole, head, (size_t) n);
+        memcpy(whole + n, text, size);
+        memcpy(whole + n + size, tail, strlen(tail));
+        if (http_stream_write(request, whole, (size_t) n + size + strlen(tail)) < 0)
+                exchange->is_broken = true;
+        if (number)
+                exchange->number = number;
+        exchange->heard_ms = loop_now_ms();
+}
+
+/* Takes the reference. */
+static void put_json(struct exchange *exchange, const char *name, uint64_t number, json_t *event) {
+        _cleanup_free_ char *text = json_dumps(event, JSON_COMPACT);
+        json_decref(event);
+        if (text)
+                put_event(exchange, name, number, text, strlen(text));
+        else
+                exchange->is_broken = true;
+}
+
+void stream_begin(struct exchange *exchange, const char *run_id) {
+        const char *type = exchange->form == EXCHANGE_EVENTS ? "text/event-stream" : "application/x-ndjson";
+        (void) http_add_header(exchange->request, "X-Run-Id", run_id);
+        (void) http_add_header(exchange->request, "X-Accel-Buffering", "no"); /* for proxies that would collect it */
+        if (http_stream_begin(exchange->request, 200, type, HTTP_CHUNKED) < 0)
+                return; /* the answer comes as one, then */
+        exchange->is_begun = true;
+        exchange->service->counted.streams++;
+        put_json(exchange, "start", 0, json_pack("{s:s, s:s}", "event", "start", "run_id", run_id));
+}
+
+/* ---- output ---- */
+
+/* How many bytes at the end are the beginning of a character. */
+static size_t partial_size(const char *bytes, size_t size) {
+        for (size_t back = 1; back <= 3 && back <= size; back++) {
+                unsigned char c = (unsigned char) bytes[size - back];
+                size_t needs = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+                if (c >= 0xc0)
+                        return needs > back ? back : 0;
+                if (c < 0x80)
+                        return 0;
+        }
+        return 0;
+}
+
+static void put_text(struct exchange *exchange, bool is_error, uint64_t number, const char *bytes, size_t size) {
+        static const char *const names[] = { "stdout", "stderr" };
+        _cleanup_free_ char *repaired = NULL;
+        json_t *text = json_stringn(bytes, size);
+        if (!text && utf8_repair(bytes, size, &repaired, &size) == 0)
+                text = json_stringn(repaired, size);
+        json_t *event = json_pack("{s:s, s:o}", "event", names[is_error], "text", text ? text : json_string(""));
+        if (number)
+                json_object_set_new(event, "number", json_integer((json_int_t) number));
+        put_json(exchange, names[is_error], number, event);
+}
+
+/* Characters that are cut by the boundary of two pieces are put together again. */
+void stream_put_output(struct exchange *exchange, const struct asker_output *output) {
+        char *held = exchange->partial[output->is_error].bytes;
+        size_t *held_size = &exchange->partial[output->is_error].size;
+        size_t size = *held_size + output->size;
+        _cleanup_free_ char *bytes = malloc(size + 1);
+        if (!bytes) {
+                exchange->is_broken = true;
+                return;
+        }
+        memcpy(bytes, held, *held_size);
+        memcpy(bytes + *held_size, output->bytes, output->size);
+        *held_size = partial_size(bytes, size);
+        memcpy(held, bytes + size - *held_size, *held_size);
+        if (size > *held_size || output->is_last)
+                put_text(exchange, output->is_error, output->is_last ? output->number : 0, bytes, size - *held_size);
+}
+
+static void put_partial(struct exchange *exchange) {
+        for (int i = 0; i < 2; i++)
+                if (exchange->partial[i].size > 0)
+                        put_text(exchange, i == 1, 0, exchange->partial[i].bytes, exchange->partial[i].size);
+}
+
+void stream_put_display(struct exchange *exchange, json_t *data) {
+        put_json(exchange, "display", 0, json_pack("{s:s, s:O}", "event", "display", "data", data));
+}
+
+void stream_beat(struct exchange *exchange) {
+        const char *beat = exchange->form == EXCHANGE_EVENTS ? ":\n\n" : "\n";
+        if (http_stream_wants_more(exchange->request))
+                (void) http_stream_write(exchange->request, beat, strlen(beat));
+        exchange->heard_ms = loop_now_ms();
+}
+
+/* ---- the end ---- */
+
+/* A stream that lost something must not look whole. */
+static void finish(struct exchange *exchange) {
+        if (exchange->is_broken)
+                http_stream_abort(exchange->request);
+        else
+                http_stream_end(exchange->request);
+        exchange->request = NULL;
+}
+
+void stream_end(struct exchange *exchange, const char *result, size_t size) {
+        put_partial(exchange);
+        uint64_t number = exchange->number + 1;
+        _cleanup_free_ char *text = malloc(size + 96);
+        if (text) {
+                int n = snprintf(text, 96, "{\"event\":\"result\",\"number\":%llu,\"result\":", (unsigned long long) number);
+                memcpy(text + n, result, size);
+                text[(size_t) n + size] = '}';
+                put_event(exchange, "result", number, text, (size_t) n + size + 1);
+        } else
+                exchange->is_broken = true;
+        finish(exchange);
+}
+
+void stream_end_with_problem(struct exchange *exchange, int status, const char *code, const char *detail,
+                             const char *remedy) {
+        put_partial(exchange);
+        json_t *problem = json_pack("{s:i, s:s, s:s}", "status", status, "code", code, "detail", detail);
+        if (remedy)
+                json_object_set_new(problem, "remedy", json_string(remedy));
+        put_json(exchange, "error", 0, json_pack("{s:s, s:o}", "event", "error", "problem", problem));
+        finish(exchange);
+}

@@ -1,0 +1,25 @@
+/* A run as a stream of events. Each is one JSON object:
+ *
+ *     {"event":"start","run_id":"…"}
+ *     {"event":"stdout","number":1,"text":"…"}      "stderr" likewise; numbers count up, and a broken connection goes
+ *     {"event":"display","data":{…}}                on from the next one with GET …/runs/{run_id}/events?from=
+ *     {"event":"result","number":7,"result":{…}}    the last one; or {"event":"error","problem":{…}}
+ *
+ * as lines of their own (application/x-ndjson) or as server-sent events, whose `event` and `id` fields say the same. */
+#pragma once
+
+#include <jansson.h>
+#include <stddef.h>
+
+struct asker_output;
+struct exchange;
+
+void stream_begin(struct exchange *exchange, const char *run_id);
+void stream_put_output(struct exchange *exchange, const struct asker_output *output);
+void stream_put_display(struct exchange *exchange, json_t *data);
+void stream_beat(struct exchange *exchange);
+
+/* The last event. The request is gone afterwards. */
+void stream_end(struct exchange *exchange, const char *result, size_t size);
+void stream_end_with_problem(struct exchange *exchange, int status, const char *code, const char *detail,
+                             const char *remedy);
