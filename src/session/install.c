@@ -233,13 +233,19 @@ static void on_refuse(struct asker *asker, const struct err *err) {
         ((struct install *) asker)->err = *err;
 }
 
+static void on_accepted(struct asker *asker, const char *run_id) {
+        struct asker *outer = asker->behalf_of;
+        if (outer && outer->type->accepted)
+                outer->type->accepted(outer, run_id);
+}
+
 /* The install goes on whether somebody reads or not, so what does not fit is lost, and counted. */
-static void on_output(struct asker *asker, bool is_error, uint64_t number, const char *bytes, size_t size) {
+static void on_output(struct asker *asker, const struct asker_output *output) {
         struct asker *outer = asker->behalf_of;
         if (outer && outer->type->wants_more(outer))
-                outer->type->output(outer, is_error, number, bytes, size);
+                outer->type->output(outer, output);
         else
-                ((struct install *) asker)->unread[is_error] += size;
+                ((struct install *) asker)->unread[output->is_error] += output->size;
 }
 
 static void on_display(struct asker *asker, json_t *data) {
@@ -252,7 +258,8 @@ static bool wants_more(const struct asker *asker) {
         return true;
 }
 
-static const struct asker_type asker_type = { on_answer, on_refuse, on_output, on_display, wants_more };
+static const struct asker_type asker_type = { on_answer, on_refuse, on_accepted,
+                                              on_output, on_display, wants_more };
 
 void install_fill_request(const struct install *install, struct maker_request *request) {
         request->installs = true;
