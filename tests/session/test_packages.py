@@ -1,0 +1,195 @@
+"""Packages that are installed into one session: seen at once, by that session alone, all of them or none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.client import Client, DaemonError
+from support.daemon import Daemon, is_gone, wait_for
+from support.daemons import StartDaemon, make_daemons
+from support.wheels import make_wheel
+
+PLACE = "/opt/glovebox/packages"
+# Code of a package that runs where it must not: it says so, in every way that it can.
+INTRUDER = "import os; os.write(2, b'INTRUDER\\n')\n"
+
+
+@pytest.fixture(scope="module")
+def wheels() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="glovebox-test-wheels-", dir="/tmp"))
+    directory.chmod(0o755)
+    for version in ("1.0", "2.0"):
+        module = f"version = '{version}'\ndef main(): print('tool', version)\n"
+        make_wheel(directory, "parcel", version, {"parcel.py": module}, scripts=["parcel-tool = parcel:main"])
+    make_wheel(directory, "wrapper", "1.5", {"wrapper/__init__.py": "import parcel\n"}, requires=["parcel>=1"])
+    intruders = ("sitecustomize.py", "usercustomize.py", "keyring.py", "simplejson.py", "brotli.py")
+    make_wheel(directory, "intruder", "1.0", {"intruder.pth": INTRUDER, **{name: INTRUDER for name in intruders}})
+    make_wheel(directory, "pip", "99.0", {"pip/__init__.py": "__version__ = '99.0'\n", "pip/__main__.py": INTRUDER})
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def pip_environment(wheels: Path) -> dict[str, str]:
+    """Settings of an operator who has a directory of wheels and no index; whatever this host has does not count."""
+    return {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
+
+
+@pytest.fixture
+def makes(binary: Path) -> Iterator[StartDaemon]:
+    yield from make_daemons(binary)
+
+
+@pytest.fixture(scope="module")
+def shop(binary: Path, wheels: Path) -> Iterator[Daemon]:
+    """A daemon whose sessions get their packages from the wheels above."""
+    for make in make_daemons(binary):
+        yield make(env=pip_environment(wheels))
+
+
+def install(client: Client, session: str, *packages: str, **fields: Any) -> dict[str, Any]:
+    return client.request("session.install", session=session, packages=list(packages), **fields)
+
+
+def install_well(client: Client, session: str, *packages: str, **fields: Any) -> dict[str, Any]:
+    done = install(client, session, *packages, **fields)
+    assert done["status"] == "ok", (done, client.err)
+    return done
+
+
+def state_of(daemon: Daemon, session: str) -> Path:
+    with daemon._connect() as client:
+        return daemon.data / "state" / client.request("session.show", session=session)["id"]
+
+
+@pytest.mark.parametrize("who", ["root", "user"])
+def test_a_package_is_there_at_once_for_kernel_and_shell_of_this_session_alone(
+    makes: StartDaemon, shop: Daemon, wheels: Path, who: str
+) -> None:
+    daemon = shop if who == "root" else makes(who="user", env=pip_environment(wheels))
+    client = daemon.client()
+    assert (
+        client.execute("kept = 1\ntry: import wrapper\nexcept ImportError: print('none')", "own")["stdout"] == "none\n"
+    )
+    done = install_well(client, "own", "wrapper>=1, <2", stream=True)
+    assert done["installed"] == [{"name": "parcel", "version": "2.0"}, {"name": "wrapper", "version": "1.5"}]
+    assert done["restart_needed"] == [] and b"Successfully installed" in client.out
+    assert client.execute("import wrapper; print(wrapper.parcel.version, kept)", "own")["stdout"] == "2.0 1\n"
+    shell = f"python3 -c 'import wrapper; print(1)'; parcel-tool; touch {PLACE}/x {PLACE}/current/x; id > {PLACE}/y"
+    told = client.request("command", session="own", shell=shell)
+    assert told["stdout"] == "1\ntool 2.0\n" and told["stderr"].count("Read-only file system") == 3, told
+    elsewhere = client.execute(f"import os; print(os.listdir('{PLACE}'))\nimport wrapper", "another")
+    assert elsewhere["stdout"] == "[]\n" and "ModuleNotFoundError" in elsewhere["error"]["traceback"]
+    state = state_of(daemon, "own")
+    client.request("session.remove", session="own")
+    wait_for("the packages to be gone", lambda: not state.exists())
+
+
+def test_another_version_is_told_to_need_a_restart(shop: Daemon) -> None:
+    client = shop.client()
+    install_well(client, "versions", "parcel==1.0")
+    assert client.execute("import parcel; parcel.version", "versions")["result"] == {"text/plain": "'1.0'"}
+    again = install_well(client, "versions", "parcel==1.0")
+    assert again["installed"] == [] and again["restart_needed"] == []
+    newer = install_well(client, "versions", "parcel>1")
+    assert newer["installed"] == [{"name": "parcel", "version": "2.0"}] and newer["restart_needed"] == ["parcel"]
+    assert client.execute("parcel.version", "versions")["result"] == {"text/plain": "'1.0'"}
+    client.request("session.restart", session="versions")
+    assert client.execute("import parcel; parcel.version", "versions")["result"] == {"text/plain": "'2.0'"}
+
+
+def test_what_fails_changes_nothing(shop: Daemon) -> None:
+    client = shop.client()
+    install_well(client, "steady", "parcel==1.0")
+    missing = install(client, "steady", "parcel==2.0", "no-such-parcel")
+    assert missing["status"] == "error" and missing["installed"] == [], missing
+    assert "as they were" in missing["error"]["message"] and "no-such-parcel" in missing["stderr"]
+    late = install(client, "steady", "parcel==2.0", timeout_ms=1)
+    assert (late["status"], late["timed_out"], late["installed"]) == ("timeout", True, [])
+    assert "as they were" in late["error"]["message"]
+    assert client.execute("import parcel; parcel.version", "steady")["result"] == {"text/plain": "'1.0'"}
+    assert not (state_of(shop, "steady") / "install").exists()
+
+
+@pytest.mark.parametrize(
+    "packages", [[], "parcel", [1], ["--target=/tmp"], ["parcel @ file:///etc"], ["./parcel"], ["parcel", "a.whl"]]
+)
+def test_what_is_no_package_is_refused_before_anything_starts(shop: Daemon, packages: object) -> None:
+    client = shop.client()
+    with pytest.raises(DaemonError) as refused:
+        client.request("session.install", session="never", packages=packages)
+    assert refused.value.code == "usage" and "attrs>=23" in refused.value.message
+    with pytest.raises(DaemonError):
+        client.request("session.show", session="never")
+
+
+def test_one_install_at_a_time_while_runs_go_on(shop: Daemon) -> None:
+    client = shop.client()
+    client.execute("pass", "busy")
+    first = client.begin("session.install", session="busy", packages=["parcel"])
+    second = client.begin("session.install", session="busy", packages=["wrapper"])
+    with pytest.raises(DaemonError) as busy:
+        client.finish(second)
+    assert busy.value.code == "busy"
+    assert client.execute("6 * 7", "busy")["result"] == {"text/plain": "42"}
+    assert client.finish(first)["installed"] == [{"name": "parcel", "version": "2.0"}]
+
+
+def test_no_code_of_a_package_runs_while_packages_are_installed(shop: Daemon) -> None:
+    client = shop.client()
+    install_well(client, "intruded", "intruder", "pip==99.0")
+    # All of it is in place, and would run if anything were imported from there.
+    there = client.request("command", session="intruded", shell="python3 -c 'import keyring'; python3 -m pip")
+    assert there["stderr"].count("INTRUDER") >= 2, there
+    done = install_well(client, "intruded", "parcel")
+    assert "INTRUDER" not in done["stdout"] + done["stderr"] and done["installed"][0]["name"] == "parcel", done
+    covered = client.execute("import pip; pip.__version__", "intruded")  # the image has one, too
+    assert covered["result"] == {"text/plain": "'99.0'"}
+
+
+def test_a_session_removed_while_it_installs_leaves_nothing(shop: Daemon) -> None:
+    client, other = shop.client(), shop.client()
+    client.execute("pass", "removed")
+    state = state_of(shop, "removed")
+    number = client.begin("session.install", session="removed", packages=["parcel"], stream=True)
+    wait_for("the helper box", lambda: (state / "install").exists())
+    other.request("session.remove", session="removed")
+    with pytest.raises(DaemonError) as gone:
+        client.finish(number)
+    assert gone.value.code == "gone" and "removed" in gone.value.message
+    wait_for("its state to be gone", lambda: not state.exists())
+
+
+def test_an_install_dies_with_its_daemon_and_can_be_repeated(makes: StartDaemon, wheels: Path) -> None:
+    daemon = makes(env=pip_environment(wheels))
+    client = daemon.client()
+    install_well(client, "survivor", "parcel==1.0")
+    client.execute("import parcel", "survivor")
+    state, before = state_of(daemon, "survivor"), daemon.kernels()
+    client.begin("session.install", session="survivor", packages=["parcel==2.0"])
+    wait_for("the helper box", lambda: daemon.kernels() - before)
+    helpers = daemon.kernels() - before
+    daemon.kill()
+    daemon.start()
+    wait_for("the helper box to be gone", lambda: all(is_gone(pid) for pid in helpers))
+    assert sorted(os.listdir(state / "packages")) == ["current"] and not (state / "install").exists()
+    client = daemon.client()
+    assert client.execute("parcel.version", "survivor")["result"] == {"text/plain": "'1.0'"}
+    assert install_well(client, "survivor", "parcel==2.0")["restart_needed"] == ["parcel"]
+
+
+def test_the_command_line_installs_and_says_what_to_do(shop: Daemon) -> None:
+    done = shop.cli("session", "install", "typed", "parcel==1.0")
+    assert done.returncode == 0 and "Successfully installed" in done.stdout, done.stderr
+    assert shop.cli("exec", "typed", "-c", "import parcel; parcel.version").stdout == "'1.0'\n"
+    newer = shop.cli("session", "install", "typed", "parcel==2.0")
+    assert newer.returncode == 0 and "parcel is imported in another version" in newer.stderr
+    failed = shop.cli("session", "install", "typed", "no-such-parcel")
+    assert failed.returncode == 1 and "as they were" in failed.stderr
+    wrong = shop.cli("session", "install", "typed", "--", "--user")
+    assert wrong.returncode == 2 and "options of pip are not accepted" in wrong.stderr
