@@ -6,12 +6,18 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, Union
 
 REQUEST, DATA, END, OUT, ERR, EVENT, ANSWER = range(1, 8)
 HEADER = struct.Struct("<IBBH")
 DATA_MAX = 1 << 20
+SMALL_MAX = 64 << 10  # content that leaves together with its request
+RECEIVE_MAX = 16 << 10
+Bytes = Union[bytes, bytearray, memoryview]
+
+# Made once: json.dumps and json.loads look at their options anew in every call.
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_decode = json.JSONDecoder().decode
 
 
 class DaemonError(Exception):
@@ -38,10 +44,13 @@ class Client:
 
     def __init__(self, path: str | None = None, timeout: float = 300) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(timeout)
+        # The kernel's own time limits: with settimeout() Python asks poll() before every single call.
+        limit = struct.pack("@ll", int(timeout), int(timeout % 1 * 1e6))
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self.socket.connect(path or default_socket())
         self.number = 0
-        self.buffer = bytearray()
+        self.buffer = b""
         self.out = b""
         self.err = b""
         self.data = b""
@@ -67,39 +76,44 @@ class Client:
     def begin(self, op: str, content: bytes | None = None, **fields: Any) -> None:
         self.number = self.number % 0xFFFF + 1
         fields["op"] = op
-        message = self._pack(REQUEST, json.dumps(fields).encode())
+        message = self._pack(REQUEST, _encode(fields).encode())
         if content is None:
             self.socket.sendall(message)
             return
-        view = memoryview(content)
+        if len(content) <= SMALL_MAX:
+            self.socket.sendall(message + self._pack(DATA, content) + self._pack(END, b""))
+            return
         self.socket.sendall(message)
+        view = memoryview(content)
         for at in range(0, len(content), DATA_MAX):
             piece = view[at : at + DATA_MAX]
-            self.socket.sendall(HEADER.pack(len(piece), DATA, 0, self.number))
-            self.socket.sendall(piece)
+            sent = self.socket.sendmsg([HEADER.pack(len(piece), DATA, 0, self.number), piece])
+            self.socket.sendall(piece[max(0, sent - HEADER.size) :])
         self.socket.sendall(self._pack(END, b""))
 
     def finish(self) -> dict[str, Any]:
-        out: list[bytes] = []
-        err: list[bytes] = []
-        data: list[bytes] = []
+        out: list[Bytes] = []
+        err: list[Bytes] = []
+        data: list[Bytes] = []
         self.events = []
+        self.out = self.err = self.data = b""
         while True:
             kind, number, payload = self._receive()
             if number != self.number:
                 raise ConnectionError(f"the daemon answered request {number} while {self.number} was asked")
+            if kind == ANSWER:
+                break
             if kind == OUT:
-                out.append(payload[4:])
+                out.append(memoryview(payload)[4:])
             elif kind == ERR:
-                err.append(payload[4:])
+                err.append(memoryview(payload)[4:])
             elif kind == DATA:
                 data.append(payload)
             elif kind == EVENT:
                 self.events.append(json.loads(payload))
-            elif kind == ANSWER:
-                break
-        self.out, self.err, self.data = _join(out), _join(err), _join(data)
-        answer: dict[str, Any] = json.loads(payload)
+        if out or err or data:
+            self.out, self.err, self.data = b"".join(out), b"".join(err), b"".join(data)
+        answer: dict[str, Any] = _decode(str(payload, "utf-8"))
         if answer.get("ok"):
             return answer
         error = answer.get("error") or {}
@@ -108,38 +122,38 @@ class Client:
     def _pack(self, kind: int, payload: bytes) -> bytes:
         return HEADER.pack(len(payload), kind, 0, self.number) + payload
 
-    def _receive(self) -> tuple[int, int, bytes]:
-        self._fill(HEADER.size)
-        size, kind, _zero, number = HEADER.unpack_from(self.buffer)
+    def _receive(self) -> tuple[int, int, Bytes]:
+        """The next message. A large one is received straight into its own memory."""
+        buffer = self.buffer
+        while len(buffer) < HEADER.size:
+            buffer += self._some()
+        size, kind, _zero, number = HEADER.unpack_from(buffer)
         end = HEADER.size + size
-        if size > 65536:
-            return kind, number, self._receive_large(size)
-        self._fill(end)
-        payload = bytes(self.buffer[HEADER.size : end])
-        del self.buffer[:end]
+        have = len(buffer)
+        if have == end:
+            self.buffer = b""
+            return kind, number, buffer[HEADER.size :]
+        if have > end:
+            self.buffer = buffer[end:]
+            return kind, number, buffer[HEADER.size : end]
+        payload = bytearray(size)
+        payload[: have - HEADER.size] = buffer[HEADER.size :]
+        self.buffer = b""
+        self._receive_into(memoryview(payload)[have - HEADER.size :])
         return kind, number, payload
 
-    def _receive_large(self, size: int) -> bytes:
-        """Straight into its own memory: a 100 MB file must not be measured by a client that copies it thrice."""
-        payload = bytearray(size)
-        have = len(self.buffer) - HEADER.size
-        taken = min(have, size)
-        payload[:taken] = self.buffer[HEADER.size : HEADER.size + taken]
-        del self.buffer[: HEADER.size + taken]
-        view = memoryview(payload)
-        while taken < size:
-            n = self.socket.recv_into(view[taken:])
+    def _receive_into(self, view: memoryview) -> None:
+        while view:
+            n = self.socket.recv_into(view)
             if n == 0:
                 raise ConnectionError("the daemon closed the connection")
-            taken += n
-        return bytes(payload) if size < 4096 else payload  # type: ignore[return-value]
+            view = view[n:]
 
-    def _fill(self, size: int) -> None:
-        while len(self.buffer) < size:
-            piece = self.socket.recv(65536)
-            if not piece:
-                raise ConnectionError("the daemon closed the connection")
-            self.buffer += piece
+    def _some(self) -> bytes:
+        piece = self.socket.recv(RECEIVE_MAX)
+        if not piece:
+            raise ConnectionError("the daemon closed the connection")
+        return piece
 
     # The operations that the tables need, by name.
 
@@ -155,7 +169,19 @@ class Client:
         self.request("file.read", session=session, path=path)
         return self.data
 
-
-def _join(pieces: Iterable[bytes]) -> bytes:
-    listed = list(pieces)
-    return listed[0] if len(listed) == 1 else b"".join(listed)
+    def read_file_into(self, session: str, path: str, memory: memoryview) -> int:
+        """The content goes into memory that the caller has; how many bytes that were."""
+        self.begin("file.read", session=session, path=path)
+        at = 0
+        while True:
+            while len(self.buffer) < HEADER.size:
+                self.buffer += self._some()
+            size, kind, _zero, _number = HEADER.unpack_from(self.buffer)
+            if kind != DATA:
+                self.finish()
+                return at
+            taken = self.buffer[HEADER.size : HEADER.size + size]
+            self.buffer = self.buffer[HEADER.size + size :]
+            memory[at : at + len(taken)] = taken
+            self._receive_into(memory[at + len(taken) : at + size])
+            at += size

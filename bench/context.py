@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from measure import Skipped
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SYSTEM_PYTHON = "/usr/bin/python3"
+API_KEY = "a-key-for-the-benchmark-alone"
 
 
 def say(text: str) -> None:
@@ -28,18 +30,19 @@ def say(text: str) -> None:
 class Daemon:
     """A daemon of our own with its own socket; stopped by the pid we started."""
 
-    def __init__(self, bench: Bench, pool: int) -> None:
+    def __init__(self, bench: Bench, pool: int, name: str = "", more: tuple[str, ...] = ()) -> None:
         # A daemon has its data directory for itself.
-        data_dir = bench.data_dir.with_name(f"bench-data-{pool}")
+        name = name or str(pool)
+        data_dir = bench.data_dir.with_name(f"bench-data-{name}")
         place_layer(bench, data_dir)
-        self.directory = bench.scratch / f"daemon-{pool}"
+        self.directory = bench.scratch / f"daemon-{name}"
         self.directory.mkdir()
         self.socket = str(self.directory / "g.sock")
         self.log = open(self.directory / "log", "wb")  # noqa: SIM115 - lives as long as the daemon
-        command = [str(bench.glovebox), "serve", "--socket", self.socket, "--pool", str(pool), "--idle", "0"]
+        command = [str(bench.glovebox), "serve", "--socket", self.socket, "--pool", str(pool), "--idle", "0", *more]
         self.process = subprocess.Popen(
             command,
-            env=dict(bench.environment, GLOVEBOX_DATA_DIR=str(data_dir)),
+            env=dict(bench.environment, GLOVEBOX_DATA_DIR=str(data_dir), SANDBOX_API_KEY=API_KEY),
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,
@@ -72,6 +75,12 @@ class Daemon:
                 return
             time.sleep(0.002)
         raise RuntimeError(f"the pool was not filled within {seconds:g} s")
+
+    def api_port(self) -> int:
+        told = re.search(r"the API is at http://127\.0\.0\.1:(\d+)", (self.directory / "log").read_text())
+        if not told:
+            raise RuntimeError("the daemon did not say where its API is")
+        return int(told.group(1))
 
     def memory_bytes(self) -> int:
         for line in Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines():
@@ -139,6 +148,10 @@ class Bench:
             return Daemon(self, pool)
 
         return self.share(f"daemon-{pool}", make)
+
+    def service(self) -> Daemon:
+        """A daemon that serves the REST API on a free port, too."""
+        return self.share("service", lambda: Daemon(self, 0, "api", ("--port", "0", "--key-runs", "0")))
 
     def layer(self) -> Path:
         place_layer(self, self.data_dir)

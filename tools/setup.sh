@@ -38,6 +38,8 @@ bench_rows='
 command bwrap                   bubblewrap
 command runc                    runc
 command dockerd                 docker.io
+command nginx                   nginx-light
+command wrk                     wrk
 '
 
 say() { printf 'setup: %s\n' "$*" >&2; }

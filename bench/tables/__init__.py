@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from tables import burst, cold, density, ephemeral, files, hibernate, output, pandas_cell, throughput, warm
+from tables import (
+    burst,
+    cold,
+    crowd,
+    density,
+    ephemeral,
+    files,
+    health,
+    hibernate,
+    output,
+    pandas_cell,
+    rest,
+    throughput,
+    transfer,
+    warm,
+)
 
 ALL: list[ModuleType] = [
     cold,
@@ -17,4 +32,8 @@ ALL: list[ModuleType] = [
     density,
     hibernate,
     files,
+    health,
+    rest,
+    transfer,
+    crowd,
 ]

@@ -237,7 +237,8 @@ static const struct asker_type asker_type = { .answer = on_answer,
                                               .accepted = on_accepted,
                                               .output = on_output,
                                               .display = on_display,
-                                              .wants_more = wants_more };
+                                              .wants_more = wants_more,
+                                              .text_only = true };
 
 void exchange_beat_all(struct service *service) {
         uint64_t now_ms = loop_now_ms();

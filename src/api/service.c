@@ -106,6 +106,10 @@ static int open_service(struct daemon *daemon, const void *settings, void **ret_
         service->started_ms = loop_now_ms();
         (void) snprintf(service->keys_path, sizeof(service->keys_path), "%s/keys", daemon->data_dir);
         place_socket(service);
+        if (!service->settings->host && !*service->unix_path) {
+                close_service(service);
+                return 0; /* there is nowhere to answer */
+        }
         const struct http_options options = { .tcp_host = service->settings->host,
                                               .tcp_port = service->settings->port,
                                               .unix_path = *service->unix_path ? service->unix_path : NULL };

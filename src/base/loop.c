@@ -40,6 +40,12 @@ uint64_t loop_now_ms(void) {
         return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
 }
 
+uint64_t loop_now_us(void) {
+        struct timespec now;
+        (void) clock_gettime(CLOCK_MONOTONIC, &now);
+        return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+}
+
 int64_t loop_wall_ms(void) {
         struct timespec now;
         (void) clock_gettime(CLOCK_REALTIME, &now);

@@ -27,6 +27,7 @@ struct loop_timer *loop_timer(struct loop *loop, uint64_t at_ms, void (*call)(vo
 void loop_timer_drop(struct loop_timer **timer);
 
 uint64_t loop_now_ms(void);
+uint64_t loop_now_us(void);
 
 /* The time of day, for display only. */
 int64_t loop_wall_ms(void);

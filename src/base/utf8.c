@@ -61,7 +61,16 @@ int utf8_repair(const char *bytes, size_t size, char **ret_text, size_t *ret_siz
 
 bool utf8_is_valid(const char *bytes, size_t size) {
         bool good = true;
-        for (size_t at = 0; at < size && good;)
+        for (size_t at = 0; at < size && good;) {
+                uint64_t eight;
+                if (size - at >= sizeof(eight)) { /* most text is ASCII */
+                        memcpy(&eight, bytes + at, sizeof(eight));
+                        if (!(eight & 0x8080808080808080)) {
+                                at += sizeof(eight);
+                                continue;
+                        }
+                }
                 at += measure((const unsigned char *) bytes + at, size - at, &good);
+        }
         return good;
 }

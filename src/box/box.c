@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/passing.h"
 #include "box/agent_image.h"
 #include "box/stage.h"
 #include "box/syscalls.h"
@@ -23,6 +24,7 @@ void stage_fds_close(struct stage_fds *fds) {
         fd_close(&fds->sync_fd);
         fd_close(&fds->control_fd);
         fd_close(&fds->agent_fd);
+        fd_close(&fds->listener_fd);
         for (size_t i = 0; i < ELEMENTS(fds->tree_fds); i++)
                 fd_close(&fds->tree_fds[i]);
         for (size_t i = 0; i < ELEMENTS(fds->device_fds); i++)
@@ -46,9 +48,9 @@ int stage_fds_open_view(const struct box_spec *spec, struct stage_fds *ret_fds, 
         return 0;
 }
 
-static int make_pair(int *ret_ours, int *ret_theirs, struct err *err) {
+static int make_pair(int type, int *ret_ours, int *ret_theirs, struct err *err) {
         int ends[2];
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends) < 0)
                 return err_sys(err, errno, "making a socket pair");
         *ret_ours = ends[0];
         *ret_theirs = ends[1];
@@ -112,6 +114,7 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
                 struct err *err) {
         struct box_birth birth = { .spec = spec,
                                    .sync_fd = -1,
+                                   .listener_fd = -1,
                                    .box = {
                                            .pidfd = -1,
                                            .control_fd = -1,
@@ -124,8 +127,10 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
                 (void) err_sys(err, -birth.fds.agent_fd, "preparing the agent");
                 goto undo;
         }
-        if (make_pair(&birth.sync_fd, &birth.fds.sync_fd, err) < 0 ||
-            make_pair(&box->control_fd, &birth.fds.control_fd, err) < 0)
+        if (make_pair(SOCK_STREAM, &birth.sync_fd, &birth.fds.sync_fd, err) < 0 ||
+            make_pair(SOCK_STREAM, &box->control_fd, &birth.fds.control_fd, err) < 0 ||
+            (spec->ret_listener_fd &&
+             make_pair(SOCK_SEQPACKET, &birth.listener_fd, &birth.fds.listener_fd, err) < 0))
                 goto undo;
         if ((spec->kept && keeper_start(host, spec->name, &box->keeper, err) < 0) ||
             cgroup_create(host, spec->name, &spec->limits, spec->allow_weaker, &box->cgroup, err) < 0)
@@ -153,6 +158,7 @@ int box_clone(struct box_birth *birth, bool into_group, struct err *err) {
         box->pid = sys_clone3(&args);
         if (box->pid == 0) {
                 fd_close(&birth->sync_fd);
+                fd_close(&birth->listener_fd);
                 stage_run(&stage);
         }
         if (box->pid < 0)
@@ -165,6 +171,11 @@ int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err) {
         (void) send(birth->sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
         if (read_verdict(birth->sync_fd, err) < 0)
                 return -1;
+        char letter;
+        if (birth->listener_fd >= 0 &&
+            passing_receive(birth->listener_fd, &letter, 1, birth->spec->ret_listener_fd, 1, MSG_DONTWAIT) != 1)
+                return err_set(err, ERR_SYSTEM, "the box did not hand out the socket of its proxy");
+        fd_close(&birth->listener_fd);
         fd_close(&birth->sync_fd);
         *ret_box = birth->box;
         birth->box = (struct box) { .pidfd = -1, .control_fd = -1 };
@@ -174,6 +185,7 @@ int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err) {
 void box_abandon(struct box_birth *birth) {
         stage_fds_close(&birth->fds);
         fd_close(&birth->sync_fd);
+        fd_close(&birth->listener_fd);
         (void) box_end(&birth->box, NULL, NULL);
 }
 

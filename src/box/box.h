@@ -25,6 +25,7 @@ struct box_birth {
         struct box box;
         struct stage_fds fds; /* for the child */
         int sync_fd;          /* ours, to the child */
+        int listener_fd;      /* ours: the proxy's socket comes out here */
         bool has_memory_cgroup, has_pids_cgroup;
 };
 

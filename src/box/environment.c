@@ -35,6 +35,12 @@ static const char *const thread_variables[] = {
         "POLARS_MAX_THREADS",  "RAYON_NUM_THREADS",
 };
 
+/* In both spellings: programs disagree about which one counts. */
+static const char *const proxy_variables[] = {
+        "http_proxy=" BOX_PROXY_URL,  "https_proxy=" BOX_PROXY_URL,   "no_proxy=localhost,127.0.0.1,::1",
+        "HTTP_PROXY=" BOX_PROXY_URL,  "HTTPS_PROXY=" BOX_PROXY_URL,   "NO_PROXY=localhost,127.0.0.1,::1",
+};
+
 struct list {
         char **texts;
         size_t count, room;
@@ -77,7 +83,8 @@ void environment_free(char **environment) {
         free(environment);
 }
 
-char **environment_make(const struct image *image, const struct limits *limits, char *const *extra, struct err *err) {
+char **environment_make(const struct image *image, const struct limits *limits, bool has_network, char *const *extra,
+                        struct err *err) {
         struct list list = { 0 };
         bool good = true;
         for (size_t i = 0; good && i < ELEMENTS(fixed); i++)
@@ -91,6 +98,8 @@ char **environment_make(const struct image *image, const struct limits *limits, 
         if (good)
                 good = add(&list, strdup(image->has_layer ? "PYTHONPATH=" BOX_WORKSPACE ":" IMAGE_LAYER_PATH
                                                           : "PYTHONPATH=" BOX_WORKSPACE));
+        for (size_t i = 0; good && has_network && i < ELEMENTS(proxy_variables); i++)
+                good = add(&list, strdup(proxy_variables[i]));
         for (size_t i = 0; good && extra && extra[i]; i++)
                 good = add(&list, strdup(extra[i]));
         if (good)

@@ -56,7 +56,7 @@ json_t *report_make(const struct box_spec *spec, const struct cgroup_host *host,
         json_object_set_new(report, "seccomp_sha256", json_string(seccomp_program_sha256));
         json_object_set_new(report, "landlock_abi", json_integer(abi < 0 ? 0 : abi));
         json_object_set_new(report, "cgroup", limits_of(spec, host));
-        json_object_set_new(report, "network", json_string("none"));
+        json_object_set_new(report, "network", json_string(spec->network ? spec->network : "none"));
         json_object_set_new(report, "weaker", weaker_of(host));
         return report;
 }

@@ -15,6 +15,10 @@ enum { BOX_UID = 1000, BOX_GID = 1000 };
 #define BOX_WORKSPACE "/workspace"
 #define BOX_CODE_DIR "/run/code"
 
+/* Where a box with a network finds its only door: a proxy of Glovebox's own (src/egress). */
+#define BOX_PROXY_PORT 3128
+#define BOX_PROXY_URL "http://127.0.0.1:3128"
+
 /* A tree shown at a place of the caller's choice (--mount, --data). */
 struct box_mount {
         int tree_fd; /* detached; owned by the caller of box_start */
@@ -37,4 +41,6 @@ struct box_spec {
         const char *code_name; /* shown as /run/code/<name>; NULL for none */
         const void *code;
         size_t code_size;
+        int *ret_listener_fd; /* takes the socket that listens on BOX_PROXY_PORT of the box; NULL: no network at all */
+        const char *network;  /* for the report; NULL: "none" */
 };

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,12 +22,13 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/passing.h"
 #include "box/landlock.h"
 #include "box/privilege.h"
 #include "box/seccomp.h"
 #include "box/syscalls.h"
 
-enum { AGENT_CONTROL_FD = 3 };
+enum { AGENT_CONTROL_FD = 3, PROXY_BACKLOG = 128 };
 
 static int wait_for_parent(const struct stage *stage, struct err *err) {
         char go;
@@ -63,6 +65,21 @@ static int step_name_and_loopback(struct stage *stage, struct err *err) {
         if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
                 return err_sys(err, errno, "bringing up the loopback interface");
         return 0;
+}
+
+/* A socket belongs to the network namespace that it was made in: whoever accepts on it from outside needs no way into
+ * the box, and the box has neither a route nor an address of the host. */
+static int step_listen(struct stage *stage, struct err *err) {
+        if (stage->fds->listener_fd < 0)
+                return 0;
+        _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        const struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(BOX_PROXY_PORT),
+                                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        if (fd < 0 || bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 ||
+            listen(fd, PROXY_BACKLOG) < 0)
+                return err_sys(err, errno, "listening for the proxy");
+        int code = passing_send(stage->fds->listener_fd, "l", 1, &fd, 1, 0);
+        return code < 0 ? err_sys(err, -code, "handing the proxy's socket out") : 0;
 }
 
 static int write_text(const char *path, const char *text) {
@@ -160,7 +177,8 @@ static int step_descriptors(struct stage *stage, struct err *err) {
         if (syscall(SYS_close_range, 6, ~0u, 0) < 0)
                 return err_sys(err, errno, "closing descriptors");
         static struct stage_fds sealed_fds;
-        sealed_fds = (struct stage_fds) { .control_fd = AGENT_CONTROL_FD, .agent_fd = 4, .sync_fd = 5 };
+        sealed_fds = (struct stage_fds) { .control_fd = AGENT_CONTROL_FD, .agent_fd = 4, .sync_fd = 5,
+                                            .listener_fd = -1 };
         stage->fds = &sealed_fds;
         return 0;
 }
@@ -196,6 +214,7 @@ static const struct {
         { "mounts", furnish_mounts, "what the caller asked for, after what it must not hide" },
         { "code", furnish_code, "the root is still writable" },
         { "name", step_name_and_loopback, "needs the capabilities that go away below" },
+        { "listen", step_listen, "in the box's own network, before the last descriptor to hand it out by is closed" },
         { "pivot", furnish_close, "the host's root goes away while we can still detach it" },
         { "groups", step_cgroup_namespace, "limits hold before the first tenant byte" },
         { "lock", step_lock_mounts, "after the last mount: none of them can be undone any more" },

@@ -12,6 +12,7 @@ struct stage_fds {
         int sync_fd;    /* one byte from the parent lets the child go on; the child writes a struct err if it fails */
         int control_fd; /* becomes the agent's descriptor 3 */
         int agent_fd;   /* sealed memfd with the agent */
+        int listener_fd; /* takes the socket that listens for the proxy, made inside; -1: no network */
         int tree_fds[IMAGE_TREES_MAX];
         int device_fds[STAGE_DEVICES];
 };

@@ -75,6 +75,27 @@
           .argument = "SRC:DST[:ro|rw]", .group = "Files", .completion = COMPLETE_FILES,                             \
           .help = "show a file or directory of the host at DST, read-only unless rw is asked for; may be repeated" }
 
+/* `at` is the offset of a struct run_request; `networks` are the choices of the file that has the rows. */
+#define BOX_NETWORK_ROWS(at, STANDARD)                                                                               \
+        { .name = "network", .kind = OPTION_CHOICE, .offset = REQUEST_AT(at, network), .argument = "MODE",           \
+          .group = "Network", .variable = "GLOVEBOX_NETWORK", .standard = STANDARD("none"),                          \
+          .choices = run_request_networks, .hint = "to name single hosts use --allow-host",                          \
+          .help = "none: no network but the box's own loopback; full: every public host, through a proxy" },         \
+        { .name = "allow-host", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_host,                \
+          .argument = "HOST[:PORT]", .group = "Network",                                                             \
+          .help = "let the box reach this host, through a proxy that its http_proxy variables name; .DOMAIN for a "  \
+                  "domain and everything below; ports 80 and 443 unless one is given; may be repeated" }
+
+/* What the operator says about hosts; `at` is the offset of a struct egress_operator. */
+#define EGRESS_ROWS(at)                                                                                              \
+        { .name = "egress-allow-private", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_private,   \
+          .argument = "HOST", .group = "Network",                                                                    \
+          .help = "this host (or .DOMAIN) may lead to a private address, where boxes may reach it at all; may be "   \
+                  "repeated" },                                                                                      \
+        { .name = "egress-host", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_pin,                \
+          .argument = "NAME=ADDRESS", .group = "Network",                                                            \
+          .help = "this name leads to this address, private or not, and is never looked up; may be repeated" }
+
 /* `at` is the offset of a struct socket_choice. */
 #define SOCKET_AT(at, field) ((at) + offsetof(struct socket_choice, field))
 

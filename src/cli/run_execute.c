@@ -28,6 +28,7 @@
 #include "cli/result.h"
 #include "cli/run_request.h"
 #include "cli/terminal.h"
+#include "egress/egress.h"
 #include "session/artifact.h"
 #include "wire/frame.h"
 
@@ -52,6 +53,10 @@ struct run {
         struct box_mount mounts[RUN_MOUNTS_MAX + 1];
         size_t n_mounts;
         struct artifact_list before, artifacts;
+        struct egress egress;
+        struct egress_rules *rules; /* NULL: no network */
+        int listener_fd;
+        char network[64]; /* for the report */
         struct box box;
         struct relay relay;
         struct cgroup_usage usage;
@@ -66,6 +71,9 @@ static void tidy_workspace(const struct run *run) {
 static void run_release(struct run *run) {
         relay_release(&run->relay);
         (void) box_end(&run->box, NULL, NULL);
+        egress_stop(&run->egress);
+        fd_close(&run->listener_fd);
+        free(run->rules);
         tidy_workspace(run);
         for (size_t i = 0; i < run->n_mounts; i++)
                 fd_close(&run->mounts[i].tree_fd);
@@ -155,6 +163,30 @@ static int open_everything(struct run *run, struct err *err) {
                         return -1;
         }
         return 0;
+}
+
+/* ---- what the box may reach ---- */
+
+/* The proxy is started first: a box that has to do without it is not worth making. */
+static int start_proxy(struct run *run, struct err *err) {
+        const struct run_request *request = run->request;
+        if (request->network == RUN_NETWORK_NONE && request->n_hosts == 0)
+                return 0;
+        run->rules = malloc(sizeof(*run->rules));
+        if (!run->rules)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        if (run_request_rules(request, run->rules, err) < 0)
+                return -1;
+        (void) egress_rules_describe(run->rules, run->network);
+        return egress_start(&request->egress, &run->egress, err);
+}
+
+static int open_network(struct run *run, struct err *err) {
+        if (!run->rules)
+                return 0;
+        int code = egress_admit(&run->egress, run->listener_fd, run->box.pidfd, run->rules, err);
+        fd_close(&run->listener_fd);
+        return code;
 }
 
 /* ---- what runs ---- */
@@ -247,14 +279,17 @@ static int run_in_box(struct run *run, struct err *err) {
                 .code_name = request->code ? request->code_name : NULL,
                 .code = request->code,
                 .code_size = request->code_size,
+                .ret_listener_fd = run->rules ? &run->listener_fd : NULL,
         };
         _cleanup_free_ char **argv = make_argv(run, code_path, err);
         if (!argv)
                 return -1;
-        char **environment = environment_make(&run->image, &request->limits, request->env, err);
+        char **environment = environment_make(&run->image, &request->limits, run->rules != NULL, request->env, err);
         if (!environment)
                 return -1;
         int code = box_start(&spec, &run->host, &run->box, err);
+        if (code == 0)
+                code = open_network(run, err);
         if (code == 0)
                 code = start_process(run, argv, environment, err);
         environment_free(environment);
@@ -379,7 +414,8 @@ static int print_json(const struct run *run, const struct verdict *verdict, stru
         }
         const struct box_spec spec = { .image = &run->image,
                                        .limits = run->request->limits,
-                                       .host_uid = run->host_uid };
+                                       .host_uid = run->host_uid,
+                                       .network = run->rules ? run->network : NULL };
         const struct relay *relay = &run->relay;
         struct run_result result = {
                 .run_id = run->id,
@@ -431,9 +467,11 @@ static void print_messages(const struct run *run, const struct verdict *verdict)
 
 int run_execute(const struct run_request *request, struct err *err) {
         _cleanup_(run_release) struct run run = { .request = request, .lease_fd = -1, .workspace_fd = -1,
-                                                  .workspace_source_fd = -1, .box = { .pidfd = -1, .control_fd = -1 } };
+                                                  .workspace_source_fd = -1, .egress = EGRESS_DOWN, .listener_fd = -1,
+                                                  .box = { .pidfd = -1, .control_fd = -1 } };
         run.relay.out.from_fd = run.relay.error.from_fd = run.relay.input_to_fd = -1;
-        if (open_everything(&run, err) < 0 || run_in_box(&run, err) < 0 || collect_artifacts(&run, err) < 0)
+        if (open_everything(&run, err) < 0 || start_proxy(&run, err) < 0 || run_in_box(&run, err) < 0 ||
+            collect_artifacts(&run, err) < 0)
                 return -1;
         struct verdict verdict;
         judge(&run, &verdict);

@@ -11,8 +11,6 @@ static const struct option_choice languages[] = {
         { "python", RUN_PYTHON }, { "bash", RUN_BASH }, { "sh", RUN_BASH }, { NULL, 0 },
 };
 
-static const struct option_choice networks[] = { { "none", RUN_NETWORK_NONE }, { NULL, 0 } };
-
 static const struct option_row rows[] = {
         { .name = "code", .letter = 'c', .kind = OPTION_CODE, .offset = FIELD(code_text), .argument = "CODE",
           .group = "Code", .once = true, .help = "run this text; operands become its arguments" },
@@ -34,10 +32,8 @@ static const struct option_row rows[] = {
           .help = "at the end, copy the artifacts (files that the run created or changed in /workspace) to DIR, and "
                   "not to a directory of this run in Glovebox's data directory" },
 
-        { .name = "network", .kind = OPTION_CHOICE, .offset = FIELD(request.network), .argument = "MODE",
-          .group = "Isolation", .variable = "GLOVEBOX_NETWORK", .standard = "none", .choices = networks,
-          .hint = "lists of allowed hosts arrive with the service",
-          .help = "none: no network but the box's own loopback" },
+        BOX_NETWORK_ROWS(FIELD(request), SHOWN),
+        EGRESS_ROWS(FIELD(request.egress)),
         BOX_WEAKER_ROW(FIELD(request.allow_weaker)),
 
         { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(request.json), .group = "Output",
@@ -61,6 +57,9 @@ int run_options_check(const struct run_options *options, struct err *err) {
         const struct run_request *request = &options->request;
         if (request->quiet && request->verbose)
                 return err_set(err, ERR_USAGE, "--quiet and --verbose contradict each other; give one of them");
+        if (request->network == RUN_NETWORK_FULL && request->n_hosts)
+                return err_set(err, ERR_USAGE, "--network full reaches every public host already; leave --allow-host "
+                                               "out, or --network full");
         for (size_t i = 0; i < request->n_mounts; i++) {
                 const char *destination = request->mounts[i].destination;
                 if ((request->data && strcmp(destination, "/data") == 0) ||

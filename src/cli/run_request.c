@@ -7,6 +7,11 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "cli/option.h"
+
+const struct option_choice run_request_networks[] = {
+        { "none", RUN_NETWORK_NONE }, { "full", RUN_NETWORK_FULL }, { NULL, 0 },
+};
 
 void run_request_release(struct run_request *request) {
         for (size_t i = 0; i < request->n_mounts; i++) {
@@ -145,4 +150,34 @@ int run_request_parse_mount(const char *what, const char *text, void *request, s
 
 int run_request_parse_env(const char *what, const char *text, void *request, struct err *err) {
         return run_request_add_env(request, what, text, err);
+}
+
+int run_request_parse_host(const char *what, const char *text, void *request, struct err *err) {
+        struct run_request *to = request;
+        _cleanup_free_ struct egress_rules *scratch = calloc(1, sizeof(*scratch));
+        if (!scratch)
+                return err_sys(err, ENOMEM, "%s", what);
+        if (to->n_hosts == EGRESS_RULES_MAX)
+                return err_set(err, ERR_USAGE, "%s: more than %d hosts; name their domain with a leading dot", what,
+                               EGRESS_RULES_MAX);
+        if (egress_rules_add(scratch, text, false, err) < 0)
+                return err_prefix(err, "%s", what);
+        to->hosts[to->n_hosts++] = text;
+        return 0;
+}
+
+int run_request_parse_private(const char *what, const char *text, void *operator, struct err *err) {
+        return egress_operator_add_private(operator, text, err) < 0 ? err_prefix(err, "%s", what) : 0;
+}
+
+int run_request_parse_pin(const char *what, const char *text, void *operator, struct err *err) {
+        return egress_operator_add_pin(operator, text, err) < 0 ? err_prefix(err, "%s", what) : 0;
+}
+
+int run_request_rules(const struct run_request *request, struct egress_rules *ret_rules, struct err *err) {
+        *ret_rules = (struct egress_rules) { .mode = request->network == RUN_NETWORK_FULL ? EGRESS_FULL : EGRESS_NONE };
+        for (size_t i = 0; i < request->n_hosts; i++)
+                if (egress_rules_add(ret_rules, request->hosts[i], false, err) < 0)
+                        return -1;
+        return 0;
 }

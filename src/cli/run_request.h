@@ -7,10 +7,14 @@
 
 #include "base/err.h"
 #include "box/limits.h"
+#include "cli/option.h"
+#include "egress/rules.h"
 
 enum run_language { RUN_PYTHON, RUN_BASH, RUN_COMMAND };
 
-enum run_network { RUN_NETWORK_NONE };
+enum run_network { RUN_NETWORK_NONE, RUN_NETWORK_FULL };
+
+extern const struct option_choice run_request_networks[];
 
 struct run_mount {
         char *source;      /* as typed: may be relative, may not exist; the policy opens and judges it */
@@ -37,6 +41,9 @@ struct run_request {
         char **env; /* owned; NULL-terminated "K=V", no K twice; NULL when there is none */
         size_t n_env;
         enum run_network network;
+        const char *hosts[EGRESS_RULES_MAX]; /* what it may reach besides; checked for form */
+        size_t n_hosts;
+        struct egress_operator egress; /* what the person at the keyboard says about hosts */
         bool json;
         bool allow_weaker;
         bool quiet;
@@ -58,6 +65,16 @@ int run_request_add_env(struct run_request *request, const char *what, const cha
 /* The same two for rows of options; `request` is a struct run_request. */
 int run_request_parse_mount(const char *what, const char *text, void *request, struct err *err);
 int run_request_parse_env(const char *what, const char *text, void *request, struct err *err);
+
+/* "HOST[:PORT]"; `request` is a struct run_request. */
+int run_request_parse_host(const char *what, const char *text, void *request, struct err *err);
+
+/* "HOST" and "NAME=ADDRESS"; `operator` is a struct egress_operator. */
+int run_request_parse_private(const char *what, const char *text, void *operator, struct err *err);
+int run_request_parse_pin(const char *what, const char *text, void *operator, struct err *err);
+
+/* What the request may reach. */
+int run_request_rules(const struct run_request *request, struct egress_rules *ret_rules, struct err *err);
 
 /* Makes the box, runs the request in it, passes output on, cleans up. Returns the exit status (>= 0), or -1 with err
  * when the box could not be made. */

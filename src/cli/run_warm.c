@@ -45,6 +45,7 @@ static bool fits(const struct run_options *options) {
         return !options->no_daemon && request->language == RUN_PYTHON && strcmp(request->image, "host") == 0 &&
                !request->args[0] && !request->json && !request->verbose && !request->workspace && !request->data &&
                !request->output_dir && request->n_mounts == 0 && request->n_env == 0 && !request->allow_weaker &&
+               request->network == RUN_NETWORK_NONE && request->n_hosts == 0 &&
                limits_fit(&request->limits) && !code_may_tell(request->code);
 }
 

@@ -25,6 +25,7 @@
 #include "cli/terminal.h"
 #include "cli/verb.h"
 #include "client/daemon_client.h"
+#include "session/log.h"
 #include "session/serve_options.h"
 
 enum { OTHER_TIMEOUT_MS = 10000, LOG_MAX_BYTES = 8 << 20, READY_FD = 3 };
@@ -53,6 +54,10 @@ static const struct option_row rows[] = {
         { .name = "allow-write", .kind = OPTION_TEXT, .offset = FIELD(options.allow_write), .argument = "DIR:…",
           .group = "Daemon", .variable = "GLOVEBOX_ALLOW_WRITE",
           .help = "directories that programs on the socket may mount writable" },
+        { .name = "allow-full-network", .kind = OPTION_FLAG, .offset = FIELD(options.egress.allow_full),
+          .group = "Network", .variable = "GLOVEBOX_ALLOW_FULL_NETWORK",
+          .help = "boxes may ask for --network full: every public host; without it they name hosts" },
+        EGRESS_ROWS(FIELD(options.egress)),
         { .name = "pool", .kind = OPTION_COUNT, .offset = FIELD(options.pool), .argument = "NUMBER", .group = "Kernels",
           .variable = "GLOVEBOX_POOL", .standard = "2", .min = 0, .max = SERVE_POOL_MAX,
           .help = "sealed interpreters that wait, ready, for ephemeral runs" },
@@ -113,7 +118,7 @@ const struct option_table serve_option_table = { .rows = rows, .n_rows = ELEMENT
 
 static void say_ready(void *context) {
         const struct line *line = context;
-        (void) fprintf(stderr, "glovebox: serving at %s\n", line->options.socket_path);
+        daemon_log("serving at %s", line->options.socket_path);
 }
 
 static int serve_here(struct line *line, struct err *err) {

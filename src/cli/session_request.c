@@ -25,6 +25,7 @@ static const struct option_choice modes[] = {
           .help = "fast: forked from a warm interpreter; fresh: a new one, with a memory layout of its own" },       \
         LIMIT_ROWS(FIELD(run.request.limits), UNSHOWN),                                                              \
         BOX_FILE_ROWS(FIELD(run.request), "the session has a directory of its own"),                                 \
+        BOX_NETWORK_ROWS(FIELD(run.request), UNSHOWN),                                                               \
         BOX_WEAKER_ROW(FIELD(run.request.allow_weaker))
 
 #define JSON_ROW                                                                                                     \
@@ -126,6 +127,17 @@ static int put_mounts(const struct run_request *request, json_t *body, struct er
         return put(body, "mounts", array, "--mount", err);
 }
 
+static int put_network(const struct run_request *request, json_t *body, struct err *err) {
+        if (request->network == RUN_NETWORK_FULL)
+                return put(body, "network", json_string("full"), "--network", err);
+        if (request->n_hosts == 0)
+                return 0;
+        json_t *hosts = json_array();
+        for (size_t i = 0; i < request->n_hosts; i++)
+                (void) json_array_append_new(hosts, json_string(request->hosts[i]));
+        return put(body, "network", json_pack("{s:o}", "allow", hosts), "--allow-host", err);
+}
+
 int session_request_put(const struct session_options *options, json_t *body, struct err *err) {
         static const char *const mode_names[] = { NULL, "fast", "fresh" };
         const struct run_request *request = &options->run.request;
@@ -135,7 +147,7 @@ int session_request_put(const struct session_options *options, json_t *body, str
             put(body, "mode", json_string(mode_names[options->mode]), "--mode", err) < 0)
                 return -1;
         if (put_limits(&request->limits, body, err) < 0 || put_env(request, body, err) < 0 ||
-            put_mounts(request, body, err) < 0)
+            put_mounts(request, body, err) < 0 || put_network(request, body, err) < 0)
                 return -1;
         if (request->workspace && put_path(body, "workspace", "--workspace", request->workspace, err) < 0)
                 return -1;

@@ -40,6 +40,8 @@ struct asker_type {
         void (*output)(struct asker *asker, const struct asker_output *output);
         void (*display)(struct asker *asker, json_t *data);
         bool (*wants_more)(const struct asker *asker);
+
+        bool text_only; /* answers need no `json`: where there is only text yet, none is made of it */
 };
 
 struct asker {

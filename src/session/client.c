@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -13,6 +14,8 @@
 #include "session/download.h"
 #include "session/operation.h"
 #include "session/upload.h"
+
+enum { PIECE_BYTES = 256 << 10, PIECES_EACH = 4 }; /* of a file that comes in, and how many before others have a turn */
 
 static void on_event(void *context, uint32_t events);
 
@@ -65,12 +68,18 @@ int client_accept(struct daemon *daemon, int fd, struct err *err) {
         client->daemon = daemon;
         client->fd = fd;
         client->parser = message_parser_make(MESSAGE_FROM_CLIENT);
+        message_parser_take_pieces(&client->parser);
         client->queue = message_queue_make(CLIENT_QUEUE_MAX);
         client->watch = loop_watch(daemon->loop, fd, EPOLLIN, on_event, client);
         if (!client->watch) {
                 free(client);
                 return err_set(err, ERR_SYSTEM, "out of memory");
         }
+        /* Much output leaves in one go, while its reader is still busy with the first of it. Without the right to pass the
+         * system's limit it is what that allows. */
+        const int send_bytes = CLIENT_SOCKET_BYTES;
+        if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_bytes, sizeof(send_bytes)) < 0)
+                (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
         (void) take_fd(&owned);
         client->next = daemon->clients;
         daemon->clients = client;
@@ -111,8 +120,7 @@ static void settle(struct client *client) {
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size) {
         if (client->closing && type != MESSAGE_ANSWER)
                 return;
-        if (message_queue_put(&client->queue, type, request, bytes, size) < 0 ||
-            message_queue_flush(&client->queue, client->fd) < 0)
+        if (message_queue_send(&client->queue, client->fd, type, request, 0, bytes, size) < 0)
                 client->closing = true; /* it is gone, or owes us more reading than is fair */
         settle(client);
 }
@@ -163,9 +171,8 @@ static void on_answer(struct asker *asker, const char *text, size_t size, json_t
 static void on_output(struct asker *asker, const struct asker_output *output) {
         const struct client_request *request = (struct client_request *) asker;
         struct client *client = request->client;
-        if (message_queue_put_output(&client->queue, output->is_error ? MESSAGE_ERR : MESSAGE_OUT, request->number,
-                                     (uint32_t) output->number, output->bytes, output->size) < 0 ||
-            message_queue_flush(&client->queue, client->fd) < 0)
+        if (message_queue_send(&client->queue, client->fd, output->is_error ? MESSAGE_ERR : MESSAGE_OUT, request->number,
+                               (uint32_t) output->number, output->bytes, output->size) < 0)
                 client->closing = true;
         settle(client);
 }
@@ -187,7 +194,8 @@ static const struct asker_type asker_type = { .answer = on_answer,
                                                .refuse = on_refuse,
                                                .output = on_output,
                                                .display = on_display,
-                                               .wants_more = wants_more };
+                                               .wants_more = wants_more,
+                                               .text_only = true };
 
 /* ---- receiving ---- */
 
@@ -237,6 +245,46 @@ static void on_drained(struct client *client) {
         }
 }
 
+/* DATA goes straight to where it is wanted. 1: there was some, and no more is there now; 0: something else comes next;
+ * -errno. */
+static int receive_data(struct client *client) {
+        static char piece[PIECE_BYTES]; /* one thread, one user at a time */
+        for (int turn = 0; turn < PIECES_EACH; turn++) {
+                struct message message;
+                size_t left = client->parser.data_left;
+                int code = message_parser_read_piece(&client->parser, client->fd, piece, sizeof(piece), &message);
+                if (code <= 0)
+                        return code;
+                upload_receive(client, &message);
+                if (client->closing || message.size < (left < sizeof(piece) ? left : sizeof(piece)))
+                        return 1;
+        }
+        return 1;
+}
+
+/* One turn. 0, or -errno: the connection is of no more use. */
+static int receive(struct client *client) {
+        long n = receive_data(client);
+        if (n == 0)
+                n = message_parser_read(&client->parser, client->fd);
+        else if (n > 0)
+                return 0;
+        if (n == -EAGAIN || n == -EINTR)
+                return 0;
+        if (n <= 0)
+                return n < 0 ? (int) n : -EPIPE;
+        struct message message;
+        int code;
+        while (!client->closing && (code = message_parser_next(&client->parser, &message)) != 0) {
+                if (code < 0) {
+                        hang_up(client, "a malformed message");
+                        break;
+                }
+                handle_message(client, &message);
+        }
+        return 0;
+}
+
 static void on_event(void *context, uint32_t events) {
         struct client *client = context;
         if (events & EPOLLOUT) {
@@ -248,23 +296,9 @@ static void on_event(void *context, uint32_t events) {
                 if (client_wants_more(client))
                         on_drained(client);
         }
-        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !client->closing) {
-                long n = message_parser_read(&client->parser, client->fd);
-                if (n == -EAGAIN || n == -EINTR)
-                        return;
-                if (n <= 0) {
-                        client_free(client);
-                        return;
-                }
-                struct message message;
-                int code;
-                while (!client->closing && (code = message_parser_next(&client->parser, &message)) != 0) {
-                        if (code < 0) {
-                                hang_up(client, "a malformed message");
-                                break;
-                        }
-                        handle_message(client, &message);
-                }
+        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !client->closing && receive(client) < 0) {
+                client_free(client);
+                return;
         }
         if (client->closing && (message_queue_size(&client->queue) == 0 || (events & (EPOLLHUP | EPOLLERR))))
                 client_free(client);

@@ -15,7 +15,12 @@ struct daemon;
 struct download;
 struct upload;
 
-enum { CLIENT_QUEUE_MAX = 64 << 20, CLIENT_STREAM_HIGH = 1 << 20, CLIENT_REQUESTS_MAX = 1024 };
+enum {
+        CLIENT_QUEUE_MAX = 64 << 20,
+        CLIENT_STREAM_HIGH = 256 << 10, /* past it a stream waits */
+        CLIENT_SOCKET_BYTES = 1 << 20,  /* that the system holds for a client, beside the queue */
+        CLIENT_REQUESTS_MAX = 1024,
+};
 
 /* One request that has no ANSWER yet. */
 struct client_request {

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -32,32 +30,13 @@
 #include "session/heritage.h"
 #include "session/kernel_place.h"
 #include "session/listener.h"
+#include "session/network.h"
+#include "session/oom.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
-void daemon_log(const char *format, ...) {
-        char line[1200], when[32];
-        time_t now = time(NULL);
-        struct tm parts;
-        (void) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
-        int length = snprintf(line, sizeof(line), "%s ", when);
-        va_list args;
-        va_start(args, format);
-        length += vsnprintf(line + length, sizeof(line) - (size_t) length - 1, format, args);
-        va_end(args);
-        if ((size_t) length > sizeof(line) - 2)
-                length = sizeof(line) - 2;
-        /* Names and messages come from strangers: no control byte of theirs reaches the log. */
-        for (int i = 0; i < length; i++)
-                if ((unsigned char) line[i] < ' ' || line[i] == 127)
-                        line[i] = '?';
-        line[length++] = '\n';
-        (void) !write(STDERR_FILENO, line, (size_t) length);
-}
-
 /* ---- kernels ---- */
-
 
 void daemon_fill_request(const struct registry_session *row, struct maker_request *ret_request) {
         struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker,
@@ -97,7 +76,7 @@ static void give_orders(struct daemon *daemon) {
 
 int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err) {
         if (daemon->n_orders >= DAEMON_ORDERS_MAX)
-                return err_set(err, ERR_BUSY, "%d boxes already wait to be made; try again in a moment",
+                return err_set(err, ERR_LIMIT, "%d boxes already wait to be made; try again in a moment",
                                DAEMON_ORDERS_MAX);
         struct order *order = malloc(sizeof(*order));
         if (!order)
@@ -166,6 +145,8 @@ static void on_maker(void *context, uint32_t events) {
                 kernel->listener->failed(kernel, &err);
                 return;
         }
+        if (kernel->rules)
+                network_connect(daemon);
         for (struct session *session = daemon->sessions; session; session = session->next)
                 if (session->kernel == kernel && session->removing)
                         kernel_kill(kernel);
@@ -340,7 +321,8 @@ static void raise_descriptor_limit(void) {
 
 static int start(struct daemon *daemon, struct err *err) {
         char quarantined[4200], vault_path[4200];
-        bool is_new;
+        log_open();
+        oom_spare_self();
         raise_descriptor_limit();
         if (identity_enter(&daemon->rootless, err) < 0 || loop_make(&daemon->loop, err) < 0 ||
             make_directories(daemon, err) < 0 ||
@@ -350,7 +332,7 @@ static int start(struct daemon *daemon, struct err *err) {
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
         cgroup_host_look(&daemon->host);
         (void) snprintf(vault_path, sizeof(vault_path), "%s/vault.sock", daemon->data_dir);
-        if (vault_open(vault_path, &daemon->vault, &is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
+        if (vault_open(vault_path, &daemon->vault, &daemon->vault_is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
             start_maker(daemon, err) < 0 || heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
                 return -1;
         const struct serve_front *front = daemon->options->front;
@@ -369,6 +351,7 @@ static void stop(struct daemon *daemon) {
                 daemon->options->front->close(daemon->front);
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
+        network_stop(daemon);
         if (daemon->loop)
                 pool_empty(daemon);
         while (daemon->clients)
@@ -407,6 +390,7 @@ int serve_run(const struct serve_options *options, struct err *err) {
                                  .signal_fd = -1,
                                  .vault = { .fd = -1 },
                                  .maker = { .fd = -1 },
+                                 .egress = EGRESS_DOWN,
                                  .started_ms = loop_now_ms() };
         (void) snprintf(daemon.data_dir, sizeof(daemon.data_dir), "%s", options->data_dir);
         uint32_t hash = 2166136261u; /* FNV-1a of the data directory: one daemon serves it at a time */
@@ -419,7 +403,8 @@ int serve_run(const struct serve_options *options, struct err *err) {
                 if (options->ready)
                         options->ready(options->ready_context);
                 code = loop_run(daemon.loop, err);
-        }
+        } else if (daemon.vault_is_new)
+                daemon.end_sessions = true; /* nobody has sessions there yet: nothing is to be left behind */
         stop(&daemon);
         return code;
 }

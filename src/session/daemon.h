@@ -7,6 +7,8 @@
 
 #include "base/loop.h"
 #include "box/cgroup.h"
+#include "egress/egress.h"
+#include "session/log.h"
 #include "session/maker.h"
 #include "session/registry.h"
 #include "session/vault.h"
@@ -38,10 +40,15 @@ struct daemon {
         struct cgroup_host host;
         struct registry *registry;
         struct vault vault;
+        bool vault_is_new; /* we started it: no daemon before us has left anything in it */
         struct maker maker;
         struct order *orders; /* kernels to be made, first come first served */
         size_t n_orders, n_ordered; /* waiting; with the maker */
         struct loop_watch *maker_watch;
+        struct egress egress; /* the proxy; down until a box needs it */
+        struct loop_watch *egress_watch;
+        struct loop_timer *egress_timer; /* until it is started again */
+        uint64_t egress_started_ms;
         int listen_fd, spare_fd; /* the spare one is for saying no when there are no others */
         uint64_t hung_up_ms;     /* when that was last logged */
         struct loop_watch *listen_watch, *signal_watch;
@@ -78,6 +85,3 @@ void pool_refill(struct daemon *daemon);
 struct kernel *pool_take(struct daemon *daemon, const struct registry_session *row);
 size_t pool_ready(const struct daemon *daemon);
 void pool_empty(struct daemon *daemon);
-
-/* One line on stderr with the time. */
-void daemon_log(const char *format, ...) __attribute__((format(printf, 1, 2)));

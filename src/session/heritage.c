@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "session/network.h"
 #include "session/packages.h"
 #include "session/passport.h"
 #include "session/remove_tree.h"
@@ -140,6 +141,7 @@ int heritage_take_over(struct daemon *daemon, struct err *err) {
                         session->state = SESSION_LOST;
                         session->variables_lost = true;
                 }
+        network_connect(daemon);
         sweep_leftovers(daemon);
         return 0;
 }

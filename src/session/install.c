@@ -12,6 +12,7 @@
 #include "session/chore.h"
 #include "session/kernel_place.h"
 #include "session/modest.h"
+#include "session/network.h"
 #include "session/packages.h"
 #include "session/session.h"
 
@@ -226,7 +227,7 @@ void install_helper_gone(struct install *install) {
 
 static void on_answer(struct asker *asker, const char *text, size_t size, json_t *json) {
         struct install *install = (struct install *) asker;
-        install->result = json ? json_copy(json) : json_loadb(text, size, 0, NULL);
+        install->result = json ? json_copy(json) : json_loadb(text, size, JSON_ALLOW_NUL, NULL);
 }
 
 static void on_refuse(struct asker *asker, const struct err *err) {
@@ -258,8 +259,8 @@ static bool wants_more(const struct asker *asker) {
         return true;
 }
 
-static const struct asker_type asker_type = { on_answer, on_refuse, on_accepted,
-                                              on_output, on_display, wants_more };
+static const struct asker_type asker_type = { on_answer, on_refuse, on_accepted, on_output, on_display,
+                                              wants_more, .text_only = true };
 
 void install_fill_request(const struct install *install, struct maker_request *request) {
         request->installs = true;
@@ -281,6 +282,24 @@ static json_t *make_command(const struct install *install, json_t *settings) {
         for (size_t i = 0; i < ELEMENTS(fixed); i++)
                 json_object_set_new(env, fixed[i][0], json_string(fixed[i][1]));
         return json_pack("{s:o, s:o, s:s, s:b}", "argv", argv, "env", env, "cwd", "/tmp", "python", 1);
+}
+
+/* Exactly the hosts that the operator's pip uses; by that they may have private addresses. */
+static int grant_network(struct session *helper, const json_t *settings, struct err *err) {
+        size_t i;
+        json_t *host;
+        const char *proxy = json_string_value(json_object_get(settings, "proxy"));
+        if (json_array_size(json_object_get(settings, "hosts")) == 0)
+                return 0; /* directories alone */
+        helper->granted = calloc(1, sizeof(*helper->granted));
+        if (!helper->granted)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        json_array_foreach(json_object_get(settings, "hosts"), i, host)
+                if (egress_rules_add(helper->granted, json_string_value(host), true, err) < 0)
+                        return err_prefix(err, "pip's settings on this host");
+        if (proxy && egress_rules_set_via(helper->granted, proxy, err) < 0)
+                return err_prefix(err, "pip's proxy on this host");
+        return 0;
 }
 
 static int start_helper(struct install *install, json_t *settings, struct err *err) {
@@ -305,8 +324,10 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
         json_t *command = make_command(install, settings);
         struct run *run = command ? run_make(install->helper, command, install->timeout_ms) : NULL;
         json_decref(command);
-        if (!run) {
+        if (!run)
                 (void) err_set(&install->err, ERR_SYSTEM, "out of memory");
+        if (!run || grant_network(install->helper, settings, &install->err) < 0) {
+                run_free(run);
                 session_remove(install->helper, false); /* which comes back to install_helper_gone */
                 return 0;
         }

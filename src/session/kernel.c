@@ -23,6 +23,8 @@ enum {
         OUTPUT_BUDGET = 1 << 20, /* bytes of one pipe per turn of the loop, so that a flood starves nobody */
         INBOUND_KEPT = 1 << 20,  /* of the buffer for frames, when it is empty */
         MAIN_PROCESS = 1,        /* the id of the Python process at its agent */
+        SHORT_RUN_US = 1000,
+        UNMEASURED_MAX = 16,
 };
 
 static void on_channel(void *context, uint32_t events);
@@ -86,6 +88,7 @@ void kernel_free(struct kernel *kernel) {
         take_apart(kernel);
         fd_close(&kernel->fds[MAKER_WORKSPACE]);
         journal_close(kernel->journal);
+        free(kernel->rules);
         free(kernel);
 }
 
@@ -125,6 +128,8 @@ static int watch_all(struct kernel *kernel, struct err *err) {
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
         if (!reply->good) {
                 kernel->state = KERNEL_DEAD;
+                for (size_t i = 0; i < MAKER_FDS; i++) /* what had been made before it failed */
+                        fd_close(&reply->fds[i]);
                 *err = reply->err;
                 return -1;
         }
@@ -305,8 +310,27 @@ void kernel_measure(struct kernel *kernel) {
         if (!kernel->cgroup.host)
                 return;
         cgroup_meter_read(&kernel->meter, &kernel->usage);
+        if (kernel->cpu_us_before > kernel->usage.cpu_us) /* short runs were guessed to be dearer than they were */
+                kernel->cpu_us_before = kernel->usage.cpu_us;
+        kernel->n_unmeasured = 0;
         kernel->usage.oom_kills -= kernel->oom_kills_before;
         kernel->usage.cpu_us -= kernel->cpu_us_before;
+}
+
+bool kernel_measure_run(struct kernel *kernel, uint64_t took_us) {
+        if (took_us >= SHORT_RUN_US) {
+                kernel_measure(kernel);
+                return true;
+        }
+        kernel->usage.cpu_us = took_us;
+        kernel->usage.oom_kills = 0;
+        kernel->n_unmeasured++;
+        return false;
+}
+
+void kernel_catch_up(struct kernel *kernel) {
+        if (kernel->n_unmeasured >= UNMEASURED_MAX)
+                kernel_measure(kernel);
 }
 
 /* ---- output ---- */

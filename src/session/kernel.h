@@ -40,6 +40,7 @@ enum kernel_state {
         KERNEL_DEAD, /* nothing is left but this record */
 };
 
+struct egress_rules;
 struct kernel;
 
 /* Who is told. All are called from the loop; a kernel may be freed from within `ended` only. */
@@ -65,6 +66,8 @@ struct kernel {
         pid_t pid;
         uid_t host_uid;
         int fds[MAKER_FDS];
+        struct egress_rules *rules; /* owned; NULL: no network */
+        bool admitted;              /* the proxy that is running serves it */
         struct cgroup cgroup;
         struct cgroup_meter meter;
         struct journal *journal;
@@ -87,6 +90,7 @@ struct kernel {
         bool deaf;   /* killed: what it still says does not count */
         struct cgroup_usage usage;   /* as of the last kernel_measure */
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
+        unsigned n_unmeasured;                    /* runs since that were too short to be measured */
         size_t n_displays; /* frames of the run that is on */
         bool may_repeat; /* taken over from a dead daemon: its last answer may come once more */
 };
@@ -126,3 +130,9 @@ void kernel_mark_usage(struct kernel *kernel);
 /* Reads what was used into kernel->usage: oom_kills and cpu_us since the mark, and the peak of memory. Once dead, what
  * was read at the end. */
 void kernel_measure(struct kernel *kernel);
+
+/* The same at the end of a run, unless it was so short (under a millisecond) that asking would take longer than it is
+ * worth: then the CPU time is taken to be the time it took, and the peak of memory to be what it was. False: do
+ * kernel_catch_up when the answer is on its way, so that such guesses do not add up. */
+bool kernel_measure_run(struct kernel *kernel, uint64_t took_us);
+void kernel_catch_up(struct kernel *kernel);

@@ -27,6 +27,7 @@
 #include "box/tree.h"
 #include "image/image.h"
 #include "session/nursery.h"
+#include "session/oom.h"
 #include "session/packages.h"
 #include "wire/frame.h"
 
@@ -243,7 +244,7 @@ static char **make_environment(struct making *making, struct err *err) {
                 (void) err_set(err, ERR_SYSTEM, "out of memory");
                 return NULL;
         }
-        return environment_make(image, &making->request->limits, making->env, err);
+        return environment_make(image, &making->request->limits, making->request->network, making->env, err);
 }
 
 /* Ours go into the reply, theirs to the agent. */
@@ -339,8 +340,10 @@ static int make(const struct maker_settings *settings, const struct cgroup_host 
         const struct box_spec spec = { .name = request->group, .image = &making.image, .limits = request->limits,
                                        .allow_weaker = request->allow_weaker, .host_uid = making.uid,
                                        .host_gid = making.gid, .workspace_fd = making.workspace_fd,
-                                       .mounts = making.mounts, .n_mounts = making.n_mounts };
+                                       .mounts = making.mounts, .n_mounts = making.n_mounts,
+                                       .ret_listener_fd = request->network ? &reply->fds[MAKER_LISTENER] : NULL };
         if (start_box(&spec, host, &nursery, &making.box, err) < 0 ||
+            oom_unspare(making.box.pidfd, making.box.pid, OOM_OFFERED, err) < 0 ||
             start_kernel(&making, nursery, &spec, host, reply, err) < 0)
                 return -1;
         reply->pid = making.box.pid;
@@ -491,10 +494,14 @@ static void serve(const struct maker_settings *settings, int fd) {
         for (;;) {
                 struct pollfd polled[NURSERIES_MAX + 1];
                 size_t n = n_nurseries;
-                for (size_t i = 0; i < n; i++)
+                uint64_t wait_ms = 1000;
+                for (size_t i = 0; i < n; i++) {
                         polled[i] = (struct pollfd) { .fd = nurseries[i].socket_fd, .events = POLLIN };
+                        uint64_t due_ms = nursery_due_in_ms(&nurseries[i], loop_now_ms());
+                        wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
+                }
                 polled[n] = (struct pollfd) { .fd = fd, .events = POLLIN };
-                (void) poll(polled, n + 1, 1000);
+                (void) poll(polled, n + 1, (int) wait_ms);
                 while (waitpid(-1, NULL, WNOHANG) > 0)
                         ;
                 look_after_nurseries(settings, fd, polled);

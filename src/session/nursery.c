@@ -15,12 +15,13 @@
 #include "base/memory.h"
 #include "base/passing.h"
 #include "box/syscalls.h"
+#include "session/oom.h"
 #include "session/spawn_image.h"
 
 enum {
-        RETRY_MS = 1000, /* doubled with each failure in a row */
-        RETRY_DOUBLINGS_MAX = 6,
-        ANSWER_WAIT_S = 10, /* a nursery that takes longer over a fork is broken */
+        RETRY_MS = 100, /* doubled with each failure in a row */
+        RETRY_DOUBLINGS_MAX = 9,
+        ANSWER_WAIT_S = 3, /* a nursery that takes longer over a fork (milliseconds) hangs: nobody waits on its behalf */
 };
 
 void nursery_stop(struct nursery *nursery) {
@@ -45,6 +46,12 @@ bool nursery_is_due(const struct nursery *nursery, uint64_t now_ms) {
         return nursery->state == NURSERY_DOWN && now_ms >= nursery->retry_ms;
 }
 
+uint64_t nursery_due_in_ms(const struct nursery *nursery, uint64_t now_ms) {
+        if (nursery->state != NURSERY_DOWN)
+                return UINT64_MAX;
+        return now_ms >= nursery->retry_ms ? 0 : nursery->retry_ms - now_ms;
+}
+
 static void set_patience(int fd) {
         const struct timeval patience = { .tv_sec = ANSWER_WAIT_S };
         (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
@@ -65,6 +72,10 @@ int nursery_start(struct nursery *nursery, const struct box_spec *spec, const ch
         }
         set_patience(nursery->socket_fd);
         nursery->pid = ward_pid_of(nursery->pidfd);
+        if (oom_unspare(nursery->pidfd, nursery->pid, OOM_ORDINARY, err) < 0) {
+                fail(nursery, err);
+                return -1;
+        }
         nursery->started_ms = loop_now_ms();
         nursery->fingerprint = nursery_fingerprint(spec->image);
         nursery->state = NURSERY_STARTING;

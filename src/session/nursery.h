@@ -36,6 +36,7 @@ void nursery_stop(struct nursery *nursery);
 
 /* May it be started (again) now? */
 bool nursery_is_due(const struct nursery *nursery, uint64_t now_ms);
+uint64_t nursery_due_in_ms(const struct nursery *nursery, uint64_t now_ms); /* UINT64_MAX: it is there */
 
 /* What a kernel is forked with. Everything is borrowed. */
 struct nursery_birth {

@@ -73,12 +73,12 @@ static int status(struct asker *asker, json_t *json, struct err *err) {
                 if (session_is_seen_by(session, asker->owner))
                         json_array_append_new(sessions, session_to_json(session));
         json_t *answer = json_pack(
-                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid", (int) getpid(),
-                "version", GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms),
+                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid",
+                (int) getpid(), "version", GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms),
                 "memory_bytes", (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "data_dir",
-                daemon->data_dir, "image", daemon->options->image, "clients", (json_int_t) daemon->n_clients, "pool",
-                "wanted", (json_int_t) daemon->options->pool, "ready", (json_int_t) pool_ready(daemon), "nursery",
-                describe_nursery(daemon), "sessions", sessions);
+                daemon->data_dir, "image", daemon->options->image, "clients", (json_int_t) daemon->n_clients,
+                "log_dropped", (json_int_t) log_dropped(), "pool", "wanted", (json_int_t) daemon->options->pool,
+                "ready", (json_int_t) pool_ready(daemon), "nursery", describe_nursery(daemon), "sessions", sessions);
         asker_answer(asker, answer);
         return 0;
 }
@@ -87,10 +87,11 @@ static int shutdown_daemon(struct asker *asker, json_t *json, struct err *err) {
         if (!asker_is_operator(asker))
                 return err_set(err, ERR_REFUSED, "only the operator ends the daemon");
         const char *sessions = json_string_value(json_object_get(json, "sessions"));
-        asker->daemon->end_sessions = sessions && strcmp(sessions, "end") == 0;
-        asker->daemon->draining = true;
-        asker_answer(asker, json_object());
-        loop_stop(asker->daemon->loop);
+        struct daemon *daemon = asker->daemon;
+        daemon->end_sessions = sessions && strcmp(sessions, "end") == 0;
+        daemon->draining = true;
+        asker_answer(asker, json_object()); /* its last moment */
+        loop_stop(daemon->loop);
         return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "session/asker.h"
 #include "session/operation.h"
 #include "session/row.h"
@@ -207,6 +208,24 @@ static int read_run(struct asker *asker, json_t *json, struct err *err) {
         return code;
 }
 
+/* What a run printed, bounded, as part of its result. */
+static void add_output(struct journal *journal, const struct journal_run *run, json_t *result) {
+        static const char *const keys[] = { "stdout", "stderr" };
+        static const char *const cut_keys[] = { "stdout_cut_bytes", "stderr_cut_bytes" };
+        for (int i = 0; i < JOURNAL_STREAMS; i++) {
+                _cleanup_free_ char *bytes = NULL, *clean = NULL;
+                size_t size = 0;
+                (void) journal_read_stream(journal, run->run_id, (enum journal_stream) i, RUN_INLINE_MAX, &bytes, &size,
+                                           NULL);
+                uint64_t cut = run->cut[i] + run->bytes[i] - (size < run->bytes[i] ? size : run->bytes[i]);
+                json_t *text = json_stringn(bytes ? bytes : "", size);
+                if (!text && utf8_repair(bytes, size, &clean, &size) == 0)
+                        text = json_stringn(clean, size);
+                json_object_set_new(result, keys[i], text ? text : json_string(""));
+                json_object_set_new(result, cut_keys[i], json_integer((json_int_t) cut));
+        }
+}
+
 /* The result of a run that is over, with its output; of one that is not, only that. */
 static int show_run(struct asker *asker, json_t *json, struct err *err) {
         struct session *session = operation_session(asker, json, err);
@@ -226,7 +245,7 @@ static int show_run(struct asker *asker, json_t *json, struct err *err) {
         if (code == 0)
                 code = read_result(journal, &found, &result, err);
         if (code == 0) {
-                run_add_output(journal, run_id, result);
+                add_output(journal, &found, result);
                 asker_answer(asker, result);
         }
         journal_close(owned);

@@ -6,42 +6,55 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "image/image.h"
 #include "session/asker.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
+/* Each limit by its exact name, a number, and by the name that people type, a number or a text with a unit. */
 static const struct {
-        const char *name;
+        const char *name, *plain_name;
         size_t offset;
         uint64_t min, max;
-        double factor; /* from the JSON number to the field */
+        double factor, plain_factor; /* from the JSON number to the field */
+        int (*parse)(const char *what, const char *text, uint64_t min, uint64_t max, uint64_t *ret, struct err *err);
 } limit_fields[] = {
-        { "memory_bytes", offsetof(struct limits, memory_bytes), 8 * MIB, 1ull << 40, 1 },
-        { "cpus", offsetof(struct limits, cpu_thousandths), 10, 1024000, 1000 },
-        { "pids", offsetof(struct limits, pids), 1, 32768, 1 },
-        { "timeout_ms", offsetof(struct limits, timeout_ms), 1, 7ull * 86400 * 1000, 1 },
-        { "tmp_bytes", offsetof(struct limits, tmp_bytes), 1 * MIB, 64 * GIB, 1 },
-        { "disk_bytes", offsetof(struct limits, disk_bytes), 1 * MIB, 1ull << 40, 1 },
+        { "memory_bytes", "memory", offsetof(struct limits, memory_bytes), 8 * MIB, 1ull << 40, 1, 1,
+          units_parse_bytes },
+        { "cpus", "cpus", offsetof(struct limits, cpu_thousandths), 10, 1024000, 1000, 1000, units_parse_thousandths },
+        { "pids", "pids", offsetof(struct limits, pids), 1, 32768, 1, 1, units_parse_count },
+        { "timeout_ms", "timeout", offsetof(struct limits, timeout_ms), 1, 7ull * 86400 * 1000, 1, 1000,
+          units_parse_duration_ms },
+        { "tmp_bytes", "tmp", offsetof(struct limits, tmp_bytes), 1 * MIB, 64 * GIB, 1, 1, units_parse_bytes },
+        { "disk_bytes", "disk", offsetof(struct limits, disk_bytes), 1 * MIB, 1ull << 40, 1, 1, units_parse_bytes },
 };
+
+static int read_limit(const char *key, json_t *value, struct limits *limits, struct err *err) {
+        for (size_t i = 0; i < ELEMENTS(limit_fields); i++) {
+                bool is_exact = strcmp(limit_fields[i].name, key) == 0;
+                if (!is_exact && strcmp(limit_fields[i].plain_name, key) != 0)
+                        continue;
+                uint64_t *field = (uint64_t *) ((char *) limits + limit_fields[i].offset);
+                uint64_t min = limit_fields[i].min, max = limit_fields[i].max;
+                if (json_is_string(value))
+                        return limit_fields[i].parse(key, json_string_value(value), min, max, field, err);
+                double number = json_number_value(value) *
+                                (is_exact ? limit_fields[i].factor : limit_fields[i].plain_factor);
+                if (!json_is_number(value) || number < (double) min || number > (double) max)
+                        return err_set(err, ERR_USAGE, "limit %s is not a number, or out of range", key);
+                *field = (uint64_t) number;
+                return 0;
+        }
+        return err_set(err, ERR_USAGE, "there is no limit \"%.40s\"", key);
+}
 
 static int read_limits(json_t *json, struct limits *limits, struct err *err) {
         const char *key;
         json_t *value;
         if (json && !json_is_object(json))
                 return err_set(err, ERR_USAGE, "\"limits\" must be an object");
-        json_object_foreach(json, key, value) {
-                size_t i = 0;
-                while (i < ELEMENTS(limit_fields) && strcmp(limit_fields[i].name, key) != 0)
-                        i++;
-                if (i == ELEMENTS(limit_fields))
-                        return err_set(err, ERR_USAGE, "there is no limit \"%.40s\"", key);
-                double number = json_number_value(value) * limit_fields[i].factor;
-                if (!json_is_number(value) || number < (double) limit_fields[i].min ||
-                    number > (double) limit_fields[i].max)
-                        return err_set(err, ERR_USAGE, "limit %s is not a number, or out of range", key);
-                *(uint64_t *) ((char *) limits + limit_fields[i].offset) = (uint64_t) number;
-        }
+        json_object_foreach(json, key, value) if (read_limit(key, value, limits, err) < 0) return -1;
         return 0;
 }
 
@@ -56,17 +69,29 @@ static int read_text(json_t *json, const char *key, char *ret_text, size_t room,
         return 0;
 }
 
+static int check_network(const struct daemon *daemon, json_t *json, bool *ret_has_network, struct err *err) {
+        _cleanup_free_ struct egress_rules *rules = malloc(sizeof(*rules));
+        if (!rules)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        if (egress_rules_parse(json_object_get(json, "network"), &daemon->options->egress, rules, err) < 0)
+                return -1;
+        *ret_has_network = rules->mode != EGRESS_NONE;
+        return 0;
+}
+
 /* What only the maker needs is kept as JSON. */
-static int read_options(const struct asker *asker, json_t *json, struct registry_session *row, struct err *err) {
-        static const char *const keys[] = { "env", "mounts", "data", "operator" };
+static int read_options(const struct asker *asker, json_t *json, bool has_network, struct registry_session *row,
+                        struct err *err) {
+        static const char *const keys[] = { "env", "mounts", "data", "operator", "network" };
         json_t *kept = json_object();
         for (size_t i = 0; i < ELEMENTS(keys); i++)
-                if (json_object_get(json, keys[i]) && (asker_is_operator(asker) || strcmp(keys[i], "operator") != 0))
+                if (json_object_get(json, keys[i]) && (asker_is_operator(asker) || strcmp(keys[i], "operator") != 0) &&
+                    (has_network || strcmp(keys[i], "network") != 0))
                         json_object_set(kept, keys[i], json_object_get(json, keys[i]));
         _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : strdup("");
         json_decref(kept);
         if (!text || strlen(text) >= sizeof(row->options))
-                return err_set(err, ERR_USAGE, "env and mounts are larger than %zu bytes together",
+                return err_set(err, ERR_USAGE, "env, mounts and network are larger than %zu bytes together",
                                sizeof(row->options));
         (void) strcpy(row->options, text);
         return 0;
@@ -86,12 +111,15 @@ int row_from_json(const struct asker *asker, json_t *json, struct registry_sessi
         struct registry_session row = { .limits = options->limits,
                                         .allow_weaker = options->allow_weaker,
                                         .mode = "fast" };
+        bool has_network = false;
         (void) snprintf(row.image, sizeof(row.image), "%s", options->image);
         (void) snprintf(row.owner, sizeof(row.owner), "%s", asker->owner);
         if (check_rights(asker, json, err) < 0 || read_text(json, "image", row.image, sizeof(row.image), err) < 0 || image_check_name(row.image, err) < 0 ||
             read_text(json, "mode", row.mode, sizeof(row.mode), err) < 0 ||
             read_text(json, "workspace", row.workspace, 1000, err) < 0 ||
-            read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 || read_options(asker, json, &row, err) < 0)
+            read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 ||
+            check_network(asker->daemon, json, &has_network, err) < 0 ||
+            read_options(asker, json, has_network, &row, err) < 0)
                 return -1;
         if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
                 return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");

@@ -9,8 +9,8 @@
 struct asker;
 struct session;
 
-/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "allow_weaker". The last two,
- * and mounts beyond what the daemon allows to all, are the operator's. */
+/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "network", "allow_weaker". Mounts
+ * beyond what the daemon allows to all, a workspace and "allow_weaker" are the operator's. */
 int row_from_json(const struct asker *asker, json_t *json, struct registry_session *ret_row, struct err *err);
 
 /* The session named by "session", made when it does not exist. */

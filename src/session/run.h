@@ -7,9 +7,12 @@
 #include <stdint.h>
 
 #include "base/loop.h"
+#include "session/json_text.h"
 
 struct asker;
 struct session;
+
+enum { RUN_INLINE_MAX = 1 << 20 }; /* of each stream, in an answer that is not a stream itself */
 
 enum run_reason { RUN_REASON_NONE, RUN_REASON_TIMEOUT, RUN_REASON_INTERRUPT, RUN_REASON_REMOVED };
 
@@ -17,10 +20,10 @@ struct run {
         struct run *next;
         struct session *session;
         char id[33];
-        json_t *request; /* the payload of EXECUTE */
+        json_t *request; /* the payload of EXECUTE, but for its id */
         uint64_t timeout_ms;
         bool started;
-        uint64_t started_ms;
+        uint64_t started_us;
         struct loop_timer *timer;
         enum run_reason reason; /* why it was told to end */
         uint64_t told_ms;       /* and when */
@@ -33,11 +36,14 @@ struct run {
 struct run *run_make(struct session *session, json_t *request, uint64_t timeout_ms);
 void run_free(struct run *run);
 
+/* The payload of EXECUTE. */
+void run_write_request(const struct run *run, struct json_text *text);
+
 /* One more waits for its result and, with `stream`, for its output. */
 void run_add_asker(struct run *run, struct asker *asker);
 
 /* The kernel said RESULT (payload parsed, or NULL when it was nonsense). */
-void run_finish(struct run *run, json_t *outcome);
+void run_finish(struct run *run, const json_t *outcome);
 
 /* The kernel died under it. */
 void run_finish_dead(struct run *run);
@@ -45,10 +51,6 @@ void run_finish_dead(struct run *run);
 /* It never started. */
 struct err;
 void run_fail(struct run *run, const struct err *err);
-
-/* Puts what a run printed, bounded, into its result. */
-struct journal;
-void run_add_output(struct journal *journal, const char *run_id, json_t *answer);
 
 /* Something was shown while the run is on. */
 void run_tell_display(struct run *run, json_t *data);

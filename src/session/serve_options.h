@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/place.h"
 #include "box/limits.h"
+#include "egress/rules.h"
 
 enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 256 };
 
@@ -34,6 +35,8 @@ struct serve_options {
 
         /* what callers of the socket may show to a box: directories separated by colons, NULL for none */
         const char *allow_read, *allow_write;
+
+        struct egress_operator egress; /* what boxes may reach, and what their clients may not ask for */
 
         uint64_t pool;       /* kernels kept ready; 0: none */
         const char *preload; /* modules separated by commas or blanks; NULL: the image's own list; "": none */

@@ -16,6 +16,7 @@
 #include "session/harvest.h"
 #include "session/install.h"
 #include "session/modest.h"
+#include "session/network.h"
 #include "session/packages.h"
 #include "session/passport.h"
 #include "session/remove_tree.h"
@@ -59,13 +60,15 @@ static void show_packages(const struct session *session, struct maker_request *r
 static void order_kernel(struct session *session) {
         struct err err;
         struct maker_request request;
-        if (session->ephemeral && (session->kernel = pool_take(session->daemon, &session->row))) {
+        if (session->ephemeral && !session->granted &&
+            (session->kernel = pool_take(session->daemon, &session->row))) {
                 session->kernel->listener = &listener;
                 session->kernel->owner = session;
                 (void) snprintf(session->state_dir, sizeof(session->state_dir), "%s", session->kernel->state_dir);
                 pool_refill(session->daemon);
                 return;
         }
+        struct egress_rules *rules = NULL;
         daemon_fill_request(&session->row, &request);
         (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", session->state_dir);
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
@@ -75,6 +78,11 @@ static void order_kernel(struct session *session) {
                 install_fill_request(session->helps, &request);
         else if (!session->ephemeral)
                 show_packages(session, &request);
+        if (network_rules_of(session, &rules, &err) < 0) {
+                session_fail_runs(session, &err);
+                return;
+        }
+        request.network = rules != NULL;
         if ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
             (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
@@ -82,14 +90,17 @@ static void order_kernel(struct session *session) {
                 session->kernel =
                         kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
                 /* The journal is the session's, not the kernel's: it goes on over restarts. */
-                if (session->kernel)
+                if (session->kernel) {
                         (void) snprintf(session->kernel->state_dir, sizeof(session->kernel->state_dir), "%s",
                                         session->state_dir);
+                        session->kernel->rules = take_ptr(rules);
+                }
                 if (session->kernel && daemon_order_kernel(session->daemon, &request, &err) == 0)
                         return;
                 if (!session->kernel)
                         (void) err_set(&err, ERR_SYSTEM, "out of memory");
         }
+        free(rules);
         kernel_free(session->kernel);
         session->kernel = NULL;
         session_fail_runs(session, &err);
@@ -332,15 +343,15 @@ static void start_run(struct session *session) {
         struct run *run = session->runs;
         struct kernel *kernel = session->kernel;
         struct err err;
-        json_object_set_new(run->request, "id", json_string(run->id));
-        _cleanup_free_ char *payload = json_dumps(run->request, JSON_COMPACT);
+        _cleanup_json_text_ struct json_text payload = { 0 };
+        run_write_request(run, &payload);
         harvest_prepare(session);
         kernel_mark_usage(kernel);
         int code = -1;
-        if (!payload)
+        if (payload.failed)
                 (void) err_set(&err, ERR_SYSTEM, "out of memory");
         else if (journal_begin(kernel->journal, run->id, &err) == 0 &&
-                 (code = kernel_send(kernel, KERNEL_EXECUTE, payload, strlen(payload), &err)) < 0)
+                 (code = kernel_send(kernel, KERNEL_EXECUTE, payload.bytes, payload.size, &err)) < 0)
                 (void) journal_end(kernel->journal, "{}", 2, NULL); /* or no other run could begin */
         if (code < 0) {
                 session->runs = run->next;
@@ -349,7 +360,7 @@ static void start_run(struct session *session) {
                 return;
         }
         run->started = true;
-        run->started_ms = loop_now_ms();
+        run->started_us = loop_now_us();
         session->state = SESSION_RUNNING;
         watch_deadline(run);
 }
@@ -482,6 +493,8 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
                 session->variables_lost = true;
                 return;
         }
+        if (network_rules_of(session, &session->kernel->rules, &err) < 0)
+                daemon_log("session %s: its network stays closed: %s", session->row.name, err.message);
         const char *open_run = journal_open_run(session->kernel->journal);
         session->state = open_run ? SESSION_RUNNING : SESSION_IDLE;
         if (!open_run)
@@ -493,7 +506,7 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
                 return;
         (void) snprintf(run->id, sizeof(run->id), "%s", open_run);
         run->started = true;
-        run->started_ms = loop_now_ms();
+        run->started_us = loop_now_us();
         session->runs = run;
         harvest_prepare(session);
         watch_deadline(run);

@@ -37,6 +37,7 @@ struct session {
         uint64_t used_ms; /* monotonic */
         bool touched;     /* used since the registry was told */
         bool variables_lost; /* to be said with the next result */
+        struct egress_rules *granted; /* owned; a network of our own making; NULL: as the row says */
         json_t *held_back;   /* names that kept it from sleeping, or NULL */
         enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE,
                SESSION_ASKED_PACKAGES } asked;

@@ -83,6 +83,7 @@ void session_free(struct session *session) {
         artifact_list_release(&session->seen);
         fd_close(&session->workspace_fd);
         json_decref(session->held_back);
+        free(session->granted);
         if (session->asker)
                 session->asker->session = NULL;
         free(session);

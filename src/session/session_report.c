@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/fd.h"
+#include "base/memory.h"
 #include "box/report.h"
+#include "session/network.h"
 #include "session/session.h"
 
 int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err) {
@@ -26,8 +27,12 @@ bool session_had_kernel(const struct session *session) {
 json_t *session_isolation(const struct session *session) {
         struct image image = { 0 };
         (void) snprintf(image.name, sizeof(image.name), "%s", session->row.image);
+        _cleanup_free_ struct egress_rules *rules = NULL;
+        char network[64];
+        (void) network_rules_of(session, &rules, NULL);
         const struct box_spec spec = { .image = &image, .limits = session->row.limits,
-                                       .host_uid = session->kernel ? session->kernel->host_uid : 0 };
+                                       .host_uid = session->kernel ? session->kernel->host_uid : 0,
+                                       .network = rules ? egress_rules_describe(rules, network) : NULL };
         return report_make(&spec, &session->daemon->host, session->daemon->rootless);
 }
 

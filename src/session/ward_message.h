@@ -24,6 +24,7 @@ enum ward_slot {
         WARD_SYNC,
         WARD_CONTROL,
         WARD_AGENT,
+        WARD_LISTENER, /* of a box with a network */
         WARD_WORKSPACE,
         WARD_V2_PROCS,
         WARD_SOCKET,  /* of a nursery */

@@ -112,7 +112,8 @@ static int clone_box(const struct ward_request *request, int slots[static WARD_S
         const struct box_spec spec = { .image = &request->image, .limits = request->limits, .host_uid = request->uid,
                                        .host_gid = request->gid, .workspace_fd = slots[WARD_WORKSPACE],
                                        .mounts = mounts, .n_mounts = request->n_mounts };
-        struct box_birth birth = { .spec = &spec, .sync_fd = -1, .has_memory_cgroup = request->has_memory_cgroup,
+        struct box_birth birth = { .spec = &spec, .sync_fd = -1, .listener_fd = -1,
+                                   .has_memory_cgroup = request->has_memory_cgroup,
                                    .has_pids_cgroup = request->has_pids_cgroup,
                                    .box = { .pidfd = -1, .control_fd = -1,
                                             .cgroup = { .v2_fd = -1, .v2_procs_fd = slots[WARD_V2_PROCS] } } };
@@ -121,6 +122,7 @@ static int clone_box(const struct ward_request *request, int slots[static WARD_S
         birth.fds.sync_fd = take_fd(&slots[WARD_SYNC]);
         birth.fds.control_fd = take_fd(&slots[WARD_CONTROL]);
         birth.fds.agent_fd = take_fd(&slots[WARD_AGENT]);
+        birth.fds.listener_fd = take_fd(&slots[WARD_LISTENER]);
         int code = box_clone(&birth, false, err);
         stage_fds_close(&birth.fds);
         for (size_t i = WARD_DEVICES; i < WARD_MOUNTS; i++)
@@ -144,7 +146,7 @@ static void become_nursery(const struct ward_request *request, const int slots[s
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
         signals_reset();
         const struct box_spec spec = { .image = &request->image, .limits = request->limits };
-        struct stage_fds fds = { .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1 };
+        struct stage_fds fds = { .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1, .listener_fd = -1 };
         take_view(slots, &fds);
         struct nursery_stage nursery = { .spec = &spec, .fds = &fds, .socket_fd = slots[WARD_SOCKET],
                                          .library_fd = slots[WARD_LIBRARY], .preload = request->preload };

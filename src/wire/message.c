@@ -74,12 +74,14 @@ static bool header_read(enum message_side side, const char *header, struct messa
 /* ---- receiving ---- */
 
 void message_parser_release(struct message_parser *parser) {
+        bool in_pieces = parser->in_pieces;
         free(parser->bytes);
         *parser = message_parser_make(parser->side);
+        parser->in_pieces = in_pieces;
 }
 
 bool message_parser_is_between(const struct message_parser *parser) {
-        return parser->size == 0 && !parser->failed;
+        return parser->size == 0 && parser->data_left == 0 && !parser->failed;
 }
 
 /* How many bytes may come in now: the rest of the message that has begun, and one step. 0 when one is complete and
@@ -87,7 +89,9 @@ bool message_parser_is_between(const struct message_parser *parser) {
 static size_t appetite(struct message_parser *parser) {
         size_t wanted = READ_STEP;
         struct message message;
-        if (parser->size >= MESSAGE_HEADER_SIZE && header_read(parser->side, parser->bytes + parser->start, &message))
+        if (parser->data_left == 0 && parser->size >= MESSAGE_HEADER_SIZE &&
+            header_read(parser->side, parser->bytes + parser->start, &message) &&
+            !(parser->in_pieces && message.type == MESSAGE_DATA))
                 wanted += MESSAGE_HEADER_SIZE + message.size;
         return parser->size < wanted ? wanted - parser->size : 0;
 }
@@ -156,15 +160,48 @@ long message_parser_read(struct message_parser *parser, int fd) {
         return (long) n;
 }
 
+int message_parser_read_piece(struct message_parser *parser, int fd, void *bytes, size_t size,
+                              struct message *ret_message) {
+        if (parser->failed || parser->data_left == 0 || parser->size > 0)
+                return 0;
+        ssize_t n = read(fd, bytes, size < parser->data_left ? size : parser->data_left);
+        if (n <= 0)
+                return n < 0 ? -errno : -EPIPE;
+        parser->data_left -= (size_t) n;
+        *ret_message = (struct message){ MESSAGE_DATA, parser->data_request, bytes, (size_t) n };
+        return 1;
+}
+
+/* What is buffered of the DATA that has begun. */
+static int next_piece(struct message_parser *parser, struct message *ret_message) {
+        size_t size = parser->size < parser->data_left ? parser->size : parser->data_left;
+        if (size == 0)
+                return 0;
+        *ret_message = (struct message){ MESSAGE_DATA, parser->data_request, parser->bytes + parser->start, size };
+        parser->start += size;
+        parser->size -= size;
+        parser->data_left -= size;
+        return 1;
+}
+
 int message_parser_next(struct message_parser *parser, struct message *ret_message) {
         if (parser->failed)
                 return -EPROTO;
+        if (parser->data_left > 0)
+                return next_piece(parser, ret_message);
         if (parser->size < MESSAGE_HEADER_SIZE)
                 return 0;
         struct message message;
         if (!header_read(parser->side, parser->bytes + parser->start, &message)) {
                 parser->failed = true;
                 return -EPROTO;
+        }
+        if (parser->in_pieces && message.type == MESSAGE_DATA && message.size > 0) {
+                parser->start += MESSAGE_HEADER_SIZE;
+                parser->size -= MESSAGE_HEADER_SIZE;
+                parser->data_left = message.size;
+                parser->data_request = message.request;
+                return next_piece(parser, ret_message);
         }
         if (parser->size - MESSAGE_HEADER_SIZE < message.size)
                 return 0;
@@ -220,24 +257,40 @@ static void append(struct message_block *block, const void *bytes, size_t size) 
         block->end += size;
 }
 
-static int put(struct message_queue *queue, enum message_type type, uint16_t request, const void *lead, size_t n_lead,
-               const void *bytes, size_t size) {
+/* -errno when this message may not be sent, or not now. */
+static int check_put(const struct message_queue *queue, enum message_type type, size_t n_lead, size_t size) {
         size_t payload_max = message_payload_max(type);
         if (type < MESSAGE_REQUEST || type >= MESSAGE_TYPES || size > payload_max || n_lead > payload_max - size)
                 return -E2BIG;
         size_t whole = MESSAGE_HEADER_SIZE + n_lead + size;
-        if (queue->size > queue->max || whole > queue->max - queue->size)
-                return -ENOBUFS;
+        return queue->size > queue->max || whole > queue->max - queue->size ? -ENOBUFS : 0;
+}
+
+/* Copies bytes in that belong together. */
+static int put_parts(struct message_queue *queue, const struct iovec *parts, size_t n_parts) {
+        size_t whole = 0;
+        for (size_t i = 0; i < n_parts; i++)
+                whole += parts[i].iov_len;
         struct message_block *block = block_for(queue, whole);
         if (!block)
                 return -ENOMEM;
-        unsigned char header[MESSAGE_HEADER_SIZE];
-        header_write(header, type, request, n_lead + size);
-        append(block, header, sizeof(header));
-        append(block, lead, n_lead);
-        append(block, bytes, size);
+        for (size_t i = 0; i < n_parts; i++)
+                append(block, parts[i].iov_base, parts[i].iov_len);
         queue->size += whole;
         return 0;
+}
+
+static int put(struct message_queue *queue, enum message_type type, uint16_t request, const void *lead, size_t n_lead,
+               const void *bytes, size_t size) {
+        int code = check_put(queue, type, n_lead, size);
+        if (code < 0)
+                return code;
+        unsigned char header[MESSAGE_HEADER_SIZE];
+        header_write(header, type, request, n_lead + size);
+        const struct iovec parts[] = { { header, sizeof(header) },
+                                       { (void *) (uintptr_t) lead, n_lead },
+                                       { (void *) (uintptr_t) bytes, size } };
+        return put_parts(queue, parts, 3);
 }
 
 int message_queue_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *bytes,
@@ -264,6 +317,48 @@ static void consume(struct message_queue *queue, size_t sent) {
                         break;
                 drop_first(queue);
         }
+}
+
+/* Takes sent bytes off the front of the parts. */
+static void advance(struct iovec *parts, size_t n_parts, size_t sent) {
+        for (size_t i = 0; i < n_parts; i++) {
+                size_t step = sent < parts[i].iov_len ? sent : parts[i].iov_len;
+                parts[i].iov_base = (char *) parts[i].iov_base + step;
+                parts[i].iov_len -= step;
+                sent -= step;
+        }
+}
+
+int message_queue_send(struct message_queue *queue, int socket_fd, enum message_type type, uint16_t request,
+                       uint32_t number, const void *bytes, size_t size) {
+        uint32_t number_le = htole32(number);
+        size_t n_lead = type == MESSAGE_OUT || type == MESSAGE_ERR ? sizeof(number_le) : 0;
+        int code = check_put(queue, type, n_lead, size);
+        if (code < 0)
+                return code;
+        unsigned char head[MESSAGE_HEADER_SIZE + NUMBER_SIZE];
+        header_write(head, type, request, n_lead + size);
+        memcpy(head + MESSAGE_HEADER_SIZE, &number_le, n_lead);
+        struct iovec parts[2] = { { head, MESSAGE_HEADER_SIZE + n_lead }, { (void *) (uintptr_t) bytes, size } };
+        size_t left = parts[0].iov_len + size;
+        while (left > 0 && !queue->first) {
+                struct msghdr envelope = { .msg_iov = parts, .msg_iovlen = 2 };
+                ssize_t n = sendmsg(socket_fd, &envelope, MSG_NOSIGNAL | MSG_DONTWAIT);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0 && errno != EAGAIN)
+                        return -errno;
+                if (n < 0)
+                        break;
+                left -= (size_t) n;
+                advance(parts, 2, (size_t) n);
+        }
+        if (left == 0)
+                return 0;
+        bool waited = queue->first != NULL;
+        code = put_parts(queue, parts, 2);
+        /* Behind others: they may be able to leave by now. */
+        return code < 0 ? code : waited ? message_queue_flush(queue, socket_fd) : 1;
 }
 
 int message_queue_flush(struct message_queue *queue, int socket_fd) {
@@ -300,12 +395,7 @@ int message_send(int socket_fd, enum message_type type, uint16_t request, const 
                 if (n < 0)
                         return -errno;
                 left -= (size_t) n;
-                for (size_t i = 0; i < 2 && n > 0; i++) {
-                        size_t step = (size_t) n < parts[i].iov_len ? (size_t) n : parts[i].iov_len;
-                        parts[i].iov_base = (char *) parts[i].iov_base + step;
-                        parts[i].iov_len -= step;
-                        n -= (ssize_t) step;
-                }
+                advance(parts, 2, (size_t) n);
         }
         return 0;
 }

@@ -51,6 +51,9 @@ struct message_parser {
         char *bytes;
         size_t start, size, room; /* bytes[start..start+size) is not parsed yet */
         bool failed;
+        bool in_pieces;        /* see message_parser_take_pieces */
+        size_t data_left;      /* of the DATA whose pieces are being handed out */
+        uint16_t data_request; /* whose it is */
 };
 
 static inline struct message_parser message_parser_make(enum message_side side) {
@@ -67,6 +70,18 @@ long message_parser_read(struct message_parser *parser, int fd);
 
 /* 1 and the next complete message; 0: more bytes are needed; -EPROTO: malformed, and so is all that follows. */
 int message_parser_next(struct message_parser *parser, struct message *ret_message);
+
+/* From now on a DATA message need not be whole: its payload is handed out as it arrives, as several messages of the same
+ * request. Who only passes the bytes on needs no memory for a megabyte of them. */
+static inline void message_parser_take_pieces(struct message_parser *parser) {
+        parser->in_pieces = true;
+}
+
+/* Within DATA, when nothing is buffered: reads the next piece into the caller's memory instead of the parser's. 1 and
+ * the piece; 0: not within DATA, or bytes are buffered: go on with message_parser_read. -EPIPE at the end of the stream,
+ * -EAGAIN, -errno. */
+int message_parser_read_piece(struct message_parser *parser, int fd, void *bytes, size_t size,
+                              struct message *ret_message);
 
 /* True when the stream may end here: no message has begun. */
 bool message_parser_is_between(const struct message_parser *parser);
@@ -94,6 +109,11 @@ int message_queue_put(struct message_queue *queue, enum message_type type, uint1
 /* OUT or ERR. */
 int message_queue_put_output(struct message_queue *queue, enum message_type type, uint16_t request, uint32_t number,
                              const void *bytes, size_t size);
+
+/* The same two, and sent: what the socket takes at once is never copied, only the rest is put into the queue. As with
+ * message_queue_flush, 1 means that something waits. `number` counts for OUT and ERR alone. */
+int message_queue_send(struct message_queue *queue, int socket_fd, enum message_type type, uint16_t request,
+                       uint32_t number, const void *bytes, size_t size);
 
 /* Sends what the socket takes. 0: all is sent; 1: the rest waits for the socket to become writable; -errno. */
 int message_queue_flush(struct message_queue *queue, int socket_fd);

@@ -85,7 +85,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
         (["--timeout", "12x"], "is not a time"),
         (["--tmp-size", "0"], "out of range"),
         (["--disk", "-1"], "is not a size"),
-        (["--network", "allow"], "arrive with the service"),
+        (["--network", "allow"], "--allow-host"),
         (["--language", "cobol"], "is not one of python, bash, sh"),
         (["--mount", "nowhere"], "SRC:DST[:ro|rw]"),
         (["--mount", ".:/x:rx"], "neither ro nor rw"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.client import Client, DaemonError
-from support.daemon import Daemon, is_gone, wait_for
+from support.daemon import Daemon, belongings, is_gone, wait_for
 from support.daemons import StartDaemon
 
 
@@ -118,14 +118,15 @@ def descriptors_at_rest(daemon: Daemon, client: Client) -> int:
     return int(wait_for("the daemon to be at rest", look))
 
 
-def test_l02_killed_thirty_times_at_random_points_under_load_nothing_leaks(start_daemon: StartDaemon) -> None:
+@pytest.mark.timeout(300)
+def test_l02_killed_two_hundred_times_at_random_points_under_load_nothing_leaks(start_daemon: StartDaemon) -> None:
     choose = random.Random(20240)
     daemon = start_daemon("--pool", "1")
     client = daemon.client()
     client.request("session.create", session="first")  # the registry's log is opened with the first write
     client.request("session.remove", session="first")
     descriptors = descriptors_at_rest(daemon, client)
-    for turn in range(30):
+    for turn in range(200):
         client = daemon.client()
         with contextlib.suppress(OSError):
             for _ in range(choose.randrange(1, 8)):
@@ -149,6 +150,15 @@ def test_l02_killed_thirty_times_at_random_points_under_load_nothing_leaks(start
     # A kernel in the pool that was forked needs two more than one that was started cold.
     assert descriptors_at_rest(daemon, client) <= descriptors + 2
     assert len(daemon.vaults()) == 1
+
+
+def test_what_would_be_left_of_a_daemon_is_seen_and_what_is_anothers_is_not(start_daemon: StartDaemon) -> None:
+    """The check after each of these tests is worth something only if it can fail, and only for what is its own."""
+    first, second = start_daemon(), start_daemon()
+    first.client().execute("1", "s")
+    mine, others = belongings(first.glovebox), belongings(second.glovebox)
+    assert mine["groups"] and len(mine["processes"]) >= 4, mine  # daemon, maker, vault, agent, kernel, …
+    assert not mine["processes"] & others["processes"] and not others["groups"]
 
 
 def test_l20_a_live_daemon_is_never_displaced_and_a_dead_ones_locks_are_taken(start_daemon: StartDaemon) -> None:

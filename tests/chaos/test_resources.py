@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import signal
+import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -146,3 +148,64 @@ def test_l17_ten_floods_at_once_leave_the_daemon_small_and_everybody_served(star
         for stream in ("stdout", "stderr"):
             assert len(done[stream]) + done[f"{stream}_cut_bytes"] == 32 * MIB
     assert memory_of(daemon.pid, "VmHWM") < before + 96 * MIB
+
+
+def full_pipe() -> tuple[int, int]:
+    """Reading end and writing end; there is no room for one byte more."""
+    return os.pipe()
+
+
+def full_socket() -> tuple[int, int]:
+    """As systemd gives to its services, with a journal that has stopped reading."""
+    ours, theirs = socket.socketpair()
+    return ours.detach(), theirs.detach()
+
+
+def stuff(fd: int) -> None:
+    os.set_blocking(fd, False)
+    for block in (bytes(65536), b"x"):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(fd, block)
+    os.set_blocking(fd, True)
+
+
+def read_all(fd: int) -> bytes:
+    os.set_blocking(fd, False)
+    read = b""
+    with contextlib.suppress(BlockingIOError):
+        while piece := os.read(fd, 65536):
+            read += piece
+    return read
+
+
+@pytest.mark.parametrize("target", [full_pipe, full_socket], ids=lambda value: value.__name__)
+def test_l31_a_log_that_nobody_reads_stops_nothing_and_lost_lines_are_counted(
+    start_daemon: StartDaemon, target: Callable[[], tuple[int, int]]
+) -> None:
+    daemon = start_daemon(start=False)
+    reader, daemon.output = target()
+    try:
+        stuff(daemon.output)
+        client = daemon.start().client()
+
+        def lose_a_maker() -> None:
+            """Worth a line in the log."""
+            maker = daemon.maker()
+            os.kill(maker, signal.SIGKILL)
+            wait_for("another maker", lambda: daemon.maker() != maker)
+
+        for _ in range(3):
+            lose_a_maker()
+        assert client.execute("6 * 7", "s")["result"] == {"text/plain": "42"}
+        dropped = client.request("status")["daemon"]["log_dropped"]
+        assert dropped == 4  # that it serves, and three makers
+        assert b"maker" not in read_all(reader)
+        lose_a_maker()
+        wait_for("the line", lambda: client.request("ping"))  # the daemon is past it
+        log = read_all(reader).decode()
+        assert f"{dropped} lines of this log were dropped" in log and "the maker has died" in log, log
+        assert client.request("status")["daemon"]["log_dropped"] == dropped
+    finally:
+        os.close(reader)
+        os.close(daemon.output)

@@ -58,6 +58,19 @@ def test_box_holds(judged: Judged, name: str, who: str) -> None:
     assert verdict == "BLOCKED", f"{verdict}: {ATTEMPTS[name].title}: {why}"
 
 
+@pytest.mark.timeout(900)
+def test_box_with_the_widest_network_holds(glovebox: Glovebox) -> None:
+    """A proxy in reach opens none of the ways around it."""
+    runner = GloveboxRunner(glovebox, "--network", "full")
+    world = World(glovebox.place.uid)
+    try:
+        verdicts = harness.run_group(runner, world, "network", list(ATTEMPTS))
+    finally:
+        world.close()
+    out = {name: why for name, (verdict, why) in verdicts.items() if verdict != "BLOCKED"}
+    assert verdicts and not out, out
+
+
 def test_there_are_enough_attempts_in_each_group() -> None:
     counts = {group: sum(item.group == group for item in ATTEMPTS.values()) for group in harness.bundle.load().GROUPS}
     assert sum(counts.values()) >= 100

@@ -15,7 +15,6 @@ from typing import Any
 
 from support.client import Client, DaemonError
 from support.glovebox import Completed, Glovebox, slowness
-from support.host_count import HostCount, count_host
 
 PATIENCE_S = 60.0
 
@@ -67,10 +66,12 @@ class Daemon:
         self.data = glovebox.place.data
         self.socket = str(self.data / "d.sock")
         self.log = glovebox.place.path / "serve.log"
+        self.output: int | None = None  # instead of the log: a descriptor
+        self.wrapper: tuple[str | Path, ...] = ()  # a program that runs it
         self.pass_fds: tuple[int, ...] = ()  # what it is started with beyond the three; for tests of leaks
         self.process: subprocess.Popen[str] | None = None
         self.clients: list[Client] = []
-        self.before: HostCount = count_host(glovebox)
+        self.before = belongings(glovebox)
 
     # life and death
 
@@ -93,11 +94,11 @@ class Daemon:
 
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [str(self.glovebox.binary), "serve", "--socket", self.socket, *self.options],
+                [*map(str, self.wrapper), str(self.glovebox.binary), "serve", "--socket", self.socket, *self.options],
                 env=self.glovebox.environment(self.env),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=log,
+                stderr=log if self.output is None else self.output,
                 cwd=self.glovebox.place.home,
                 start_new_session=True,
                 preexec_fn=prepare,
@@ -154,13 +155,27 @@ class Daemon:
 
     def leftovers(self) -> dict[str, list[str]]:
         """Processes, mounts and control groups that are still there after a stop, and state of no session."""
-        left = left_behind_without_files(self.glovebox, self.before)
+        left = self._left_behind()
         known = self.registered()
         for directory in ("state", "sessions"):
             path = self.data / directory
             unknown = [name for name in sorted(os.listdir(path)) if name not in known] if path.is_dir() else []
             if unknown:
                 left[directory] = unknown
+        return left
+
+    def _left_behind(self) -> dict[str, list[str]]:
+        left: dict[str, list[str]] = {}
+
+        def look() -> bool:
+            left.clear()
+            for kind, found in belongings(self.glovebox).items():
+                if new := sorted(found - self.before[kind]):
+                    left[kind] = new
+            return not left
+
+        with contextlib.suppress(AssertionError):
+            wait_for("nothing to be left", look, 30.0)
         return left
 
     def registered(self) -> set[str]:
@@ -238,23 +253,40 @@ class Daemon:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
 
-def left_behind_without_files(glovebox: Glovebox, before: HostCount) -> dict[str, list[str]]:
-    """A data directory keeps its registry, its locks and its sessions: files are judged by the tests themselves.
+def belongings(glovebox: Glovebox) -> dict[str, set[str]]:
+    """Processes, control groups and mounts of this data directory: those of a daemon beside it are not its own.
 
-    Descriptors are those of this very process, which a daemon cannot leave behind: fixtures of other modules and the
-    frames of a failed test hold some, and they come and go."""
-    left = {}
+    A process belongs to it by its environment, its command line, its control group, or its parent. Files are judged by
+    the tests themselves: a data directory keeps its registry, its locks and its sessions."""
+    place, data = str(glovebox.place.path), f"GLOVEBOX_DATA_DIR={glovebox.place.data}\0".encode()
+    parents: dict[int, int] = {}
+    lines: dict[int, str] = {}
+    own = glovebox.groups.processes()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        pid = int(entry.name)
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            parents[pid] = int(parent)
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            lines[pid] = f"{pid} {state} {(entry / 'comm').read_text().strip()}: {command.strip()}"
+            if place in command or data in (entry / "environ").read_bytes():
+                own.add(pid)
 
-    def look() -> bool:
-        left.clear()
-        left.update(count_host(glovebox).new_since(before))
-        left.pop("files", None)
-        left.pop("descriptors", None)
-        return not left
+    def is_own(pid: int) -> bool:
+        for _ in range(64):
+            if pid in own or pid <= 1:
+                break
+            pid = parents.get(pid, 0)
+        return pid in own
 
-    with contextlib.suppress(AssertionError):
-        wait_for("nothing to be left", look, 30.0)
-    return left
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return {
+        "processes": {line for pid, line in lines.items() if is_own(pid)},
+        "groups": {str(path) for path in glovebox.groups.boxes()},
+        "mounts": {line for line in mounts if f"{place}/" in line},
+    }
 
 
 def _parent(pid: int) -> int:

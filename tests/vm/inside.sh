@@ -17,7 +17,7 @@ for unit in build/tests/unit/test_cgroup*; do
 done
 
 directories=()
-for directory in tests/box tests/nursery tests/escape; do
+for directory in tests/box tests/nursery tests/escape tests/chaos; do
         test -d "$directory" && directories+=("$directory")
 done
 python3 -m pytest -p no:cacheprovider -m vm --timeout 120 -v --junitxml=/results/pytest.xml "${directories[@]}" \

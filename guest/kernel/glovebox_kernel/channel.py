@@ -26,7 +26,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from typing import Any
+from typing import Any, Callable
 
 EXECUTE, PING, TRIM, SLEEP, WAKE, CONTEXT, PACKAGES = 1, 2, 3, 4, 5, 6, 7
 READY, RESULT, DISPLAY, PONG, ANSWER = 128, 129, 130, 131, 132
@@ -43,8 +43,29 @@ class ChannelError(Exception):
 
 
 # Built once: json.dumps with options makes a new encoder per call. Not ASCII: DataFrames and text get shorter.
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
-_decode = json.JSONDecoder().decode
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
+_decoder = json.JSONDecoder()
+
+
+def _make_encode() -> Callable[[Any], str]:
+    """`_encoder.encode` makes its C part anew for every call: made once where the C part is there to be had."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _encoder.encode
+    try:
+        parts = make(
+            None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", _encoder.sort_keys,
+            _encoder.skipkeys, _encoder.allow_nan,
+        )  # fmt: skip
+        join = "".join
+        join(parts({"x": [1.5, "y", None]}, 0))
+    except Exception:  # another Python, another signature
+        return _encoder.encode
+    return lambda value: join(parts(value, 0))
+
+
+_encode = _make_encode()
+_scan = _decoder.scan_once
 
 
 def json_pack(value: dict[str, Any]) -> bytes:
@@ -53,7 +74,13 @@ def json_pack(value: dict[str, Any]) -> bytes:
 
 
 def json_unpack(payload: bytes) -> dict[str, Any]:
-    value = _decode(payload.decode("utf-8"))
+    text = payload.decode("utf-8")
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        end = -1
+    if end != len(text):  # space around it, or an error that the decoder knows how to tell
+        value = _decoder.decode(text)
     if not isinstance(value, dict):
         raise ValueError("the payload is not a JSON object")
     return value

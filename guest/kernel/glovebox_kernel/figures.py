@@ -32,7 +32,7 @@ def figure_png(figure: Any) -> bytes:
 def figures_open() -> list[Any]:
     """Figures that pyplot holds, oldest first; costs one dictionary lookup when pyplot is not there."""
     helpers = sys.modules.get("matplotlib._pylab_helpers")
-    if helpers is None:
+    if helpers is None or not helpers.Gcf.figs:
         return []
     return [manager.canvas.figure for manager in helpers.Gcf.figs.values()]
 

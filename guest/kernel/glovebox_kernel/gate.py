@@ -13,13 +13,17 @@ comes less than REPEAT_S after the one that struck is such a repetition: clean-u
 
 from __future__ import annotations
 
+import _signal
 import os
 import signal
 from time import monotonic
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable
 
-_SIGINT_ONLY = frozenset((signal.SIGINT,))
+# The plain functions and numbers: `signal` wraps them to speak of enumerations, which takes longer than the calls.
+_SIGINT = int(signal.SIGINT)
+_SIG_UNBLOCK = int(signal.SIG_UNBLOCK)
+_SIGINT_ONLY = (_SIGINT,)
 REPEAT_S = 1.0
 
 
@@ -43,9 +47,9 @@ class Gate:
 
     def repair(self) -> None:
         """Undo what a run did to SIGINT: a kernel that ignores it could only be killed."""
-        if signal.getsignal(signal.SIGINT) != self.handle:
+        if _signal.getsignal(_SIGINT) != self.handle:
             signal.signal(signal.SIGINT, self.handle)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGINT_ONLY)
+        _signal.pthread_sigmask(_SIG_UNBLOCK, _SIGINT_ONLY)
 
     def handle(self, _signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self.pid:

@@ -16,6 +16,7 @@ import os
 import sys
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -58,7 +59,17 @@ def host_of(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname:
         raise SettingsError(f"pip's settings name {parts.scheme}://{parts.hostname}: only http and https can be used")
-    return f"{parts.hostname}:{parts.port or _PORTS[parts.scheme]}"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{host}:{parts.port or _PORTS[parts.scheme]}"
+
+
+def proxy_of(settings: dict[str, str], hosts: list[str]) -> str | None:
+    """The proxy that pip would use: its own setting, or the usual variables, unless no host needs it."""
+    proxies = getproxies_environment()
+    proxy = settings.get("proxy") or proxies.get("https") or proxies.get("http") or proxies.get("all")
+    if not proxy or (not settings.get("proxy") and all(proxy_bypass_environment(host) for host in hosts)):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def settings_make(settings: dict[str, str]) -> dict[str, Any]:
@@ -88,7 +99,7 @@ def settings_make(settings: dict[str, str]) -> dict[str, Any]:
     for host in settings.get("trusted-host", "").split():
         hosts.append(host if ":" in host else f"{host}:443")
         hosts.append(host if ":" in host else f"{host}:80")
-    return {"env": env, "shown": shown, "hosts": sorted(set(hosts)), "proxy": settings.get("proxy") or None}
+    return {"env": env, "shown": shown, "hosts": sorted(set(hosts)), "proxy": proxy_of(settings, hosts)}
 
 
 def main() -> None:

@@ -88,7 +88,7 @@ class Runner:
         if value is None:
             return None
         bundle = mime.bundle_make(value)
-        if figures.is_figure(value):
+        if "image/png" in bundle and figures.is_figure(value):
             self._shown = value
         return bundle
 

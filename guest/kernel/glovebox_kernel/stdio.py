@@ -107,6 +107,9 @@ class Ticker:
         _libc.timer_settime(self._timer, 0, ctypes.byref(spec), None)
 
 
+_flush_buffer = io.BufferedWriter.flush
+
+
 class FloodBuffer(io.BufferedWriter):
     """Sees every flush, which for a line-buffered text layer is every line, and calls a flood a flood."""
 
@@ -117,7 +120,7 @@ class FloodBuffer(io.BufferedWriter):
         self._since = 0.0
 
     def flush(self) -> None:
-        super().flush()
+        _flush_buffer(self)
         self._lines += 1
         if self._lines >= FLOOD_LINES:
             now = monotonic()

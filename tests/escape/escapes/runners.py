@@ -324,9 +324,10 @@ class GloveboxRunner(Runner):
     name = "glovebox"
     inside = True
 
-    def __init__(self, glovebox: Any) -> None:
+    def __init__(self, glovebox: Any, *words: str) -> None:
         super().__init__(glovebox.place.uid)
         self.glovebox = glovebox
+        self.words = words
 
     def become(self) -> None:
         self.glovebox._become()
@@ -336,7 +337,7 @@ class GloveboxRunner(Runner):
         return environment
 
     def command(self, start: Start) -> list[str]:
-        command = [str(self.glovebox.binary), "run"]
+        command = [str(self.glovebox.binary), "run", *self.words]
         for name in ("memory", "cpus", "pids", "timeout", "tmp_size", "disk"):
             default = str(240 * slowness()) if name == "timeout" else None
             if name in start.options or default:

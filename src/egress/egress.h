@@ -1,0 +1,29 @@
+/* The network of boxes: an HTTP proxy of our own, in a process of its own.
+ *
+ * Theory of operation. A box has no network but its own loopback. Where rules give it one, its stage makes a listening
+ * socket on 127.0.0.1:3128 in there and hands it out; whoever makes the box gives that socket to the proxy, with the
+ * rules and the box's pidfd. A socket belongs to the network namespace that it was made in, so the proxy accepts
+ * connections of the box while it lives in the host's network. It lets through what the rules name, connects to
+ * addresses that it has checked, and forgets the box when the pidfd says that it is gone. The process has no privileges
+ * and writes nowhere; when it dies connections break, and whoever started it starts another and gives it the same
+ * sockets again. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "egress/rules.h"
+
+struct egress {
+        pid_t pid;
+        int fd; /* readable only when the process is gone */
+};
+
+#define EGRESS_DOWN ((struct egress){ 0, -1 })
+
+/* Forks the proxy. The operator's settings are those of this moment. */
+int egress_start(const struct egress_operator *operator, struct egress * ret_egress, struct err *err);
+void egress_stop(struct egress *egress); /* safe on EGRESS_DOWN */
+
+/* Gives it a box; descriptors are borrowed. ERR_BUSY: it has much to do, try again when fd is writable. ERR_GONE: it is
+ * dead. */
+int egress_admit(struct egress *egress, int listener_fd, int pidfd, const struct egress_rules *rules, struct err *err);

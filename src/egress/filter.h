@@ -1,0 +1,19 @@
+/* Decides about addresses after a name was resolved. What passes here is what is connected to, by number: the name is
+ * never looked up a second time, so that a changed answer wins nothing. */
+#pragma once
+
+#include <stddef.h>
+
+#include "egress/address.h"
+#include "egress/request.h"
+#include "egress/rules.h"
+
+/* Keeps those of `addresses` that a box with this rule may be connected to, in their order, and returns how many.
+ * Refuses with words when none is left. Nothing in the answer tells which private address it was. */
+size_t egress_filter_addresses(const struct egress_operator *operator, const struct egress_rule * rule,
+                               const struct egress_host *host, union egress_address *addresses, size_t count,
+                               struct refusal *refusal);
+
+/* The refusal of a host that no rule lets through. */
+void egress_refuse_host(const struct egress_rules *rules, const struct egress_host *host, uint16_t port,
+                        struct refusal *refusal);

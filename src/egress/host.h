@@ -1,0 +1,26 @@
+/* Whom a connection is for, as text: a DNS name or the literal of an address, in one canonical form.
+ *
+ * Everything that some resolver might read in two ways is refused here: other spellings of IPv4 addresses (0x7f.1,
+ * 127.1, 2130706433), trailing dots, user information, zones. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { EGRESS_HOST_MAX = 253, EGRESS_HOST_ROOM = EGRESS_HOST_MAX + 3 };
+
+struct egress_host {
+        char name[EGRESS_HOST_ROOM]; /* lower case; an IPv6 address without brackets, as inet_ntop writes it */
+        bool is_address;
+};
+
+/* A name, an IPv4 address, or an IPv6 address in brackets. NULL, or what is wrong with it in a few words. */
+const char *egress_host_parse(const char *text, size_t size, struct egress_host *ret_host);
+
+/* The same with ":port" behind it; *ret_port stays as it is when there is none. */
+const char *egress_authority_parse(const char *text, size_t size, struct egress_host *ret_host, uint16_t *ret_port);
+
+/* "host:port", with the brackets of an IPv6 address. Returns the buffer. */
+enum { EGRESS_SHOWN_ROOM = EGRESS_HOST_ROOM + 10 };
+const char *egress_host_show(const struct egress_host *host, uint16_t port, char buffer[static EGRESS_SHOWN_ROOM]);

@@ -1,0 +1,13 @@
+/* What the proxy is told: the rules of one box, as long as they are, and two descriptors. Both ends are this program.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "egress/rules.h"
+
+enum order_fd { ORDER_LISTENER, ORDER_PIDFD, ORDER_FDS };
+
+static inline size_t order_size(const struct egress_rules *rules) {
+        return offsetof(struct egress_rules, rules) + rules->n_rules * sizeof(rules->rules[0]);
+}

@@ -1,0 +1,40 @@
+/* What code in a box asks of the proxy: CONNECT host:port, or METHOD http://host[:port]/path. Every byte is hostile.
+ *
+ * One request per connection. Nothing of the head is passed on as it came: what goes to the server is written anew from
+ * the parts that were understood. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "egress/host.h"
+
+enum { REQUEST_HEAD_MAX = 16 << 10, REQUEST_HEADERS_MAX = 100 };
+
+struct request {
+        bool is_connect;
+        struct egress_host host;
+        uint16_t port;
+        char *head; /* what the server gets first, owned; NULL for CONNECT */
+        size_t head_size;
+        uint64_t body_size; /* how much of what follows belongs to the request; not for CONNECT */
+};
+
+/* Why a request is not served. The reason goes into the status line, where clients show it: plain ASCII, one line. */
+struct refusal {
+        int status;
+        char reason[200];
+        char advice[2000]; /* the body: more of it, and what to do */
+};
+
+void refusal_set(struct refusal *refusal, int status, const char *advice, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+
+/* Looks for the end of the head among bytes that came; *scanned is where to go on, 0 at first. The head's size, 0 when
+ * more is needed, -1 with a refusal. */
+long request_scan(const char *bytes, size_t size, size_t *scanned, struct refusal *refusal);
+
+/* A whole head. 0, or -1 with a refusal. */
+int request_parse(const char *head, size_t size, struct request *ret_request, struct refusal *refusal);
+void request_release(struct request *request);

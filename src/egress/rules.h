@@ -1,0 +1,74 @@
+/* What a box may reach.
+ *
+ * A rule is "HOST", "HOST:PORT", ".DOMAIN" or ".DOMAIN:PORT": exactly that host, or with a leading dot that domain and
+ * everything below it. Without a port it means 80 and 443. An address is a host only where it is written as one. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "egress/host.h"
+
+enum { EGRESS_RULES_MAX = 64, EGRESS_NAMED_MAX = 16 };
+
+struct egress_rule {
+        struct egress_host host; /* without the leading dot */
+        uint16_t port;           /* 0: 80 and 443 */
+        bool below;              /* everything below it too */
+        bool trusted;            /* the operator's own: it may lead to a private address. Never from a client */
+};
+
+enum egress_mode { EGRESS_NONE, EGRESS_LIST, EGRESS_FULL };
+
+/* Another proxy, behind ours: where the host itself has no other way out. It resolves the names, so that only the rules
+ * judge them. */
+struct egress_via {
+        struct egress_host host;
+        uint16_t port;           /* 0: there is none */
+        char authorization[400]; /* the value of Proxy-Authorization, or "" */
+};
+
+struct egress_rules {
+        enum egress_mode mode;
+        struct egress_via via; /* the operator's own, for EGRESS_LIST. Never from a client */
+        size_t n_rules;
+        struct egress_rule rules[EGRESS_RULES_MAX]; /* of EGRESS_LIST */
+};
+
+/* What the person who runs Glovebox has decided for all boxes. */
+struct egress_operator {
+        bool allow_full; /* a box may ask for "full" */
+        size_t n_private, n_pins;
+        struct egress_rule private[EGRESS_NAMED_MAX]; /* hosts that may lead to a private address; ports do not count */
+        struct {
+                struct egress_host name;
+                char address[48];
+        } pins[EGRESS_NAMED_MAX]; /* names that lead to this address and no other */
+};
+
+/* "none", "full", {"allow": ["HOST:PORT", …]}, or NULL for none. ERR_USAGE for what is malformed, ERR_REFUSED for
+ * "full" where the operator has not switched it on. */
+int egress_rules_parse(const json_t *network, const struct egress_operator *operator, struct egress_rules * ret_rules,
+                       struct err *err);
+
+/* Adds one rule; the mode becomes EGRESS_LIST. `trusted` is for hosts of the operator's own choice alone. */
+int egress_rules_add(struct egress_rules *rules, const char *text, bool trusted, struct err *err);
+
+/* "http://[USER:PASSWORD@]HOST[:PORT][/]", of the operator's own choice alone. */
+int egress_rules_set_via(struct egress_rules *rules, const char *url, struct err *err);
+
+/* The rule that lets this host and port through, or NULL. EGRESS_FULL has one for everything. */
+const struct egress_rule *egress_rules_match(const struct egress_rules *rules, const struct egress_host *host,
+                                             uint16_t port);
+
+/* One line for the isolation report: "none", "proxy: 2 hosts", "proxy: every public host". Returns the buffer. */
+const char *egress_rules_describe(const struct egress_rules *rules, char buffer[static 64]);
+
+/* What the operator said about a host: NAME or .DOMAIN for --egress-allow-private, NAME=ADDRESS for --egress-host. */
+int egress_operator_add_private(struct egress_operator *operator, const char * text, struct err *err);
+int egress_operator_add_pin(struct egress_operator *operator, const char * text, struct err *err);
+bool egress_operator_allows_private(const struct egress_operator *operator, const struct egress_host * host);
+const char *egress_operator_find_pin(const struct egress_operator *operator, const struct egress_host * host);

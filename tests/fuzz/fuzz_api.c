@@ -1,0 +1,95 @@
+/* What a stranger can say to the API once a request's head is good: a method and a path, a query, and a JSON body that
+ * asks for a sandbox. Found or refused with a sentence, never believed. The input is three lines: "METHOD path",
+ * the query, the body (which may have lines of its own). */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/route.h"
+#include "base/memory.h"
+#include "http/query.h"
+#include "session/asker.h"
+#include "session/daemon.h"
+#include "session/modest.h"
+#include "session/row.h"
+#include "session/serve_options.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+static const struct api_route rows[] = {
+        { .method = "GET", .pattern = "/health", .name = "health", .summary = "" },
+        { .method = "POST", .pattern = "/sandbox/{user_id}/create", .name = "create", .summary = "" },
+        { .method = "GET", .pattern = "/sandbox/{user_id}/runs/{run_id}/events", .name = "events", .summary = "" },
+};
+static const struct api_routes routes = { rows, ELEMENTS(rows) };
+
+static void find(const char *line) {
+        char method[32] = "", allow[API_ALLOW_SIZE];
+        size_t n = strcspn(line, " ");
+        struct api_match match;
+        struct err err = { 0 };
+        if (n >= sizeof(method) || line[n] == '\0')
+                return;
+        memcpy(method, line, n);
+        if (api_route_find(&routes, method, line + n + 1, &match, allow, &err) < 0) {
+                if (err.code == ERR_NONE || !*err.message)
+                        abort();
+                return;
+        }
+        const char *user = api_match_get(&match, "user_id");
+        if (user && (!*user || strlen(user) > API_PARAMETER_SIZE_MAX))
+                abort();
+}
+
+static void read_query(const char *line) {
+        struct http_pairs pairs;
+        struct err err;
+        if (http_query_parse(line, &pairs, &err) < 0)
+                return;
+        (void) http_query_find(&pairs, "path");
+        http_query_free(&pairs);
+}
+
+static void read_body(const char *body, size_t size) {
+        static const struct serve_options options = { .image = "host", .limits = LIMITS_DEFAULT };
+        static struct daemon daemon;
+        static struct registry_session row;
+        const struct asker asker = { .daemon = &daemon, .owner = "stranger" };
+        struct err err = { 0 };
+        daemon.options = &options;
+        json_t *json = modest_json(body, size) ? json_loadb(body, size, JSON_REJECT_DUPLICATES, NULL) : NULL;
+        if (json_is_object(json) && row_from_json(&asker, json, &row, &err) == 0) {
+                /* What is the operator's stays the operator's, and every limit is within its bounds. */
+                if (*row.workspace || row.allow_weaker || strcmp(row.owner, "stranger") != 0 ||
+                    row.limits.memory_bytes < 8 * MIB || row.limits.pids > 32768 || row.limits.timeout_ms == 0)
+                        abort();
+                json_t *kept = *row.options ? json_loads(row.options, 0, NULL) : json_object();
+                if (!kept || json_object_get(kept, "operator"))
+                        abort();
+                json_decref(kept);
+        }
+        json_decref(json);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+        char *text = malloc(size + 1);
+        if (!text)
+                return 0;
+        if (size)
+                memcpy(text, bytes, size);
+        text[size] = '\0';
+        char *query = memchr(text, '\n', size), *body = NULL;
+        if (query) {
+                *query++ = '\0';
+                body = memchr(query, '\n', size - (size_t) (query - text));
+        }
+        if (body)
+                *body++ = '\0';
+        find(text);
+        if (query)
+                read_query(query);
+        if (body)
+                read_body(body, size - (size_t) (body - text));
+        free(text);
+        return 0;
+}

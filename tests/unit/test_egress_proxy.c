@@ -1,0 +1,145 @@
+/* The proxy's process, with what no client can ask for: rules of the operator's own, and a proxy behind ours. The box
+ * is this process: its listening socket, its pidfd. */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "egress/egress.h"
+#include "tap.h"
+
+enum { PATIENCE_MS = 60000 };
+
+static int listen_on_loopback(uint16_t *ret_port) {
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        socklen_t size = sizeof(address);
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0 || bind(fd, (struct sockaddr *) &address, sizeof(address)) < 0 || listen(fd, 16) < 0 ||
+            getsockname(fd, (struct sockaddr *) &address, &size) < 0)
+                abort();
+        *ret_port = ntohs(address.sin_port);
+        return fd;
+}
+
+static int connect_to(uint16_t port) {
+        struct sockaddr_in address = { .sin_family = AF_INET,
+                                       .sin_port = htons(port),
+                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0 || connect(fd, (struct sockaddr *) &address, sizeof(address)) < 0)
+                abort();
+        return fd;
+}
+
+/* Up to the end of a head, or all there is. */
+static const char *hear(int fd) {
+        static char text[8192];
+        size_t size = 0;
+        struct pollfd polled = { .fd = fd, .events = POLLIN };
+        ssize_t n;
+        text[0] = '\0';
+        while (size < sizeof(text) - 1 && !strstr(text, "\r\n\r\n") && poll(&polled, 1, PATIENCE_MS) == 1 &&
+               (n = read(fd, text + size, sizeof(text) - 1 - size)) > 0) {
+                size += (size_t) n;
+                text[size] = '\0';
+        }
+        return text;
+}
+
+static int accept_soon(int fd) {
+        struct pollfd polled = { .fd = fd, .events = POLLIN };
+        return poll(&polled, 1, PATIENCE_MS) == 1 ? accept(fd, NULL, NULL) : -1;
+}
+
+static void say(int fd, const char *text) {
+        if (fd_write_all(fd, text, strlen(text)) < 0)
+                abort();
+}
+
+struct place {
+        struct egress *egress;
+        int server_fd, pidfd;
+        uint16_t server_port;
+};
+
+/* A box with these rules: the port of its listener. */
+static uint16_t admit(const struct place *place, const struct egress_rules *rules) {
+        struct err err = { 0 };
+        uint16_t port;
+        _cleanup_fd_ int fd = listen_on_loopback(&port);
+        (void) fd_set_nonblocking(fd);
+        ok(egress_admit(place->egress, fd, place->pidfd, rules, &err) == 0, "a box is admitted: %s", err.message);
+        return port;
+}
+
+static void test_trusted(const struct place *place) {
+        static struct egress_rules rules, distrusted;
+        char text[64], request[128];
+        (void) snprintf(text, sizeof(text), "127.0.0.1:%u", place->server_port);
+        (void) snprintf(request, sizeof(request), "CONNECT %s HTTP/1.1\r\n\r\n", text);
+        ok(egress_rules_add(&rules, text, true, NULL) == 0 && egress_rules_add(&distrusted, text, false, NULL) == 0,
+           "the same rule, of the operator's own and of a client's");
+        _cleanup_fd_ int client = connect_to(admit(place, &rules));
+        say(client, request);
+        _cleanup_fd_ int server = accept_soon(place->server_fd);
+        ok(server >= 0, "a host of the operator's own may be a private address");
+        is_text(hear(client), "HTTP/1.1 200 Connection established\r\n\r\n", "and is connected");
+        say(client, "ping\r\n\r\n");
+        is_text(hear(server), "ping\r\n\r\n", "to the server");
+        say(server, "pong\r\n\r\n");
+        is_text(hear(client), "pong\r\n\r\n", "and back");
+        _cleanup_fd_ int other = connect_to(admit(place, &distrusted));
+        say(other, request);
+        ok(strstr(hear(other), "403 127.0.0.1 leads to a private address"), "a client's may not");
+}
+
+static void test_via(const struct place *place) {
+        static struct egress_rules rules;
+        char url[64];
+        struct err err = { 0 };
+        (void) snprintf(url, sizeof(url), "http://me:secret@127.0.0.1:%u/", place->server_port);
+        ok(egress_rules_add(&rules, "index.invalid", false, &err) == 0 && egress_rules_set_via(&rules, url, &err) == 0,
+           "a list behind another proxy: %s", err.message);
+        uint16_t port = admit(place, &rules);
+        _cleanup_fd_ int client = connect_to(port);
+        say(client, "CONNECT index.invalid:443 HTTP/1.1\r\nProxy-Authorization: Basic mine\r\n\r\n");
+        _cleanup_fd_ int upstream = accept_soon(place->server_fd);
+        is_text(hear(upstream),
+                "CONNECT index.invalid:443 HTTP/1.1\r\nHost: index.invalid:443\r\n"
+                "Proxy-Authorization: Basic bWU6c2VjcmV0\r\n\r\n",
+                "it is asked for the tunnel, in our words");
+        say(upstream, "HTTP/1.1 200 OK from there\r\n\r\n");
+        is_text(hear(client), "HTTP/1.1 200 OK from there\r\n\r\n", "its answer is passed on");
+        _cleanup_fd_ int getter = connect_to(port);
+        say(getter, "GET http://index.invalid/simple/ HTTP/1.1\r\nHost: x\r\nA: b\r\n\r\n");
+        _cleanup_fd_ int second = accept_soon(place->server_fd);
+        is_text(hear(second),
+                "GET http://index.invalid:80/simple/ HTTP/1.1\r\nProxy-Authorization: Basic bWU6c2VjcmV0\r\n"
+                "Host: index.invalid\r\nA: b\r\nConnection: close\r\n\r\n",
+                "or for the URL");
+        _cleanup_fd_ int refused = connect_to(port);
+        say(refused, "CONNECT other.invalid:443 HTTP/1.1\r\n\r\n");
+        ok(strstr(hear(refused), "403 other.invalid:443 is not on the allow-list"), "the rules hold all the same");
+}
+
+int main(void) {
+        static struct egress_operator operator;
+        struct egress egress = EGRESS_DOWN;
+        struct err err = { 0 };
+        if (geteuid() != 0) {
+                printf("1..0 # SKIP optional: the proxy's seal needs root or a user namespace\n");
+                return 0;
+        }
+        struct place place = { .egress = &egress, .pidfd = (int) syscall(SYS_pidfd_open, getpid(), 0) };
+        place.server_fd = listen_on_loopback(&place.server_port);
+        ok(place.pidfd >= 0 && egress_start(&operator, & egress, &err) == 0, "the proxy starts: %s", err.message);
+        test_trusted(&place);
+        test_via(&place);
+        egress_stop(&egress);
+        ok(egress.fd == -1 && egress.pid == 0, "it is stopped");
+        fd_close(&place.server_fd);
+        fd_close(&place.pidfd);
+        return done_testing();
+}
