@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +185,83 @@ def test_an_install_dies_with_its_daemon_and_can_be_repeated(makes: StartDaemon,
     client = daemon.client()
     assert client.execute("parcel.version", "survivor")["result"] == {"text/plain": "'1.0'"}
     assert install_well(client, "survivor", "parcel==2.0")["restart_needed"] == ["parcel"]
+
+
+class Index(ThreadingHTTPServer):
+    """A package index on this host's loopback, for whoever knows its password."""
+
+    def __init__(self, wheels: Path) -> None:
+        super().__init__(("127.0.0.1", 0), IndexHandler)
+        self.wheels = wheels
+        self.asked: list[tuple[str, str]] = []  # path, Host header
+
+
+class IndexHandler(BaseHTTPRequestHandler):
+    server: Index
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, self.headers.get("Host", "")))
+        status, content, kind = 404, b"", "text/html"
+        if self.headers.get("Authorization") != "Basic " + base64.b64encode(b"operator:sesame").decode():
+            status = 401
+        elif self.path == "/simple/parcel/":
+            status, content = 200, b'<a href="/files/parcel-2.0-py3-none-any.whl">parcel-2.0-py3-none-any.whl</a>'
+        elif self.path == "/simple/stray/":
+            where = b"http://elsewhere.example/stray-1.0-py3-none-any.whl"
+            status, content = 200, b'<a href="' + where + b'">stray-1.0-py3-none-any.whl</a>'
+        elif self.path.startswith("/files/"):
+            status, content, kind = 200, (self.server.wheels / Path(self.path).name).read_bytes(), "application/zip"
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def served(wheels: Path) -> Iterator[Index]:
+    with Index(wheels) as index:
+        thread = threading.Thread(target=index.serve_forever)
+        thread.start()
+        try:
+            yield index
+        finally:
+            index.shutdown()
+            thread.join()
+
+
+def test_the_helper_alone_reaches_the_operators_index_and_nothing_else(makes: StartDaemon, wheels: Path) -> None:
+    with served(wheels) as index:
+        port = index.server_address[1]
+        settings = {
+            "PIP_CONFIG_FILE": "/dev/null",
+            "PIP_INDEX_URL": f"http://operator:sesame@packages.example:{port}/simple/",
+            "PIP_TRUSTED_HOST": "packages.example",
+            "PIP_RETRIES": "0",
+        }
+        daemon = makes("--egress-host", "packages.example=127.0.0.1", env=settings)
+        client = daemon.client()
+        done = install_well(client, "far", "parcel")
+        assert done["installed"] == [{"name": "parcel", "version": "2.0"}]
+        assert {host for _, host in index.asked} == {f"packages.example:{port}"}
+        stray = install(client, "far", "stray")
+        assert stray["status"] == "error" and "elsewhere.example" in stray["stderr"], stray
+        assert "403" in stray["stderr"], stray
+        # The session itself has neither the way there nor the password.
+        look = f"""
+import os, socket, parcel
+for address in (("127.0.0.1", {port}), ("127.0.0.1", 3128)):
+    try: print(socket.create_connection(address, 5))
+    except OSError as error: print(type(error).__name__)
+text = str(os.environ)
+for directory, _, names in os.walk("{PLACE}"):
+    text += "".join(open(os.path.join(directory, name), errors="replace").read() for name in names)
+print("sesame" in text, parcel.version)
+"""
+        assert client.execute(look, "far")["stdout"] == "ConnectionRefusedError\n" * 2 + "False 2.0\n"
 
 
 def test_the_command_line_installs_and_says_what_to_do(shop: Daemon) -> None:
