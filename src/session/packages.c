@@ -68,7 +68,8 @@ static int count_entry(struct count *count, const char *name, const struct stat 
                 return err_set(err, ERR_REFUSED, "the packages hold \"%.60s\", which is no file, directory or link", name);
         if (!S_ISLNK(status->st_mode) && status->st_mode & (S_ISUID | S_ISGID))
                 return err_set(err, ERR_REFUSED, "the packages hold \"%.60s\", which has a set-user-id bit", name);
-        count->bytes += (uint64_t) status->st_blocks * 512;
+        uint64_t on_disk = (uint64_t) status->st_blocks * 512, size = (uint64_t) status->st_size;
+        count->bytes += on_disk > size ? on_disk : size;
         count->files++;
         if (count->bytes > count->limits->disk_bytes)
                 return err_set(err, ERR_LIMIT,
