@@ -260,7 +260,8 @@ static int do_log(struct daemon_client *client, const struct line *line, char **
 }
 
 static void print_installed(const json_t *result) {
-        const json_t *installed = json_object_get(result, "installed"), *stale = json_object_get(result, "restart_needed");
+        const json_t *installed = json_object_get(result, "installed");
+        const json_t *stale = json_object_get(result, "restart_needed");
         for (size_t i = 0; i < json_array_size(stale); i++)
                 (void) fprintf(stderr, "glovebox: %s is imported in another version; \"glovebox session restart\" "
                                "makes the new one visible\n", json_string_value(json_array_get(stale, i)));
