@@ -36,7 +36,7 @@ struct maker_request {
         bool ephemeral; /* the workspace is a bounded tmpfs */
         bool fresh;     /* a Python of its own, never one forked from a nursery */
         bool network;   /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
-        char packages[1024]; /* the state directory of the session whose packages are shown (session/packages.h), or "" */
+        char packages[1024]; /* state directory of the session whose packages are shown (session/packages.h), or "" */
         bool installs;       /* a helper box: writes packages, may be shown what pip's settings name */
         char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"} */
 };

@@ -9,7 +9,8 @@ static int check_packages(json_t *packages, struct err *err) {
         size_t i;
         json_t *item;
         if (!json_is_array(packages) || json_array_size(packages) == 0 || json_array_size(packages) > REQUIREMENTS_MAX)
-                return err_set(err, ERR_USAGE, "\"packages\" must be given: a list of 1 to %d texts such as \"attrs>=23\"",
+                return err_set(err, ERR_USAGE,
+                               "\"packages\" must be given: a list of 1 to %d texts such as \"attrs>=23\"",
                                REQUIREMENTS_MAX);
         json_array_foreach(packages, i, item) {
                 if (!json_is_string(item))

@@ -62,12 +62,12 @@ struct count {
         uint64_t bytes, files;
 };
 
-static int count_entry(struct count *count, const char *name, const struct stat *status, struct err *err) {
+static int count_entry(struct count *count, const struct stat *status, struct err *err) {
         char text[32];
         if (!S_ISREG(status->st_mode) && !S_ISDIR(status->st_mode) && !S_ISLNK(status->st_mode))
-                return err_set(err, ERR_REFUSED, "the packages hold \"%.60s\", which is no file, directory or link", name);
+                return err_set(err, ERR_REFUSED, "the packages hold something that is no file, directory or link");
         if (!S_ISLNK(status->st_mode) && status->st_mode & (S_ISUID | S_ISGID))
-                return err_set(err, ERR_REFUSED, "the packages hold \"%.60s\", which has a set-user-id bit", name);
+                return err_set(err, ERR_REFUSED, "the packages hold something with a set-user-id bit");
         uint64_t on_disk = (uint64_t) status->st_blocks * 512, size = (uint64_t) status->st_size;
         count->bytes += on_disk > size ? on_disk : size;
         count->files++;
@@ -89,7 +89,7 @@ static int look_through(int parent_fd, const char *name, int depth, struct count
                 fd_close(&fd);
                 return err_sys(err, code, "looking through the new packages");
         }
-        int code = depth < DEPTH_MAX ? 0 : err_set(err, ERR_REFUSED, "the packages have directories too deep to look at");
+        int code = depth < DEPTH_MAX ? 0 : err_set(err, ERR_REFUSED, "the packages have directories that are too deep");
         struct dirent *entry;
         while (code == 0 && (entry = readdir(directory))) {
                 struct stat status;
@@ -97,7 +97,7 @@ static int look_through(int parent_fd, const char *name, int depth, struct count
                         continue;
                 if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
                         code = err_sys(err, errno, "looking through the new packages");
-                else if ((code = count_entry(count, entry->d_name, &status, err)) == 0 && S_ISDIR(status.st_mode))
+                else if ((code = count_entry(count, &status, err)) == 0 && S_ISDIR(status.st_mode))
                         code = look_through(dirfd(directory), entry->d_name, depth + 1, count, err);
         }
         (void) closedir(directory);
