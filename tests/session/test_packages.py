@@ -56,6 +56,80 @@ def shop(binary: Path, wheels: Path) -> Iterator[Daemon]:
         yield make(env=pip_environment(wheels))
 
 
+class Index(ThreadingHTTPServer):
+    """A package index on this host's loopback, for whoever knows its password."""
+
+    def __init__(self, wheels: Path) -> None:
+        super().__init__(("127.0.0.1", 0), IndexHandler)
+        self.wheels = wheels
+        self.asked: list[tuple[str, str]] = []  # path, Host header
+        self.open = threading.Event()  # until it is set, nobody is answered
+        self.open.set()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of an operator who uses it."""
+        return {
+            "PIP_CONFIG_FILE": "/dev/null",
+            "PIP_INDEX_URL": f"http://operator:sesame@packages.example:{self.server_address[1]}/simple/",
+            "PIP_TRUSTED_HOST": "packages.example",
+            "PIP_RETRIES": "0",
+            "PIP_TIMEOUT": "600",
+        }
+
+    def hold(self) -> None:
+        """From here on an install waits for us, for as long as we like."""
+        self.asked.clear()
+        self.open.clear()
+
+    def wait_asked(self) -> None:
+        wait_for("pip to ask the index", lambda: self.asked)
+
+
+class IndexHandler(BaseHTTPRequestHandler):
+    server: Index
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, self.headers.get("Host", "")))
+        self.server.open.wait()
+        status, content, kind = 404, b"", "text/html"
+        if self.headers.get("Authorization") != "Basic " + base64.b64encode(b"operator:sesame").decode():
+            status = 401
+        elif self.path == "/simple/parcel/":
+            names = [f"parcel-{version}-py3-none-any.whl" for version in ("1.0", "2.0")]
+            status, content = 200, "".join(f'<a href="/files/{name}">{name}</a>' for name in names).encode()
+        elif self.path == "/simple/stray/":
+            where = b"http://elsewhere.example/stray-1.0-py3-none-any.whl"
+            status, content = 200, b'<a href="' + where + b'">stray-1.0-py3-none-any.whl</a>'
+        elif self.path.startswith("/files/"):
+            status, content, kind = 200, (self.server.wheels / Path(self.path).name).read_bytes(), "application/zip"
+        with contextlib.suppress(OSError):  # whoever asked may be gone
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+PIN = ("--egress-host", "packages.example=127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def index(wheels: Path) -> Iterator[Index]:
+    with Index(wheels) as index:
+        thread = threading.Thread(target=index.serve_forever)
+        thread.start()
+        try:
+            yield index
+        finally:
+            index.open.set()
+            index.shutdown()
+            thread.join()
+
+
 def install(client: Client, session: str, *packages: str, **fields: Any) -> dict[str, Any]:
     return client.request("session.install", session=session, packages=list(packages), **fields)
 
@@ -132,16 +206,24 @@ def test_what_is_no_package_is_refused_before_anything_starts(shop: Daemon, pack
         client.request("session.show", session="never")
 
 
-def test_one_install_at_a_time_while_runs_go_on(shop: Daemon) -> None:
-    client = shop.client()
+def test_runs_go_on_beside_one_install_at_a_time_which_ends_with_its_session(makes: StartDaemon, index: Index) -> None:
+    daemon = makes(*PIN, env=index.settings)
+    client, other = daemon.client(), daemon.client()
     client.execute("pass", "busy")
-    first = client.begin("session.install", session="busy", packages=["parcel"])
-    second = client.begin("session.install", session="busy", packages=["wrapper"])
+    index.hold()
+    first = client.begin("session.install", session="busy", packages=["parcel"], stream=True)
+    index.wait_asked()
     with pytest.raises(DaemonError) as busy:
-        client.finish(second)
+        install(other, "busy", "parcel")
     assert busy.value.code == "busy"
-    assert client.execute("6 * 7", "busy")["result"] == {"text/plain": "42"}
-    assert client.finish(first)["installed"] == [{"name": "parcel", "version": "2.0"}]
+    assert other.execute("6 * 7", "busy")["result"] == {"text/plain": "42"}
+    state = state_of(daemon, "busy")
+    other.request("session.remove", session="busy")
+    with pytest.raises(DaemonError) as gone:
+        client.finish(first)
+    assert gone.value.code == "gone" and "removed" in gone.value.message
+    wait_for("its state to be gone", lambda: not state.exists())
+    index.open.set()
 
 
 def test_no_code_of_a_package_runs_while_packages_are_installed(shop: Daemon) -> None:
@@ -156,29 +238,19 @@ def test_no_code_of_a_package_runs_while_packages_are_installed(shop: Daemon) ->
     assert covered["result"] == {"text/plain": "'99.0'"}
 
 
-def test_a_session_removed_while_it_installs_leaves_nothing(shop: Daemon) -> None:
-    client, other = shop.client(), shop.client()
-    client.execute("pass", "removed")
-    state = state_of(shop, "removed")
-    number = client.begin("session.install", session="removed", packages=["parcel"], stream=True)
-    wait_for("the helper box", lambda: (state / "install").exists())
-    other.request("session.remove", session="removed")
-    with pytest.raises(DaemonError) as gone:
-        client.finish(number)
-    assert gone.value.code == "gone" and "removed" in gone.value.message
-    wait_for("its state to be gone", lambda: not state.exists())
-
-
-def test_an_install_dies_with_its_daemon_and_can_be_repeated(makes: StartDaemon, wheels: Path) -> None:
-    daemon = makes(env=pip_environment(wheels))
+def test_an_install_dies_with_its_daemon_and_can_be_repeated(makes: StartDaemon, index: Index) -> None:
+    daemon = makes(*PIN, env=index.settings)
     client = daemon.client()
     install_well(client, "survivor", "parcel==1.0")
     client.execute("import parcel", "survivor")
     state, before = state_of(daemon, "survivor"), daemon.kernels()
+    index.hold()
     client.begin("session.install", session="survivor", packages=["parcel==2.0"])
-    wait_for("the helper box", lambda: daemon.kernels() - before)
+    index.wait_asked()
     helpers = daemon.kernels() - before
+    assert helpers and (state / "install").exists()
     daemon.kill()
+    index.open.set()
     daemon.start()
     wait_for("the helper box to be gone", lambda: all(is_gone(pid) for pid in helpers))
     assert sorted(os.listdir(state / "packages")) == ["current"] and not (state / "install").exists()
@@ -187,71 +259,17 @@ def test_an_install_dies_with_its_daemon_and_can_be_repeated(makes: StartDaemon,
     assert install_well(client, "survivor", "parcel==2.0")["restart_needed"] == ["parcel"]
 
 
-class Index(ThreadingHTTPServer):
-    """A package index on this host's loopback, for whoever knows its password."""
-
-    def __init__(self, wheels: Path) -> None:
-        super().__init__(("127.0.0.1", 0), IndexHandler)
-        self.wheels = wheels
-        self.asked: list[tuple[str, str]] = []  # path, Host header
-
-
-class IndexHandler(BaseHTTPRequestHandler):
-    server: Index
-
-    def do_GET(self) -> None:
-        self.server.asked.append((self.path, self.headers.get("Host", "")))
-        status, content, kind = 404, b"", "text/html"
-        if self.headers.get("Authorization") != "Basic " + base64.b64encode(b"operator:sesame").decode():
-            status = 401
-        elif self.path == "/simple/parcel/":
-            status, content = 200, b'<a href="/files/parcel-2.0-py3-none-any.whl">parcel-2.0-py3-none-any.whl</a>'
-        elif self.path == "/simple/stray/":
-            where = b"http://elsewhere.example/stray-1.0-py3-none-any.whl"
-            status, content = 200, b'<a href="' + where + b'">stray-1.0-py3-none-any.whl</a>'
-        elif self.path.startswith("/files/"):
-            status, content, kind = 200, (self.server.wheels / Path(self.path).name).read_bytes(), "application/zip"
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@contextlib.contextmanager
-def served(wheels: Path) -> Iterator[Index]:
-    with Index(wheels) as index:
-        thread = threading.Thread(target=index.serve_forever)
-        thread.start()
-        try:
-            yield index
-        finally:
-            index.shutdown()
-            thread.join()
-
-
-def test_the_helper_alone_reaches_the_operators_index_and_nothing_else(makes: StartDaemon, wheels: Path) -> None:
-    with served(wheels) as index:
-        port = index.server_address[1]
-        settings = {
-            "PIP_CONFIG_FILE": "/dev/null",
-            "PIP_INDEX_URL": f"http://operator:sesame@packages.example:{port}/simple/",
-            "PIP_TRUSTED_HOST": "packages.example",
-            "PIP_RETRIES": "0",
-        }
-        daemon = makes("--egress-host", "packages.example=127.0.0.1", env=settings)
-        client = daemon.client()
-        done = install_well(client, "far", "parcel")
-        assert done["installed"] == [{"name": "parcel", "version": "2.0"}]
-        assert {host for _, host in index.asked} == {f"packages.example:{port}"}
-        stray = install(client, "far", "stray")
-        assert stray["status"] == "error" and "elsewhere.example" in stray["stderr"], stray
-        assert "403" in stray["stderr"], stray
-        # The session itself has neither the way there nor the password.
-        look = f"""
+def test_the_helper_alone_reaches_the_operators_index_and_nothing_else(makes: StartDaemon, index: Index) -> None:
+    port = index.server_address[1]
+    daemon = makes(*PIN, env=index.settings)
+    client = daemon.client()
+    done = install_well(client, "far", "parcel")
+    assert done["installed"] == [{"name": "parcel", "version": "2.0"}]
+    assert {host for _, host in index.asked} == {f"packages.example:{port}"}
+    stray = install(client, "far", "stray")
+    assert stray["status"] == "error" and "elsewhere.example" in stray["stderr"] and "403" in stray["stderr"], stray
+    # The session itself has neither the way there nor the password.
+    look = f"""
 import os, socket, parcel
 for address in (("127.0.0.1", {port}), ("127.0.0.1", 3128)):
     try: print(socket.create_connection(address, 5))
@@ -261,7 +279,7 @@ for directory, _, names in os.walk("{PLACE}"):
     text += "".join(open(os.path.join(directory, name), errors="replace").read() for name in names)
 print("sesame" in text, parcel.version)
 """
-        assert client.execute(look, "far")["stdout"] == "ConnectionRefusedError\n" * 2 + "False 2.0\n"
+    assert client.execute(look, "far")["stdout"] == "ConnectionRefusedError\n" * 2 + "False 2.0\n"
 
 
 def test_the_command_line_installs_and_says_what_to_do(shop: Daemon) -> None:
