@@ -5,7 +5,10 @@
  * to the box's, clones once, and sets it back. The child belongs to the ward, not to us (CLONE_PARENT): it is reaped
  * whatever becomes of the nursery. Before it returns to Python, the child has entered the box's control groups and
  * namespaces, become its user, given up every privilege and descriptor, and heard from the maker that it may go: no
- * byte of Python code runs in between. Order is the security argument, as in the box's own stage (src/box/stage.c). */
+ * byte of Python code runs in between. Order is the security argument, as in the box's own stage (src/box/stage.c).
+ *
+ * Between two forks no Python code runs in the nursery either: it would write to memory that it shares with kernels, and
+ * for each large page of it that it touches every later fork would have 512 entries to copy. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -37,15 +40,15 @@ enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_CHANNEL = 3, KERNEL_SYNC = 4 };
 /* For ctypes. All return 0 or -errno unless said otherwise. */
 EXPORTED int spawn_open(void);
 EXPORTED int spawn_announce(int code, unsigned n_preloaded, const char *text);
-EXPORTED int spawn_receive(void);     /* waits for an order; -ENODATA when there will be none */
-EXPORTED int spawn_refuse(int code);  /* answers it: no */
-EXPORTED int spawn_fork(void);        /* 1 in the nursery, 0 in a sealed kernel */
+EXPORTED int spawn_serve(void);       /* 0 in each sealed kernel; in the nursery never, -ENODATA after the last order */
+EXPORTED int spawn_is_awaited(void);  /* in a kernel: does somebody wait for it already? */
 EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after the last */
 
 static struct nursery_order order;
 static int fds[NURSERY_FDS];
 static int own_pidfd = -1;
 static void *tid_address;
+static nlink_t links_alone; /* of our directory of threads, when there is one thread */
 
 int spawn_open(void) {
         if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || fcntl(NURSERY_SOCKET_FD, F_SETFD, FD_CLOEXEC) < 0)
@@ -57,7 +60,14 @@ int spawn_open(void) {
         return prctl(PR_GET_TID_ADDRESS, (unsigned long) &tid_address, 0, 0, 0) < 0 ? -errno : 0;
 }
 
+/* Number of our threads, plus something. */
+static nlink_t count_links(void) {
+        struct stat status;
+        return stat("/proc/self/task", &status) < 0 ? 0 : status.st_nlink;
+}
+
 int spawn_announce(int code, unsigned n_preloaded, const char *text) {
+        links_alone = count_links();
         struct nursery_answer answer = { .code = code, .ready = code == 0, .n_preloaded = n_preloaded };
         (void) snprintf(answer.failed, sizeof(answer.failed), "%s", text);
         return passing_send(NURSERY_SOCKET_FD, &answer, sizeof(answer), NULL, 0, 0);
@@ -68,7 +78,7 @@ static void release_order(void) {
                 fd_close(&fds[i]);
 }
 
-int spawn_receive(void) {
+static int receive_order(void) {
         ssize_t size = passing_receive(NURSERY_SOCKET_FD, &order, sizeof(order), fds, NURSERY_FDS, 0);
         if (size < 0)
                 return (int) size;
@@ -88,16 +98,16 @@ static int answer_order(int code, int pidfd) {
         return passing_send(NURSERY_SOCKET_FD, &answer, sizeof(answer), &pidfd, 1, 0);
 }
 
-int spawn_refuse(int code) {
-        return answer_order(code, -1);
-}
-
 static const char *text_at(size_t wanted) {
         const char *at = order.texts, *end = order.texts + order.texts_size;
         for (size_t i = 0; at < end; i++, at += strlen(at) + 1)
                 if (i == wanted)
                         return at;
         return NULL;
+}
+
+int spawn_is_awaited(void) {
+        return order.is_awaited;
 }
 
 const char *spawn_environment(unsigned i) {
@@ -211,8 +221,13 @@ static int clone_kernel(int *ret_pidfd) {
         return pid < 0 ? -errno : (int) pid;
 }
 
-int spawn_fork(void) {
+/* 1 in the nursery, 0 in a sealed kernel. */
+static int fork_kernel(void) {
         int pidfd = -1;
+        if (count_links() != links_alone) {
+                int told = answer_order(-EDEADLK, -1); /* a fork would copy locks that nobody holds any more */
+                return told < 0 ? told : 1;
+        }
         if (setns(fds[NURSERY_AGENT], CLONE_NEWPID) < 0) {
                 int refusal = -errno; /* the box is gone, most likely: no reason to give up */
                 int told = answer_order(refusal, -1);
@@ -228,4 +243,14 @@ int spawn_fork(void) {
         int code = answer_order(pid < 0 ? pid : 0, pidfd);
         fd_close(&pidfd);
         return code < 0 ? code : 1;
+}
+
+int spawn_serve(void) {
+        int code = 1;
+        while (code == 1) {
+                code = receive_order();
+                if (code == 0)
+                        code = fork_kernel();
+        }
+        return code;
 }

@@ -118,7 +118,7 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
                                    .box = {
                                            .pidfd = -1,
                                            .control_fd = -1,
-                                           .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .v2_procs_fd = -1 } } };
+                                           .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .entry_fd = -1 } } };
         struct box *box = &birth.box;
         if (stage_fds_open_view(spec, &birth.fds, err) < 0)
                 goto undo;
@@ -167,8 +167,11 @@ int box_clone(struct box_birth *birth, bool into_group, struct err *err) {
         return map_ids(birth->spec, box->pid, stage.drop_groups, err);
 }
 
-int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err) {
+void box_proceed(struct box_birth *birth) {
         (void) send(birth->sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
+}
+
+int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err) {
         if (read_verdict(birth->sync_fd, err) < 0)
                 return -1;
         char letter;
@@ -196,8 +199,10 @@ int box_start(const struct box_spec *spec, const struct cgroup_host *host, struc
         int code = box_clone(&birth, true, err);
         if (code < 0)
                 code = prefer_verdict(birth.sync_fd, err);
-        if (code == 0)
+        if (code == 0) {
+                box_proceed(&birth);
                 code = box_settle(&birth, ret_box, err);
+        }
         if (code < 0)
                 box_abandon(&birth);
         return code;

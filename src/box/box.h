@@ -37,7 +37,10 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
  * to. Afterwards birth->fds are closed, and the child waits. */
 int box_clone(struct box_birth *birth, bool into_group, struct err *err);
 
-/* Lets the child go on and waits until it has become the agent. */
+/* Lets the child go on. */
+void box_proceed(struct box_birth *birth);
+
+/* Waits until it has become the agent; birth->sync_fd is readable then. */
 int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err);
 
 void box_abandon(struct box_birth *birth);

@@ -18,7 +18,7 @@
 #include "box/cgroup_prepare.h"
 #include "box/cgroup_text.h"
 
-enum { V2 = CGROUP_CONTROLLERS };
+enum { V2 = CGROUP_V2_TREE };
 
 /* The agent and the box's supervisor live in the box too, but do not count for the user. */
 enum { OWN_PROCESSES = 2, CPU_PERIOD_US = 100000, DEPTH_MAX = 8 };
@@ -174,7 +174,7 @@ static void close_all(int fds[], size_t n) {
 
 /* Opens or makes what each controller needs. dirs[] holds what we made: on failure exactly that is undone. */
 static int create_in(const struct cgroup_host *host, const char *name, const struct limits *limits, bool weaker,
-                     int dirs[static V2 + 1], struct cgroup *cgroup, struct err *err) {
+                     int dirs[static CGROUP_PLACES], struct cgroup *cgroup, struct err *err) {
         if (host->parent[V2][0]) {
                 dirs[V2] = make_directory(host, V2, name, err);
                 if (dirs[V2] < 0)
@@ -198,12 +198,19 @@ static int create_in(const struct cgroup_host *host, const char *name, const str
                 if (cgroup->tasks_fd[c] < 0)
                         return err_sys(err, errno, "cannot open %s/%s/tasks", host->parent[c], name);
         }
-        return 0;
+        if (!host->parent[CGROUP_ACCOUNT][0])
+                return 0;
+        dirs[CGROUP_ACCOUNT] = make_directory(host, CGROUP_ACCOUNT, name, err);
+        if (dirs[CGROUP_ACCOUNT] < 0)
+                return -1;
+        cgroup->entry_fd = openat(dirs[CGROUP_ACCOUNT], "tasks", O_WRONLY | O_CLOEXEC);
+        return cgroup->entry_fd < 0 ?
+                       err_sys(err, errno, "cannot open %s/%s/tasks", host->parent[CGROUP_ACCOUNT], name) : 0;
 }
 
-static void remove_made(const struct cgroup_host *host, const char *name, const int dirs[static V2 + 1]) {
+static void remove_made(const struct cgroup_host *host, const char *name, const int dirs[static CGROUP_PLACES]) {
         char path[CGROUP_PATH_MAX + 64];
-        for (size_t i = 0; i <= V2; i++)
+        for (size_t i = 0; i < CGROUP_PLACES; i++)
                 if (dirs[i] >= 0) {
                         (void) snprintf(path, sizeof(path), "%s/%s", host->parent[i], name);
                         (void) rmdir(path);
@@ -214,27 +221,28 @@ int cgroup_create(const struct cgroup_host *host, const char *name, const struct
                   struct cgroup *ret_cgroup, struct err *err) {
         if (check_name(name, err) < 0 || check_usable(host, weaker, err) < 0)
                 return -1;
-        struct cgroup cgroup = { .host = host, .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .v2_procs_fd = -1 };
+        struct cgroup cgroup = { .host = host, .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .entry_fd = -1 };
         (void) snprintf(cgroup.name, sizeof(cgroup.name), "%s", name);
-        int dirs[V2 + 1] = { -1, -1, -1, -1 };
+        int dirs[CGROUP_PLACES] = { -1, -1, -1, -1, -1 };
         int code = create_in(host, name, limits, weaker, dirs, &cgroup, err);
         if (code < 0) {
                 remove_made(host, name, dirs);
                 close_all(cgroup.tasks_fd, CGROUP_CONTROLLERS);
+                fd_close(&cgroup.entry_fd);
         } else {
                 cgroup.v2_fd = take_fd(&dirs[V2]);
                 *ret_cgroup = cgroup;
         }
-        close_all(dirs, V2 + 1);
+        close_all(dirs, CGROUP_PLACES);
         return code;
 }
 
 /* A fresh descriptor of a controller's directory, or -errno. */
-static int open_group(const struct cgroup *cgroup, enum cgroup_controller controller) {
+static int open_group(const struct cgroup *cgroup, size_t place) {
         char path[CGROUP_PATH_MAX + 64];
-        if (!cgroup->host->usable[controller])
+        if (!cgroup->host->parent[place][0])
                 return -ENOENT;
-        (void) snprintf(path, sizeof(path), "%s/%s", cgroup->host->parent[controller], cgroup->name);
+        (void) snprintf(path, sizeof(path), "%s/%s", cgroup->host->parent[place], cgroup->name);
         return cgroup_file_open_dir(AT_FDCWD, path);
 }
 
@@ -256,15 +264,15 @@ int cgroup_enter(const struct cgroup *cgroup, struct err *err) {
                 if (code < 0)
                         return fail_to_move(cgroup, c, code, err);
         }
-        int code = cgroup->v2_procs_fd < 0 ? 0 : fd_write_all(cgroup->v2_procs_fd, "0", 1);
-        return code < 0 ? err_sys(err, -code, "cannot enter the control group %s of the v2 tree", cgroup->name) : 0;
+        int code = cgroup->entry_fd < 0 ? 0 : fd_write_all(cgroup->entry_fd, "0", 1);
+        return code < 0 ? err_sys(err, -code, "cannot enter the control group %s", cgroup->name) : 0;
 }
 
 int cgroup_open_v2_entry(struct cgroup *cgroup, struct err *err) {
-        if (cgroup->v2_fd < 0 || cgroup->v2_procs_fd >= 0)
+        if (cgroup->v2_fd < 0 || cgroup->entry_fd >= 0)
                 return 0;
-        cgroup->v2_procs_fd = openat(cgroup->v2_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
-        return cgroup->v2_procs_fd < 0 ? err_sys(err, errno, "cannot open cgroup.procs of %s", cgroup->name) : 0;
+        cgroup->entry_fd = openat(cgroup->v2_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+        return cgroup->entry_fd < 0 ? err_sys(err, errno, "cannot open cgroup.procs of %s", cgroup->name) : 0;
 }
 
 int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err) {
@@ -273,7 +281,7 @@ int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err) {
         for (size_t c = 0; c < CGROUP_CONTROLLERS; c++) {
                 if (!is_entered_apart(cgroup->host, c))
                         continue;
-                _cleanup_fd_ int dir_fd = open_group(cgroup, (enum cgroup_controller) c);
+                _cleanup_fd_ int dir_fd = open_group(cgroup, c);
                 int code = dir_fd < 0 ? dir_fd : cgroup_file_write(dir_fd, "cgroup.procs", text);
                 if (code < 0)
                         return fail_to_move(cgroup, c, code, err);
@@ -297,7 +305,8 @@ void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usa
 
                 /* The v2 tree counts CPU time without any controller; on v1 cpuacct is often mounted with cpu. */
                 if (cgroup_file_read_key(cgroup->v2_fd, "cpu.stat", "usage_usec", &usage.cpu_us) < 0) {
-                        _cleanup_fd_ int cpu_fd = open_group(cgroup, CGROUP_CPU);
+                        bool apart = cgroup->host->parent[CGROUP_ACCOUNT][0];
+                        _cleanup_fd_ int cpu_fd = open_group(cgroup, apart ? CGROUP_ACCOUNT : CGROUP_CPU);
                         uint64_t nanoseconds = 0;
                         if (cgroup_file_read_number(cpu_fd, "cpuacct.usage", &nanoseconds) == 0)
                                 usage.cpu_us = nanoseconds / 1000;
@@ -349,7 +358,7 @@ static int remove_directory(const char *path, bool patient) {
 
 static int remove_all(const struct cgroup_host *host, const char *name, bool patient, struct err *err) {
         int code = 0;
-        for (size_t i = V2 + 1; i-- > 0;) {
+        for (size_t i = CGROUP_PLACES; i-- > 0;) {
                 if (!host->parent[i][0] || directory_of(host, i) != i)
                         continue;
                 char path[CGROUP_PATH_MAX + 64];
@@ -365,7 +374,7 @@ void cgroup_release(struct cgroup *cgroup) {
         if (!cgroup->host)
                 return;
         fd_close(&cgroup->v2_fd);
-        fd_close(&cgroup->v2_procs_fd);
+        fd_close(&cgroup->entry_fd);
         close_all(cgroup->tasks_fd, CGROUP_CONTROLLERS);
         cgroup->host = NULL;
 }
@@ -373,7 +382,7 @@ void cgroup_release(struct cgroup *cgroup) {
 int cgroup_adopt(const struct cgroup_host *host, const char *name, struct cgroup *ret_cgroup, struct err *err) {
         if (check_name(name, err) < 0)
                 return -1;
-        struct cgroup cgroup = { .host = host, .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .v2_procs_fd = -1 };
+        struct cgroup cgroup = { .host = host, .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .entry_fd = -1 };
         (void) snprintf(cgroup.name, sizeof(cgroup.name), "%s", name);
         if (host->parent[V2][0]) {
                 char path[CGROUP_PATH_MAX + 64];

@@ -15,12 +15,15 @@
 
 enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CONTROLLERS };
 
+/* Where a box has a directory: in the hierarchy of each controller, and in these. */
+enum { CGROUP_V2_TREE = CGROUP_CONTROLLERS, CGROUP_ACCOUNT /* v1 cpuacct, see cgroup_host_leave_v2 */, CGROUP_PLACES };
+
 /* What this host and this user can bound. Found once per process; the strings are for `doctor` and the report. */
 struct cgroup_host {
         enum { CGROUP_NONE, CGROUP_V1, CGROUP_HYBRID, CGROUP_V2 } kind;
         bool usable[CGROUP_CONTROLLERS];
         bool kill;             /* cgroup.kill through a v2 tree that we may write to */
-        char parent[CGROUP_CONTROLLERS + 1][512]; /* directories we create boxes in; the last one is the v2 tree */
+        char parent[CGROUP_PLACES][512]; /* directories we create boxes in; "" for none */
         char relative[128];    /* the tail of each parent: what we may have to create below the hierarchy's base */
         char why_not[400];     /* why something is not usable, and how to mend it; "" when everything is */
 };
@@ -29,6 +32,11 @@ struct cgroup_host {
  * Changes nothing: the parents are made, and v2 controllers enabled, by the first cgroup_create that needs them.
  * $GLOVEBOX_CGROUP_PARENT names the directory below each hierarchy's root to work in (default "glovebox"). */
 void cgroup_host_look(struct cgroup_host *host);
+
+/* For boxes whose processes are not cloned into their groups but enter them, as a forked kernel does: that takes 40 µs
+ * on v1 and a grace period of the kernel (some 10 ms) on v2. Where v1 bounds everything, their groups are v1 alone, and
+ * cpuacct counts their CPU time; killing the box's PID 1 does what cgroup.kill would. Elsewhere nothing changes. */
+void cgroup_host_leave_v2(struct cgroup_host *host);
 
 const char *cgroup_kind_name(const struct cgroup_host *host); /* "v2", "v1", "hybrid", "none" */
 const char *cgroup_controller_name(enum cgroup_controller controller); /* "memory", "pids", "cpu" */
@@ -41,7 +49,7 @@ struct cgroup {
         char name[64];
         int v2_fd;    /* directory of the v2 tree for CLONE_INTO_CGROUP, or -1 */
         int tasks_fd[CGROUP_CONTROLLERS]; /* v1: open `tasks` of each controller, for cgroup_enter; or -1 */
-        int v2_procs_fd; /* open cgroup.procs of the v2 tree; -1 unless cgroup_open_v2_entry was called */
+        int entry_fd; /* one more to enter: cpuacct's tasks, or cgroup.procs after cgroup_open_v2_entry; or -1 */
         uint64_t oom_kills_before;
 };
 

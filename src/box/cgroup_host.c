@@ -19,7 +19,7 @@
 #include "box/cgroup_prepare.h"
 #include "box/cgroup_text.h"
 
-enum { V2 = CGROUP_CONTROLLERS, PROC_TEXT_MAX = 4 << 20 };
+enum { V2 = CGROUP_V2_TREE, PROC_TEXT_MAX = 4 << 20 };
 
 static const char *const controller_names[CGROUP_CONTROLLERS] = {
         [CGROUP_MEMORY] = "memory",
@@ -73,16 +73,16 @@ static bool may_create(const char *base, const char *relative, char ret_parent[s
         return may(path, "", W_OK | X_OK);
 }
 
-static void look_at_v1(struct cgroup_host *host, enum cgroup_controller controller, const struct hierarchy *at) {
+static bool look_at_v1(struct cgroup_host *host, size_t place, const struct hierarchy *at) {
         const char *bases[] = { at->mount.point, at->own };
         for (size_t i = 0; i < ELEMENTS(bases); i++) {
                 char parent[CGROUP_PATH_MAX];
                 if (!bases[i][0] || !may_create(bases[i], host->relative, parent))
                         continue;
-                memcpy(host->parent[controller], parent, sizeof(parent));
-                host->usable[controller] = true;
-                return;
+                memcpy(host->parent[place], parent, sizeof(parent));
+                return true;
         }
+        return false;
 }
 
 /* Can this controller be had in base/relative: is it handed down already, or may we hand it down? */
@@ -212,18 +212,16 @@ static char *read_proc(const char *path) {
         return text;
 }
 
-static void find_hierarchies(const char *mountinfo, const char *proc_cgroup, struct hierarchy ret[static V2 + 1]) {
-        for (size_t i = 0; i <= V2; i++) {
-                const char *controller = i < V2 ? controller_names[i] : NULL;
-                char path[CGROUP_PATH_MAX];
-                ret[i] = (struct hierarchy){ .mounted = false };
-                if (cgroup_text_find_mount(mountinfo, controller, &ret[i].mount) < 0)
-                        continue;
-                ret[i].mounted = true;
-                if (cgroup_text_find_own(proc_cgroup, controller, path) < 0 ||
-                    cgroup_text_locate(&ret[i].mount, path, ret[i].own) < 0)
-                        ret[i].own[0] = '\0';
-        }
+static void find_hierarchy(const char *mountinfo, const char *proc_cgroup, const char *controller,
+                           struct hierarchy *ret) {
+        char path[CGROUP_PATH_MAX];
+        *ret = (struct hierarchy){ .mounted = false };
+        if (cgroup_text_find_mount(mountinfo, controller, &ret->mount) < 0)
+                return;
+        ret->mounted = true;
+        if (cgroup_text_find_own(proc_cgroup, controller, path) < 0 ||
+            cgroup_text_locate(&ret->mount, path, ret->own) < 0)
+                ret->own[0] = '\0';
 }
 
 void cgroup_host_look(struct cgroup_host *host) {
@@ -239,7 +237,9 @@ void cgroup_host_look(struct cgroup_host *host) {
         _cleanup_free_ char *mountinfo = read_proc("/proc/self/mountinfo");
         _cleanup_free_ char *proc_cgroup = read_proc("/proc/self/cgroup");
         struct hierarchy at[V2 + 1];
-        find_hierarchies(mountinfo ? mountinfo : "", proc_cgroup ? proc_cgroup : "", at);
+        for (size_t i = 0; i <= V2; i++)
+                find_hierarchy(mountinfo ? mountinfo : "", proc_cgroup ? proc_cgroup : "",
+                               i < V2 ? controller_names[i] : NULL, &at[i]);
         bool any_v1 = false;
         for (size_t c = 0; c < CGROUP_CONTROLLERS; c++)
                 any_v1 |= at[c].mounted;
@@ -249,8 +249,26 @@ void cgroup_host_look(struct cgroup_host *host) {
                 host->kind = CGROUP_V2;
         for (size_t c = 0; c < CGROUP_CONTROLLERS; c++)
                 if (at[c].mounted)
-                        look_at_v1(host, (enum cgroup_controller) c, &at[c]);
+                        host->usable[c] = look_at_v1(host, c, &at[c]);
         if (at[V2].mounted)
                 look_at_v2(host, &at[V2], at);
         explain(host, at);
+}
+
+void cgroup_host_leave_v2(struct cgroup_host *host) {
+        if (host->kind != CGROUP_HYBRID)
+                return;
+        for (enum cgroup_controller c = 0; c < CGROUP_CONTROLLERS; c++)
+                if (!host->usable[c] || cgroup_host_in_v2(host, c))
+                        return;
+        _cleanup_free_ char *mountinfo = read_proc("/proc/self/mountinfo");
+        _cleanup_free_ char *proc_cgroup = read_proc("/proc/self/cgroup");
+        struct hierarchy at;
+        find_hierarchy(mountinfo ? mountinfo : "", proc_cgroup ? proc_cgroup : "", "cpuacct", &at);
+        if (!at.mounted || !look_at_v1(host, CGROUP_ACCOUNT, &at))
+                return;
+        if (strcmp(host->parent[CGROUP_ACCOUNT], host->parent[CGROUP_CPU]) == 0)
+                host->parent[CGROUP_ACCOUNT][0] = '\0'; /* mounted together: counted there */
+        host->parent[V2][0] = '\0';
+        host->kill = false;
 }

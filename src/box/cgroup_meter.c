@@ -8,7 +8,7 @@
 
 #include "base/fd.h"
 
-enum { V2 = CGROUP_CONTROLLERS };
+enum { V2 = CGROUP_V2_TREE };
 
 static int open_file(const struct cgroup *cgroup, size_t where, const char *file) {
         char path[700];
@@ -27,7 +27,8 @@ void cgroup_meter_open(const struct cgroup *cgroup, struct cgroup_meter *ret_met
         /* The v2 tree counts CPU time without any controller; on v1 cpuacct is often mounted with cpu. */
         meter.cpu_fd = open_file(cgroup, V2, "cpu.stat");
         if (meter.cpu_fd < 0) {
-                meter.cpu_fd = open_file(cgroup, CGROUP_CPU, "cpuacct.usage");
+                bool apart = cgroup->host->parent[CGROUP_ACCOUNT][0];
+                meter.cpu_fd = open_file(cgroup, apart ? CGROUP_ACCOUNT : CGROUP_CPU, "cpuacct.usage");
                 meter.cpu_in_ns = true;
         }
         *ret_meter = meter;

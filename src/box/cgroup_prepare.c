@@ -80,7 +80,8 @@ static int enable_controllers(const struct cgroup_host *host, int dir_fd, const 
 }
 
 int cgroup_prepare_parent(const struct cgroup_host *host, size_t index, struct err *err) {
-        bool v2 = index == CGROUP_CONTROLLERS || cgroup_host_in_v2(host, (enum cgroup_controller) index);
+        bool v2 = index == CGROUP_V2_TREE ||
+                  (index < CGROUP_CONTROLLERS && cgroup_host_in_v2(host, (enum cgroup_controller) index));
         char path[CGROUP_PATH_MAX];
         memcpy(path, host->parent[index], sizeof(path));
         size_t size = strlen(path), tail = strlen(host->relative) + 1;

@@ -32,6 +32,7 @@
 #include "session/listener.h"
 #include "session/network.h"
 #include "session/oom.h"
+#include "session/reaper.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
 #include "session/session.h"
@@ -132,19 +133,20 @@ static void on_maker(void *context, uint32_t events) {
                 return;
         daemon->n_ordered--;
         give_orders(daemon);
+        pool_refill(daemon);
         struct kernel *kernel = daemon_find_kernel(daemon, reply.kernel_id);
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
                         fd_close(&reply.fds[i]);
-                char name[64];
-                (void) snprintf(name, sizeof(name), "%s%.26s", daemon->group_prefix, reply.kernel_id);
-                (void) cgroup_destroy_by_name(&daemon->host, name, NULL);
+                (void) cgroup_destroy_by_name(&daemon->host, reply.group, NULL);
                 return;
         }
         if (kernel_take(kernel, &reply, &err) < 0) {
+                daemon->tally.kernels_failed++;
                 kernel->listener->failed(kernel, &err);
                 return;
         }
+        *(kernel->fds[MAKER_KERNEL] >= 0 ? &daemon->tally.kernels_forked : &daemon->tally.kernels_cold) += 1;
         if (kernel->rules)
                 network_connect(daemon);
         for (struct session *session = daemon->sessions; session; session = session->next)
@@ -184,6 +186,8 @@ static int start_maker(struct daemon *daemon, struct err *err) {
             split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
                 return -1;
         settings = (struct maker_settings){ .data_dir = daemon->data_dir,
+                                            .group_prefix = daemon->group_prefix,
+                                            .stock = daemon->options->stock,
                                             .kernel_dir = kernel_dir,
                                             .read_paths = read_paths,
                                             .write_paths = write_paths,
@@ -203,6 +207,7 @@ static void on_maker_died(struct daemon *daemon) {
         daemon_log("the maker has died; starting another");
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker);
+        heritage_sweep_groups(daemon); /* of boxes that it had made and given to nobody */
         daemon->n_ordered = 0;
         if (start_maker(daemon, &err) < 0) {
                 daemon_log("%s", err.message);
@@ -331,9 +336,11 @@ static int start(struct daemon *daemon, struct err *err) {
         if (*quarantined)
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
         cgroup_host_look(&daemon->host);
+        cgroup_host_leave_v2(&daemon->host);
         (void) snprintf(vault_path, sizeof(vault_path), "%s/vault.sock", daemon->data_dir);
         if (vault_open(vault_path, &daemon->vault, &daemon->vault_is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
-            start_maker(daemon, err) < 0 || heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
+            reaper_start(&daemon->host, err) < 0 || start_maker(daemon, err) < 0 ||
+            heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
                 return -1;
         const struct serve_front *front = daemon->options->front;
         if (front && front->open(daemon, daemon->options->front_settings, &daemon->front, err) < 0)
@@ -351,6 +358,7 @@ static void stop(struct daemon *daemon) {
                 daemon->options->front->close(daemon->front);
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
+        heritage_sweep_groups(daemon);
         network_stop(daemon);
         if (daemon->loop)
                 pool_empty(daemon);
@@ -380,6 +388,7 @@ static void stop(struct daemon *daemon) {
         vault_close(&daemon->vault);
         registry_close(daemon->registry);
         fd_close(&daemon->signal_fd);
+        reaper_stop();
         loop_free(daemon->loop);
 }
 

@@ -11,6 +11,7 @@
 #include "session/log.h"
 #include "session/maker.h"
 #include "session/registry.h"
+#include "session/tally.h"
 #include "session/vault.h"
 
 struct client;
@@ -57,6 +58,7 @@ struct daemon {
         struct client *clients;
         size_t n_clients;
         uint64_t spilled_bytes; /* put aside for slow readers */
+        struct tally tally;
         struct session *sessions; /* named and ephemeral ones */
         size_t n_sessions;
         struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */

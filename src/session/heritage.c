@@ -97,20 +97,33 @@ static void find_lost_sessions(struct daemon *daemon) {
                 (void) closedir(directory);
 }
 
-/* Control groups and state of kernels that nobody holds any more. */
-static void sweep_leftovers(struct daemon *daemon) {
-        char path[4400];
+static bool is_group_in_use(const struct daemon *daemon, const char *group) {
+        for (size_t i = 0; i < daemon->n_pool; i++)
+                if (strcmp(daemon->pool[i]->group, group) == 0)
+                        return true;
+        for (const struct session *session = daemon->sessions; session; session = session->next)
+                if (session->kernel && strcmp(session->kernel->group, group) == 0)
+                        return true;
+        return false;
+}
+
+void heritage_sweep_groups(struct daemon *daemon) {
         size_t prefix = strlen(daemon->group_prefix);
-        for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
+        for (size_t i = 0; i < CGROUP_PLACES; i++) {
                 DIR *directory = *daemon->host.parent[i] ? opendir(daemon->host.parent[i]) : NULL;
                 struct dirent *entry;
                 while (directory && (entry = readdir(directory)))
                         if (strncmp(entry->d_name, daemon->group_prefix, prefix) == 0 &&
-                            !daemon_find_kernel(daemon, entry->d_name + prefix))
+                            !is_group_in_use(daemon, entry->d_name))
                                 (void) cgroup_destroy_by_name(&daemon->host, entry->d_name, NULL);
                 if (directory)
                         (void) closedir(directory);
         }
+}
+
+/* State of kernels that nobody holds any more. */
+static void sweep_state(struct daemon *daemon) {
+        char path[4400];
         (void) snprintf(path, sizeof(path), "%s/state", daemon->data_dir);
         DIR *directory = opendir(path);
         struct dirent *entry;
@@ -142,6 +155,7 @@ int heritage_take_over(struct daemon *daemon, struct err *err) {
                         session->variables_lost = true;
                 }
         network_connect(daemon);
-        sweep_leftovers(daemon);
+        heritage_sweep_groups(daemon);
+        sweep_state(daemon);
         return 0;
 }

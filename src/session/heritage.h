@@ -6,3 +6,6 @@
 struct daemon;
 
 int heritage_take_over(struct daemon *daemon, struct err *err);
+
+/* Destroys control groups of this daemon's that belong to none of its kernels. */
+void heritage_sweep_groups(struct daemon *daemon);

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/syscalls.h"
+#include "session/reaper.h"
 #include "wire/frame.h"
 
 enum {
@@ -68,7 +69,7 @@ static void take_apart(struct kernel *kernel) {
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
         cgroup_meter_close(&kernel->meter);
         if (kernel->cgroup.host)
-                (void) cgroup_destroy(&kernel->cgroup, NULL);
+                reaper_bury(&kernel->cgroup, kernel->fds[MAKER_PIDFD], kernel->fds[MAKER_LEASE]);
         for (size_t i = 0; i < MAKER_FDS; i++)
                 if (i != MAKER_WORKSPACE) /* what an ephemeral run left is still to be read */
                         fd_close(&kernel->fds[i]);
@@ -135,6 +136,7 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
         }
         memcpy(kernel->fds, reply->fds, sizeof(kernel->fds));
         kernel->pid = reply->pid;
+        (void) snprintf(kernel->group, sizeof(kernel->group), "%s", reply->group);
         kernel->host_uid = reply->host_uid;
         kernel->state = KERNEL_STARTING;
         if (watch_all(kernel, err) < 0) {
@@ -317,15 +319,14 @@ void kernel_measure(struct kernel *kernel) {
         kernel->usage.cpu_us -= kernel->cpu_us_before;
 }
 
-bool kernel_measure_run(struct kernel *kernel, uint64_t took_us) {
+void kernel_measure_run(struct kernel *kernel, uint64_t took_us) {
         if (took_us >= SHORT_RUN_US) {
                 kernel_measure(kernel);
-                return true;
+                return;
         }
         kernel->usage.cpu_us = took_us;
         kernel->usage.oom_kills = 0;
         kernel->n_unmeasured++;
-        return false;
 }
 
 void kernel_catch_up(struct kernel *kernel) {

@@ -132,7 +132,8 @@ void kernel_mark_usage(struct kernel *kernel);
 void kernel_measure(struct kernel *kernel);
 
 /* The same at the end of a run, unless it was so short (under a millisecond) that asking would take longer than it is
- * worth: then the CPU time is taken to be the time it took, and the peak of memory to be what it was. False: do
- * kernel_catch_up when the answer is on its way, so that such guesses do not add up. */
-bool kernel_measure_run(struct kernel *kernel, uint64_t took_us);
+ * worth: then the CPU time is taken to be the time it took, and the peak of memory to be what it was. */
+void kernel_measure_run(struct kernel *kernel, uint64_t took_us);
+
+/* When the answer is on its way: keeps such guesses from adding up. */
 void kernel_catch_up(struct kernel *kernel);

@@ -25,7 +25,7 @@ enum { MAKER_OPTIONS_MAX = 8192 };
 
 struct maker_request {
         char kernel_id[27];
-        char group[48]; /* name of its control groups */
+        char group[48]; /* name of its control groups, unless the reply says another */
         char state_dir[1024]; /* the kernel's own files, made by the daemon; shown as /run/session */
         char workspace[1024]; /* shown as /workspace, unless ephemeral */
         bool workspace_is_ours; /* made by the daemon; a directory that a caller named goes through the mount policy */
@@ -34,6 +34,7 @@ struct maker_request {
         struct limits limits;
         bool allow_weaker;
         bool ephemeral; /* the workspace is a bounded tmpfs */
+        bool pooled;    /* nobody waits for it yet */
         bool fresh;     /* a Python of its own, never one forked from a nursery */
         bool network;   /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
         char packages[1024]; /* state directory of the session whose packages are shown (session/packages.h), or "" */
@@ -64,6 +65,7 @@ struct maker_nursery {
         pid_t pid;
         uint64_t forks;
         uint32_t n_preloaded;
+        uint32_t n_stock; /* boxes that wait without a kernel */
         char failed_imports[400];
         char trouble[200]; /* why it went down last */
 };
@@ -75,13 +77,16 @@ struct maker_reply {
         struct err err; /* when not good */
         pid_t pid;
         uid_t host_uid;
+        char group[48]; /* of its control groups; not the request's when the box had been made before */
         int fds[MAKER_FDS]; /* owned by the receiver */
 };
 
 struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
+        const char *group_prefix; /* of the names of control groups */
         const char *kernel_dir; /* holds the package glovebox_kernel */
         const char *preload;    /* what nurseries import */
+        uint64_t stock;         /* boxes to be kept without a kernel */
         const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
         uint64_t df_bytes, np_bytes; /* what is large enough to be trimmed */
 };

@@ -132,6 +132,7 @@ static int fill_order(const struct nursery_birth *birth, struct nursery_order *o
         order->limits = birth->spec->limits;
         order->has_memory_cgroup = birth->has_memory_cgroup;
         order->has_pids_cgroup = birth->has_pids_cgroup;
+        order->is_awaited = birth->is_awaited;
         for (size_t i = 0; fits && i < ELEMENTS(always); i++, order->n_writable++)
                 fits = add_text(order, always[i]);
         for (size_t i = 0; fits && i < birth->spec->n_mounts; i++) {
@@ -157,7 +158,7 @@ static int send_order(struct nursery *nursery, const struct nursery_birth *birth
         memcpy(&fds[NURSERY_STDIN], birth->fds, 4 * sizeof(int));
         fds[NURSERY_SYNC] = sync_fd;
         memcpy(&fds[NURSERY_GROUPS], cgroup->tasks_fd, sizeof(cgroup->tasks_fd));
-        fds[NURSERY_GROUPS + CGROUP_CONTROLLERS] = cgroup->v2_procs_fd;
+        fds[NURSERY_GROUPS + CGROUP_CONTROLLERS] = cgroup->entry_fd;
         size_t size = offsetof(struct nursery_order, texts) + order->texts_size;
         int code = passing_send(nursery->socket_fd, order, size, fds, NURSERY_FDS, 0);
         return code < 0 ? err_sys(err, -code, "asking the nursery for a kernel") : 0;

@@ -42,7 +42,7 @@ uint64_t nursery_due_in_ms(const struct nursery *nursery, uint64_t now_ms); /* U
 struct nursery_birth {
         const struct box *box; /* made by the nursery's ward */
         const struct box_spec *spec;
-        bool has_memory_cgroup, has_pids_cgroup;
+        bool has_memory_cgroup, has_pids_cgroup, is_awaited;
         char *const *environment;
         const int *fds; /* 0, 1, 2 and the channel */
 };

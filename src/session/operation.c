@@ -56,10 +56,10 @@ static json_t *describe_nursery(const struct daemon *daemon) {
                 if (strcmp(nursery->image, daemon->options->image) != 0)
                         continue;
                 uint64_t memory_bytes = nursery->pid > 0 ? memory_bytes_of(nursery->pid) : 0;
-                return json_pack("{s:s, s:s, s:i, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
+                return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
                                  states[nursery->state], "pid", (int) nursery->pid, "forks",
-                                 (json_int_t) nursery->forks, "preloaded", (json_int_t) nursery->n_preloaded,
-                                 "failed_imports", nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
+                                 (json_int_t) nursery->forks, "stock", (json_int_t) nursery->n_stock, "preloaded",
+                                 (json_int_t) nursery->n_preloaded, "failed_imports", nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
         }
         return json_null();
 }
@@ -87,10 +87,10 @@ static int shutdown_daemon(struct asker *asker, json_t *json, struct err *err) {
         if (!asker_is_operator(asker))
                 return err_set(err, ERR_REFUSED, "only the operator ends the daemon");
         const char *sessions = json_string_value(json_object_get(json, "sessions"));
-        struct daemon *daemon = asker->daemon;
+        struct daemon *daemon = asker->daemon; /* who was answered is gone */
         daemon->end_sessions = sessions && strcmp(sessions, "end") == 0;
         daemon->draining = true;
-        asker_answer(asker, json_object()); /* its last moment */
+        asker_answer(asker, json_object());
         loop_stop(daemon->loop);
         return 0;
 }

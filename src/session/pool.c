@@ -7,7 +7,7 @@
 
 #include "session/daemon.h"
 #include "session/kernel.h"
-#include "session/remove_tree.h"
+#include "session/reaper.h"
 #include "session/serve_options.h"
 
 static const struct kernel_listener listener;
@@ -32,7 +32,7 @@ static void discard(struct kernel *kernel) {
         (void) snprintf(path, sizeof(path), "%s", kernel->state_dir);
         forget(kernel);
         kernel_free(kernel);
-        remove_tree(path);
+        reaper_remove_tree(path);
 }
 
 static void on_failed(struct kernel *kernel, const struct err *err) {
@@ -71,12 +71,12 @@ void pool_refill(struct daemon *daemon) {
         struct registry_session row = { .limits = daemon->options->limits,
                                         .allow_weaker = daemon->options->allow_weaker };
         if (daemon->draining || daemon->n_pool >= daemon->options->pool || daemon->n_pool >= DAEMON_POOL_MAX ||
-            is_one_on_its_way(daemon))
-                return;
+            is_one_on_its_way(daemon) || daemon->n_orders + daemon->n_ordered > 0)
+                return; /* those that somebody waits for come first; daemon.c calls again after the last of them */
         struct maker_request request;
         (void) snprintf(row.image, sizeof(row.image), "%s", daemon->options->image);
         daemon_fill_request(&row, &request);
-        request.ephemeral = true;
+        request.ephemeral = request.pooled = true;
         /* Only here: a kernel that somebody waits for imports what its code asks for, and nothing else. */
         (void) snprintf(request.preload, sizeof(request.preload), "%s",
                         daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD);
@@ -85,7 +85,7 @@ void pool_refill(struct daemon *daemon) {
         char state_dir[1024];
         (void) snprintf(state_dir, sizeof(state_dir), "%.900s/state/%s", daemon->data_dir, request.kernel_id);
         (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", state_dir);
-        if ((mkdir(state_dir, 0700) < 0 && errno != EEXIST) || mkdir(request.state_dir, 0700) < 0)
+        if (mkdir(state_dir, 0700) < 0 && errno != EEXIST)
                 return;
         struct kernel *kernel = kernel_make(daemon->loop, &daemon->host, &listener, daemon, &request);
         if (!kernel)

@@ -9,7 +9,7 @@
 #include "box/limits.h"
 #include "egress/rules.h"
 
-enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 256 };
+enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 256, SERVE_STOCK_MAX = 64 };
 
 struct daemon;
 
@@ -39,6 +39,7 @@ struct serve_options {
         struct egress_operator egress; /* what boxes may reach, and what their clients may not ask for */
 
         uint64_t pool;       /* kernels kept ready; 0: none */
+        uint64_t stock;      /* boxes kept without a kernel; 0: none */
         const char *preload; /* modules separated by commas or blanks; NULL: the image's own list; "": none */
         uint64_t idle_ms;    /* until a session is hibernated; 0: never */
         uint64_t df_bytes;   /* DataFrames, Series and Tables above this are trimmed */

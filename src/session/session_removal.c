@@ -5,6 +5,7 @@
 
 #include "session/install.h"
 #include "session/passport.h"
+#include "session/reaper.h"
 #include "session/remove_tree.h"
 #include "session/session.h"
 
@@ -54,7 +55,10 @@ void session_remove(struct session *session, bool keep_files) {
                 return; /* it comes back here too */
         (void) err_set(&err, ERR_GONE, "the session was removed");
         session_fail_runs(session, &err);
-        remove_tree(session->state_dir);
+        if (session->ephemeral)
+                reaper_remove_tree(session->state_dir);
+        else
+                remove_tree(session->state_dir);
         if (!keep_files && *session->workspace && !*session->row.workspace)
                 remove_tree(session->workspace);
         if (session->still_listed)

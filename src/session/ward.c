@@ -168,7 +168,7 @@ int ward_clone_box(struct ward *ward, struct box_birth *birth, struct err *err) 
         slots[WARD_AGENT] = birth->fds.agent_fd;
         slots[WARD_LISTENER] = birth->fds.listener_fd;
         slots[WARD_WORKSPACE] = birth->spec->workspace_fd;
-        slots[WARD_V2_PROCS] = box->cgroup.v2_procs_fd;
+        slots[WARD_ENTRY] = box->cgroup.entry_fd;
         memcpy(&slots[WARD_TASKS], box->cgroup.tasks_fd, sizeof(box->cgroup.tasks_fd));
         if (ask(ward, request, slots, &box->pidfd, err) < 0)
                 return -1;

@@ -26,7 +26,7 @@ enum ward_slot {
         WARD_AGENT,
         WARD_LISTENER, /* of a box with a network */
         WARD_WORKSPACE,
-        WARD_V2_PROCS,
+        WARD_ENTRY,
         WARD_SOCKET,  /* of a nursery */
         WARD_LIBRARY, /* of a nursery */
         WARD_PIDFD,   /* to watch */

@@ -116,7 +116,7 @@ static int clone_box(const struct ward_request *request, int slots[static WARD_S
                                    .has_memory_cgroup = request->has_memory_cgroup,
                                    .has_pids_cgroup = request->has_pids_cgroup,
                                    .box = { .pidfd = -1, .control_fd = -1,
-                                            .cgroup = { .v2_fd = -1, .v2_procs_fd = slots[WARD_V2_PROCS] } } };
+                                            .cgroup = { .v2_fd = -1, .entry_fd = slots[WARD_ENTRY] } } };
         memcpy(birth.box.cgroup.tasks_fd, &slots[WARD_TASKS], sizeof(birth.box.cgroup.tasks_fd));
         take_view(slots, &birth.fds);
         birth.fds.sync_fd = take_fd(&slots[WARD_SYNC]);

@@ -96,7 +96,7 @@ static int fork_until_refused(void) {
 }
 
 static bool exists_anywhere(const char *name) {
-        for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
+        for (size_t i = 0; i < CGROUP_PLACES; i++) {
                 char path[700];
                 (void) snprintf(path, sizeof(path), "%s/%s", host.parent[i], name);
                 if (host.parent[i][0] && access(path, F_OK) == 0)
@@ -293,7 +293,7 @@ int main(void) {
         test_missing();
         test_half();
         ok(count_fds() == fds, "no descriptor is left open");
-        for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++)
+        for (size_t i = 0; i < CGROUP_PLACES; i++)
                 if (host.parent[i][0])
                         (void) rmdir(host.parent[i]);
         ok(!exists_anywhere(""), "nothing is left");

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import struct
 from typing import Any, Callable
 
@@ -94,6 +95,10 @@ class Channel:
         os.set_blocking(fd, True)
         self.fd = fd
         self._pending = b""
+        # Waiting in read() would end, for nothing, whenever the host has taken what was sent before: two more switches
+        # between processes in every run. Waiting in poll() does not.
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -102,7 +107,10 @@ class Channel:
 
     def receive(self) -> tuple[int, bytes] | None:
         """The next frame, or None when the host closed its end between two frames."""
-        pending = self._pending or os.read(self.fd, _READ_BYTES)
+        pending = self._pending
+        if not pending:
+            self._poll.poll()
+            pending = os.read(self.fd, _READ_BYTES)
         if not pending:
             return None
         if len(pending) < _HEADER.size:

@@ -59,6 +59,22 @@ def after_fork() -> None:
     reseed()
 
 
+def rehearse(gate: Gate) -> None:
+    """Do once what every run does. In a nursery: what Python and the libraries do once only is then done."""
+    cell = CellCompiler().compile("print(end='')\n1 + 1")
+    namespace = {"__builtins__": builtins}
+
+    def perform() -> Any:
+        eval(cell.body, namespace)  # type: ignore[arg-type]
+        if pandas := sys.modules.get("pandas"):
+            _ = pandas.DataFrame({"x": [1, 2]}).shape
+        return eval(cell.last, namespace)  # type: ignore[arg-type]
+
+    value, _ = gate.run_guarded(perform)
+    request = json_unpack(b'{"id": "", "code": "1 + 1"}')
+    json_pack({**request, "result": bundle_make(value), "figures": figures.figures_open()})
+
+
 class Kernel:
     """Owns the channel and all state of the kernel. One per process."""
 
@@ -109,19 +125,8 @@ class Kernel:
         os._exit = exit_flushed
 
     def rehearse(self) -> None:
-        """Do once what every run does: a forked kernel gets the pages it writes to before anybody waits for it."""
-        cell = CellCompiler().compile("print(end='')\n1 + 1")
-        namespace = {"__builtins__": builtins}
-
-        def perform() -> Any:
-            eval(cell.body, namespace)  # type: ignore[arg-type]
-            if pandas := sys.modules.get("pandas"):
-                _ = pandas.DataFrame({"x": [1, 2]}).shape
-            return eval(cell.last, namespace)  # type: ignore[arg-type]
-
-        value, _ = self._gate.run_guarded(perform)
-        request = json_unpack(b'{"id": "", "code": "1 + 1"}')
-        json_pack({**request, "result": bundle_make(value), "figures": figures.figures_open()})
+        """A kernel that nobody waits for yet gets the pages it will write to now."""
+        rehearse(self._gate)
         self._stdio.flush()
 
     def serve(self) -> int:
@@ -133,7 +138,11 @@ class Kernel:
                 frame = self._channel.receive()
                 if frame is None:
                     return 0
-                self._answer(*frame)
+                kind, payload = frame
+                if kind == wire.EXECUTE:
+                    self._execute(payload)
+                else:
+                    self._answer(kind, payload)
             return 0
         except (ChannelError, BrokenPipeError, ConnectionResetError) as error:
             with contextlib.suppress(OSError):
@@ -141,9 +150,7 @@ class Kernel:
             return EXIT_CHANNEL
 
     def _answer(self, kind: int, payload: bytes) -> None:
-        if kind == wire.EXECUTE:
-            self._execute(payload)
-        elif kind == wire.PING:
+        if kind == wire.PING:
             self._channel.send(wire.PONG, payload)
         else:
             self._channel.send(wire.ANSWER, json_pack(self._handle(kind, payload)))
@@ -263,11 +270,12 @@ def _id_of(payload: bytes) -> Any:
         return None
 
 
-def serve(fd: int) -> NoReturn:
-    """Be a kernel from here on; never returns."""
+def serve(fd: int, is_awaited: bool = False) -> NoReturn:
+    """Be a kernel from here on; never returns. One that somebody waits for does nothing ahead of need."""
     kernel = Kernel(fd)
     kernel.install()
-    kernel.rehearse()
+    if not is_awaited:
+        kernel.rehearse()
     exit_code = kernel.serve()
     os._exit(exit_code)
 

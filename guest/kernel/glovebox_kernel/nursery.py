@@ -18,8 +18,16 @@ import time
 from typing import NoReturn
 
 from glovebox_kernel import main as kernel
+from glovebox_kernel.gate import Gate
 
 LIBRARY_FD = 4
+REHEARSALS = 20  # Python rewrites a function's code after its eighth call: in the nursery, not in every kernel
+
+
+class _ArenaAllocator(ctypes.Structure):
+    """PyObjectArenaAllocator."""
+
+    _fields_ = [("context", ctypes.c_void_p), ("alloc", ctypes.c_void_p), ("free", ctypes.c_void_p)]
 
 
 def _library() -> ctypes.PyDLL:
@@ -28,6 +36,8 @@ def _library() -> ctypes.PyDLL:
     os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
+    alloc, free = (ctypes.cast(function, ctypes.c_void_p) for function in (library.arena_alloc, library.arena_free))
+    ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(_ArenaAllocator(None, alloc, free)))
     for function in ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child"):
         getattr(ctypes.pythonapi, function).restype = None
     return library
@@ -61,19 +71,31 @@ def _widen_pools() -> None:
 
 def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
     """In the sealed child: the box's environment in place of the nursery's, then as any kernel."""
-    os.environ.clear()
-    index = 0
+    index, left = 0, dict(os.environb)
     while (text := library.spawn_environment(index)) is not None:
         name, _, value = text.partition(b"=")
-        os.environb[name] = value
+        if left.pop(name, None) != value:
+            os.environb[name] = value
         index += 1
+    for name in left:
+        del os.environb[name]
     time.tzset()
     given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     sys.path[:] = ["", *given, *(part for part in own_path if part not in given)]
-    sys.path_importer_cache.clear()
     kernel.after_fork()
     _widen_pools()
-    kernel.serve(3)
+    kernel.serve(3, is_awaited=bool(library.spawn_is_awaited()))
+
+
+def _settle(library: ctypes.PyDLL) -> None:
+    """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
+    gate = Gate()
+    for _ in range(REHEARSALS):
+        kernel.rehearse(gate)
+    sys.path_importer_cache.clear()  # lists of files that a kernel would read again anyway, with another path
+    gc.collect()
+    gc.freeze()
+    library.arena_gather()
 
 
 def main() -> None:
@@ -84,24 +106,16 @@ def main() -> None:
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
-    gc.collect()
-    gc.freeze()
+    _settle(library)
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
     library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
-    while library.spawn_receive() == 0:
-        if len(os.listdir("/proc/self/task")) != 1:
-            library.spawn_refuse(-errno.EDEADLK)  # a fork would copy locks that nobody holds any more
-            continue
-        ctypes.pythonapi.PyOS_BeforeFork()
-        code = library.spawn_fork()
-        if code == 0:
-            ctypes.pythonapi.PyOS_AfterFork_Child()
-            _become_kernel(library, own_path)
-        ctypes.pythonapi.PyOS_AfterFork_Parent()
-        if code < 0:
-            break
+    ctypes.pythonapi.PyOS_BeforeFork()  # once for all forks: from here on Python runs in kernels only
+    if library.spawn_serve() == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        _become_kernel(library, own_path)
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,22 @@
+/* The reaper: a process of the daemon's that removes what ended boxes leave behind, so that the daemon never waits for
+ * the last process of a box to be gone, nor for the kernel to let a control group go.
+ *
+ * One per process; before reaper_start, and when it cannot take more, the same is done on the spot. It finishes what it
+ * was given when the daemon dies; what it was not given is swept up by the next daemon (session/heritage.h). */
+#pragma once
+
+#include "base/err.h"
+#include "box/cgroup.h"
+
+/* Forks it. `host` is copied. */
+int reaper_start(const struct cgroup_host *host, struct err *err);
+
+/* Waits until all that it was given is gone (bounded); it ends. */
+void reaper_stop(void);
+
+/* A box whose PID 1 was killed: its groups, and the lease of its user id, go when its processes have. The groups are
+ * released as by cgroup_destroy; the descriptors are borrowed, either may be -1. */
+void reaper_bury(struct cgroup *cgroup, int pidfd, int lease_fd);
+
+/* A directory of the daemon's own that nobody needs any more. */
+void reaper_remove_tree(const char *path);
