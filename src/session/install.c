@@ -1,5 +1,6 @@
 #include "session/install.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,7 +305,8 @@ static int grant_network(struct session *helper, const json_t *settings, struct 
 
 static int start_helper(struct install *install, json_t *settings, struct err *err) {
         struct session *session = install->session;
-        struct registry_session row = session->row;
+        struct registry_session row;
+        memcpy(&row, &session->row, offsetof(struct registry_session, options)); /* behind that, a session is shorter */
         (void) strcpy(row.mode, "fresh");
         row.workspace[0] = '\0';
         json_t *options = json_pack("{s:O}", "shown", json_object_get(settings, "shown"));
