@@ -1,5 +1,5 @@
-/* Files of a sandbox. Everything in there was put there by hostile code, and every path comes from a stranger: paths are
- * resolved beneath the workspace by session/workspace.h, and nothing here touches one by itself. */
+/* Files of a sandbox. Everything in there was put there by hostile code, and every path comes from a stranger: paths
+ * are resolved beneath the workspace by session/workspace.h, and nothing here touches one by itself. */
 #include "api/file.h"
 
 #include <stdio.h>

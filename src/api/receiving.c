@@ -182,7 +182,8 @@ static void on_body_end(void *context) {
                 refuse(receiving, &err);
                 return;
         }
-        json_t *answer = receiving->multipart ? json_pack("{s:O}", "files", list) : json_incref(json_array_get(list, 0));
+        json_t *answer = receiving->multipart ? json_pack("{s:O}", "files", list)
+                                              : json_incref(json_array_get(list, 0));
         json_decref(list);
         receiving_free(receiving);
         exchange_answer(exchange, is_created ? 201 : 200, answer);
@@ -218,7 +219,7 @@ void receiving_begin(struct exchange *exchange, const struct session *session, c
         struct err err = { 0 };
         if (!receiving || n_files >= ALL_FILES_MAX) {
                 free(receiving);
-                exchange_problem(exchange, 503, "busy", "as many files are being sent as the service can take at a time",
+                exchange_problem(exchange, 503, "busy", "as many files are being sent as the service can take at once",
                                  "try again in a moment");
                 return;
         }

@@ -17,7 +17,7 @@ static void sending_free(void *context) {
         free(sending);
 }
 
-/* A source that fails, or ends short of what was announced, ends the connection: the client sees that it is not whole. */
+/* A source that fails, or ends short of what was announced, ends the connection: so the client sees it. */
 static void feed(void *context) {
         static char piece[SENDING_PIECE]; /* one thread, one user at a time */
         struct sending *sending = context;

@@ -28,7 +28,7 @@ enum {
 };
 static const uint32_t none_32 = UINT32_MAX; /* "see the 64-bit field" */
 
-/* Sizes and offsets from here on are told in 64 bits. Every reader of today knows those, and tests need no gigabytes. */
+/* Sizes and offsets from here on are told in 64 bits. Readers of today know those, and tests need no gigabytes. */
 static const uint64_t large = 64 << 20;
 
 struct entry {

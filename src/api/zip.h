@@ -1,7 +1,7 @@
 /* A zip archive that is made while it is sent (APPNOTE 6.3): nothing but its table of contents is held. What is packed
  * belongs to hostile code, which may change it meanwhile: each entry says behind its data how much it was, so that the
- * archive is whole whatever happens. Nothing is compressed, as that would keep the service from its other work; the data
- * stand in stored blocks of deflate, since readers that cannot seek know no other data whose end is told behind them. */
+ * archive is whole whatever happens. Nothing is compressed, as that would keep the service from its other work; the
+ * data stand in stored blocks of deflate: that is where readers that cannot seek find the end by themselves. */
 #pragma once
 
 #include <stddef.h>

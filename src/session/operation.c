@@ -84,10 +84,10 @@ static int status(struct asker *asker, json_t *json, struct err *err) {
 }
 
 static int shutdown_daemon(struct asker *asker, json_t *json, struct err *err) {
-        struct daemon *daemon = asker->daemon; /* the asker is gone once it is answered */
         if (!asker_is_operator(asker))
                 return err_set(err, ERR_REFUSED, "only the operator ends the daemon");
         const char *sessions = json_string_value(json_object_get(json, "sessions"));
+        struct daemon *daemon = asker->daemon; /* who was answered is gone */
         daemon->end_sessions = sessions && strcmp(sessions, "end") == 0;
         daemon->draining = true;
         asker_answer(asker, json_object());

@@ -101,7 +101,17 @@ void remove_tree_at(int parent_fd, const char *name) {
                 ;
 }
 
-void remove_tree(const char *path) {
+static void empty_tree_at(int parent_fd, const char *name) {
+        struct removal removal = { .left = UINT_MAX };
+        for (int turn = 0; turn < TURNS_MAX; turn++) {
+                removal.has_moved = false;
+                empty_directory(&removal, parent_fd, name, 0);
+                if (!removal.has_moved)
+                        break;
+        }
+}
+
+static void at_parent(const char *path, void (*call)(int parent_fd, const char *name)) {
         char parent[4096];
         const char *name = strrchr(path, '/');
         if (!name || !name[1] || (size_t) (name - path) >= sizeof(parent))
@@ -110,6 +120,14 @@ void remove_tree(const char *path) {
         int parent_fd = open(*parent ? parent : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (parent_fd < 0)
                 return;
-        remove_tree_at(parent_fd, name + 1);
+        call(parent_fd, name + 1);
         (void) close(parent_fd);
+}
+
+void remove_tree(const char *path) {
+        at_parent(path, remove_tree_at);
+}
+
+void empty_tree(const char *path) {
+        at_parent(path, empty_tree_at);
 }

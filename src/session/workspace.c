@@ -61,7 +61,7 @@ static int fail(struct err *err, int code, const char *relative) {
         case ENXIO:
                 return err_set(err, ERR_REFUSED, "%.200s is not a regular file", relative);
         case EAGAIN: /* renamed while it was looked up, or under a lease */
-                return err_set(err, ERR_BUSY, "%.200s is being changed by the code in the sandbox; try again", relative);
+                return err_set(err, ERR_BUSY, "%.200s is being changed by code in the sandbox; try again", relative);
         case ENAMETOOLONG:
                 return err_set(err, ERR_USAGE, "%.200s is too long", relative);
         case EISDIR:

@@ -104,7 +104,8 @@ def test_an_archive_of_large_files_that_change_while_they_are_read_is_whole(
     client.execute(
         "changing",
         "os.truncate('artifacts/a', 30 << 20)\nopen('artifacts/b', 'a').write('more')\n"
-        "os.remove('artifacts/c')\nos.remove('artifacts/d')\nos.symlink('/etc/passwd', 'artifacts/d')",
+        "os.remove('artifacts/c')\nos.remove('artifacts/d')\n"
+        "open('private', 'w').close()\nos.symlink('../private', 'artifacts/d')",
     )
     path = tmp_path / "archive.zip"
     with path.open("wb") as file:
