@@ -5,12 +5,12 @@
  * addresses. Nobody can write to the file; whoever writes to his memory gets a page of his own, as after any fork.
  * Two things are won:
  * - a fork copies no page tables for it: they fill as pages are touched;
- * - a page can be given back. Most pages that a kernel writes to hold what they held before when the run is over (counts
- *   of references go up and down). imprint_return compares, and drops the kernel's own copy of those.
+ * - a page can be given back. Most pages that a kernel writes to hold what they held before when the run is over
+ *   (counts of references go up and down). imprint_return compares, and drops the kernel's own copy of those.
  * No page is ever shared because two kernels happen to have the same bytes: what is shared was there before the first.
  *
- * What is replaced is only memory whose owner is known never to count on fresh zeroes after MADV_DONTNEED, nor to grow it
- * with mremap: Python's arenas (from the allocator below, and the first few from before it was set), the C library's
+ * What is replaced is only memory whose owner is known never to count on fresh zeroes after MADV_DONTNEED, nor to grow
+ * it with mremap: Python's arenas (from the allocator below, and the first few from before it was set), the C library's
  * heap (brk) and, with a precaution, its large blocks, and what the loader mapped of libraries. All else stays. */
 #include "imprint.h"
 
@@ -331,7 +331,7 @@ static void choose(uintptr_t start, uintptr_t end, int protection, bool is_block
         imprint.size += end - start;
 }
 
-/* Of anonymous memory: what is known, and large blocks of the C library that begin where something of this kind ends. */
+/* Of anonymous memory: what is known, and large blocks of the C library that begin where such a thing ends. */
 static void choose_parts(const struct mapping *mapping) {
         uintptr_t at = mapping->start;
         for (size_t i = 0; at < mapping->end; at = imprint.known[i++].end) {
@@ -372,8 +372,8 @@ static int make_file(void) {
         return fd < 0 ? -errno : fd;
 }
 
-/* From here to the end of replace_spans nothing may be written to memory that is replaced, or it is lost: no allocation,
- * no signal handler. */
+/* From here to the end of replace_spans nothing may be written to memory that is replaced, or it is lost: nothing is
+ * allocated, no signal is handled. */
 static int fill_file(int fd) {
         if (ftruncate(fd, (off_t) imprint.size) < 0)
                 return -errno;
