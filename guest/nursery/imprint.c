@@ -278,7 +278,7 @@ void imprint_fill(imprint_allocate allocate, imprint_free release) {
         fill_heap();
 }
 
-/* The variables of libraries that begin as zero: anonymous memory right behind what is mapped of their files. */
+/* What the loader mapped of libraries to be written to: of their files, and right behind for what begins as zero. */
 static int know_library(struct dl_phdr_info *info, size_t size, void *context) {
         (void) size;
         (void) context;
@@ -287,12 +287,12 @@ static int know_library(struct dl_phdr_info *info, size_t size, void *context) {
                 if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W))
                         continue;
                 uintptr_t start = info->dlpi_addr + segment->p_vaddr, own = (uintptr_t) &imprint;
-                uintptr_t zeroes = (start + segment->p_filesz + PAGE - 1) & -(uintptr_t) PAGE;
                 uintptr_t end = (start + segment->p_memsz + PAGE - 1) & -(uintptr_t) PAGE;
+                start &= -(uintptr_t) PAGE;
                 if (start <= own && own < end)
-                        forget(zeroes, end); /* may have been taken for an early one */
+                        forget(start, end); /* may have been taken for an early one */
                 else
-                        know(zeroes, end);
+                        know(start, end);
         }
         return 0;
 }
@@ -331,16 +331,17 @@ static void choose(uintptr_t start, uintptr_t end, int protection, bool is_block
         imprint.size += end - start;
 }
 
-/* Of anonymous memory: what is known, and large blocks of the C library that begin where such a thing ends. */
+/* What is known; and large blocks of the C library, in anonymous memory, that begin where such a thing ends. */
 static void choose_parts(const struct mapping *mapping) {
+        bool may_be_blocks = !mapping->inode && mapping->protection == (PROT_READ | PROT_WRITE);
         uintptr_t at = mapping->start;
         for (size_t i = 0; at < mapping->end; at = imprint.known[i++].end) {
                 while (i < imprint.n_known && imprint.known[i].end <= at)
                         i++;
                 uintptr_t next = i < imprint.n_known ? imprint.known[i].start : mapping->end;
-                for (size_t size; at < next && at < mapping->end; at += size) {
+                for (size_t size; may_be_blocks && at < next && at < mapping->end; at += size) {
                         size = mapped_block_at(at, mapping->end < next ? mapping->end : next);
-                        if (size < BLOCK_MIN || mapping->protection != (PROT_READ | PROT_WRITE))
+                        if (size < BLOCK_MIN)
                                 break;
                         choose(at, at + size, mapping->protection, true);
                 }
@@ -355,12 +356,9 @@ static void choose_parts(const struct mapping *mapping) {
 static int choose_mapping(const struct mapping *mapping) {
         if ((mapping->protection & PROT_EXEC) || !(mapping->protection & PROT_READ))
                 return 0;
-        if (mapping->inode ? mapping->name[0] == '/' && strncmp(mapping->name, "/memfd:", 7) != 0
-                             : strcmp(mapping->name, "[heap]") == 0) {
+        if (strcmp(mapping->name, "[heap]") == 0)
                 choose(mapping->start, mapping->end, mapping->protection, false);
-                return 0;
-        }
-        if (!mapping->inode && !*mapping->name)
+        else if (*mapping->name != '[') /* the stack, and what the system maps */
                 choose_parts(mapping);
         return 0;
 }
