@@ -5,12 +5,12 @@
  * addresses. Nobody can write to the file; whoever writes to his memory gets a page of his own, as after any fork.
  * Two things are won:
  * - a fork copies no page tables for it: they fill as pages are touched;
- * - a page can be given back. Most pages that a kernel writes to hold what they held before when the run is over (counts
- *   of references go up and down). imprint_return compares, and drops the kernel's own copy of those.
+ * - a page can be given back. Most pages that a kernel writes to hold what they held before when the run is over
+ *   (counts of references go up and down). imprint_return compares, and drops the kernel's own copy of those.
  * No page is ever shared because two kernels happen to have the same bytes: what is shared was there before the first.
  *
- * What is replaced is only memory whose owner is known never to count on fresh zeroes after MADV_DONTNEED, nor to grow it
- * with mremap: Python's arenas (from the allocator below, and the first few from before it was set), the C library's
+ * What is replaced is only memory whose owner is known never to count on fresh zeroes after MADV_DONTNEED, nor to grow
+ * it with mremap: Python's arenas (from the allocator below, and the first few from before it was set), the C library's
  * heap (brk) and, with a precaution, its large blocks, and what the loader mapped of libraries. All else stays. */
 #include "imprint.h"
 
@@ -278,7 +278,7 @@ void imprint_fill(imprint_allocate allocate, imprint_free release) {
         fill_heap();
 }
 
-/* The variables of libraries that begin as zero: anonymous memory right behind what is mapped of their files. */
+/* What the loader mapped of libraries to be written to: of their files, and right behind for what begins as zero. */
 static int know_library(struct dl_phdr_info *info, size_t size, void *context) {
         (void) size;
         (void) context;
@@ -287,12 +287,12 @@ static int know_library(struct dl_phdr_info *info, size_t size, void *context) {
                 if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W))
                         continue;
                 uintptr_t start = info->dlpi_addr + segment->p_vaddr, own = (uintptr_t) &imprint;
-                uintptr_t zeroes = (start + segment->p_filesz + PAGE - 1) & -(uintptr_t) PAGE;
                 uintptr_t end = (start + segment->p_memsz + PAGE - 1) & -(uintptr_t) PAGE;
+                start &= -(uintptr_t) PAGE;
                 if (start <= own && own < end)
-                        forget(zeroes, end); /* may have been taken for an early one */
+                        forget(start, end); /* may have been taken for an early one */
                 else
-                        know(zeroes, end);
+                        know(start, end);
         }
         return 0;
 }
@@ -331,16 +331,17 @@ static void choose(uintptr_t start, uintptr_t end, int protection, bool is_block
         imprint.size += end - start;
 }
 
-/* Of anonymous memory: what is known, and large blocks of the C library that begin where something of this kind ends. */
+/* What is known; and large blocks of the C library, in anonymous memory, that begin where such a thing ends. */
 static void choose_parts(const struct mapping *mapping) {
+        bool may_be_blocks = !mapping->inode && mapping->protection == (PROT_READ | PROT_WRITE);
         uintptr_t at = mapping->start;
         for (size_t i = 0; at < mapping->end; at = imprint.known[i++].end) {
                 while (i < imprint.n_known && imprint.known[i].end <= at)
                         i++;
                 uintptr_t next = i < imprint.n_known ? imprint.known[i].start : mapping->end;
-                for (size_t size; at < next && at < mapping->end; at += size) {
+                for (size_t size; may_be_blocks && at < next && at < mapping->end; at += size) {
                         size = mapped_block_at(at, mapping->end < next ? mapping->end : next);
-                        if (size < BLOCK_MIN || mapping->protection != (PROT_READ | PROT_WRITE))
+                        if (size < BLOCK_MIN)
                                 break;
                         choose(at, at + size, mapping->protection, true);
                 }
@@ -355,12 +356,9 @@ static void choose_parts(const struct mapping *mapping) {
 static int choose_mapping(const struct mapping *mapping) {
         if ((mapping->protection & PROT_EXEC) || !(mapping->protection & PROT_READ))
                 return 0;
-        if (mapping->inode ? mapping->name[0] == '/' && strncmp(mapping->name, "/memfd:", 7) != 0
-                             : strcmp(mapping->name, "[heap]") == 0) {
+        if (strcmp(mapping->name, "[heap]") == 0)
                 choose(mapping->start, mapping->end, mapping->protection, false);
-                return 0;
-        }
-        if (!mapping->inode && !*mapping->name)
+        else if (*mapping->name != '[') /* the stack, and what the system maps */
                 choose_parts(mapping);
         return 0;
 }
@@ -372,8 +370,8 @@ static int make_file(void) {
         return fd < 0 ? -errno : fd;
 }
 
-/* From here to the end of replace_spans nothing may be written to memory that is replaced, or it is lost: no allocation,
- * no signal handler. */
+/* From here to the end of replace_spans nothing may be written to memory that is replaced, or it is lost: nothing is
+ * allocated, no signal is handled. */
 static int fill_file(int fd) {
         if (ftruncate(fd, (off_t) imprint.size) < 0)
                 return -errno;

@@ -37,16 +37,36 @@ static int count_run(struct exchange *exchange, struct err *err) {
         return 0;
 }
 
-/* Takes the operation, which lacks only how it is to be run. */
-static void begin(struct exchange *exchange, json_t *operation, json_t *body) {
+/* What is misspelled must not be ignored: a "timeuot" would be none. */
+static int check_members(json_t *body, const char *const *own, struct err *err) {
+        static const char *const how[] = { "timeout", "timeout_ms", "stream", "detach", "cancel_on_disconnect", NULL };
+        const char *key;
+        json_t *value;
+        json_object_foreach(body, key, value) {
+                size_t i = 0, n = 0;
+                while (how[i] && strcmp(how[i], key) != 0)
+                        i++;
+                while (own[n] && strcmp(own[n], key) != 0)
+                        n++;
+                if (!how[i] && !own[n])
+                        return err_set(err, ERR_USAGE, "there is no \"%.60s\" here; /docs lists what there is", key);
+        }
+        return 0;
+}
+
+/* Takes the operation, which lacks only what the body says: these members as they are, the others decide how. */
+static void begin(struct exchange *exchange, json_t *operation, json_t *body, const char *const *own) {
         struct err err;
+        for (size_t i = 0; own[i]; i++)
+                if (json_object_get(body, own[i]))
+                        json_object_set(operation, own[i], json_object_get(body, own[i]));
         exchange_choose_form(exchange, json_is_true(json_object_get(body, "stream")));
         exchange->is_detached = json_is_true(json_object_get(body, "detach"));
         json_object_set_new(operation, "session", json_string(exchange_user(exchange)));
         json_object_set_new(operation, "stream", json_boolean(exchange->form != EXCHANGE_WHOLE));
         if (json_is_true(json_object_get(body, "cancel_on_disconnect")))
                 json_object_set_new(operation, "cancel_on_disconnect", json_true());
-        if (take_timeout(body, operation, &err) < 0 ||
+        if (check_members(body, own, &err) < 0 || take_timeout(body, operation, &err) < 0 ||
             !sandbox_has_room(exchange, exchange_user(exchange), &err) || count_run(exchange, &err) < 0) {
                 json_decref(operation);
                 exchange_refuse(exchange, &err);
@@ -55,16 +75,9 @@ static void begin(struct exchange *exchange, json_t *operation, json_t *body) {
         exchange_ask(exchange, operation);
 }
 
-static void copy(json_t *to, json_t *from, const char *key) {
-        if (json_object_get(from, key))
-                json_object_set(to, key, json_object_get(from, key));
-}
-
 static void execute(struct exchange *exchange, json_t *body) {
-        json_t *operation = json_pack("{s:s}", "op", "execute");
-        copy(operation, body, "code");
-        copy(operation, body, "context");
-        begin(exchange, operation, body);
+        static const char *const own[] = { "code", "context", NULL };
+        begin(exchange, json_pack("{s:s}", "op", "execute"), body, own);
 }
 
 void execution_execute(struct exchange *exchange) {
@@ -72,17 +85,35 @@ void execution_execute(struct exchange *exchange) {
 }
 
 static void shell(struct exchange *exchange, json_t *body) {
+        static const char *const own[] = { "command", "argv", "env", "cwd", NULL };
         json_t *operation = json_pack("{s:s}", "op", "command");
-        static const char *const keys[] = { "argv", "env", "cwd" };
-        for (size_t i = 0; i < ELEMENTS(keys); i++)
-                copy(operation, body, keys[i]);
         if (json_object_get(body, "command"))
                 json_object_set(operation, "shell", json_object_get(body, "command"));
-        begin(exchange, operation, body);
+        begin(exchange, operation, body, own);
 }
 
 void execution_shell(struct exchange *exchange) {
         exchange_read_json(exchange, shell);
+}
+
+/* Packages are installed by a run in a box of its own; it cannot be read again, so there is no leaving it to itself. */
+static void install(struct exchange *exchange, json_t *body) {
+        static const char *const own[] = { "packages", "package", NULL };
+        json_t *operation = json_pack("{s:s}", "op", "session.install"), *one = json_object_get(body, "package");
+        struct err err;
+        if (json_is_true(json_object_get(body, "detach"))) {
+                json_decref(operation);
+                (void) err_set(&err, ERR_USAGE, "an install cannot be detached; stream it, or wait for its answer");
+                exchange_refuse(exchange, &err);
+                return;
+        }
+        if (one && !json_object_get(body, "packages"))
+                json_object_set_new(body, "packages", json_pack("[O]", one));
+        begin(exchange, operation, body, own);
+}
+
+void execution_install(struct exchange *exchange) {
+        exchange_read_json(exchange, install);
 }
 
 /* ---- runs that were ---- */

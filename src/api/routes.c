@@ -93,6 +93,13 @@ static const struct api_route rows[] = {
                                 TEXT "," HOW),
           .body_example = "{\"command\":\"ls -l\"}", .answer_schema = RESULT, .is_stream = true,
           .statuses = "200 202" },
+        { ROW("POST", "/sandbox/{user_id}/pip/install", execution_install, "installPackages",
+          "Install packages into this sandbox; a running Python sees them at once"), .group = "Runs",
+          .body_type = "application/json",
+          .body_schema = OBJECT("\"packages\":" ARRAY(TEXT) ",\"package\":" TEXT ",\"timeout\":" NUMBER
+                                ",\"stream\":" TRUTH ",\"cancel_on_disconnect\":" TRUTH),
+          .body_example = "{\"packages\":[\"humanize\",\"attrs>=23\"]}", .answer_schema = RESULT, .is_stream = true,
+          .statuses = "200 409" },
         { ROW("POST", "/sandbox/{user_id}/interrupt", sandbox_interrupt, "interrupt", "Interrupt the run that is on"),
           .group = "Runs", .answer_schema = OBJECT("\"interrupted\":" TRUTH), .statuses = "200 404" },
         { ROW("GET", "/sandbox/{user_id}/runs", execution_list, "listRuns", "The runs that are kept, newest first"),

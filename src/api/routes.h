@@ -21,6 +21,7 @@ void sandbox_isolation(struct exchange *exchange);
 /* execution.c */
 void execution_execute(struct exchange *exchange);
 void execution_shell(struct exchange *exchange);
+void execution_install(struct exchange *exchange);
 void execution_list(struct exchange *exchange);
 void execution_show(struct exchange *exchange);
 void execution_events(struct exchange *exchange);

@@ -26,12 +26,12 @@ static const struct {
         { V4(169, 254, 0, 0), 16, EGRESS_FORBIDDEN },     /* link-local; metadata services of most clouds */
         { V4(172, 16, 0, 0), 12, EGRESS_PRIVATE },
         { V4(192, 0, 0, 0), 24, EGRESS_FORBIDDEN },   /* protocol assignments; a cloud's metadata service */
-        { V4(192, 0, 2, 0), 24, EGRESS_FORBIDDEN },   /* documentation */
+        { V4(192, 0, 2, 0), 24, EGRESS_PRIVATE },     /* documentation: some networks use it */
         { V4(192, 88, 99, 0), 24, EGRESS_FORBIDDEN }, /* 6to4 relays */
         { V4(192, 168, 0, 0), 16, EGRESS_PRIVATE },
-        { V4(198, 18, 0, 0), 15, EGRESS_FORBIDDEN },   /* benchmarks */
-        { V4(198, 51, 100, 0), 24, EGRESS_FORBIDDEN }, /* documentation */
-        { V4(203, 0, 113, 0), 24, EGRESS_FORBIDDEN },  /* documentation */
+        { V4(198, 18, 0, 0), 15, EGRESS_PRIVATE },    /* benchmarks: the same */
+        { V4(198, 51, 100, 0), 24, EGRESS_PRIVATE },  /* documentation: some networks use it */
+        { V4(203, 0, 113, 0), 24, EGRESS_PRIVATE },   /* documentation: some networks use it */
         { V4(224, 0, 0, 0), 3, EGRESS_FORBIDDEN },     /* multicast, reserved, broadcast */
 };
 
