@@ -87,8 +87,8 @@ static pid_t read_holder(int fd) {
         return pid > 0 && pid <= INT_MAX ? (pid_t) pid : 0;
 }
 
-/* 0 or -errno. A daemon that was killed right after it had started a process of its own has left it its descriptors, for
- * as long as that takes to let go of them: a dead daemon's lock is waited for, a living one's is not. */
+/* 0 or -errno. A daemon that was killed right after it had started a process of its own has left it its descriptors,
+ * until that lets go of them: a dead daemon's lock is waited for, a living one's is not. */
 static int take_lock(int fd) {
         enum { PATIENCE_MS = 10000, STEP_MS = 10 };
         for (int waited_ms = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited_ms += STEP_MS) {
