@@ -1,6 +1,9 @@
 /* The registry's files: one lock, one database, and what is done with a damaged one. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +79,29 @@ int registry_fail(sqlite3 *db, int code, const char *what, struct err *err) {
         return err_set(err, ERR_SYSTEM, "%s: %s", what, why);
 }
 
+/* Who took the lock last, as far as the file tells; 0: it does not. */
+static pid_t read_holder(int fd) {
+        char text[32] = "";
+        ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+        long pid = n > 0 ? strtol(text, NULL, 10) : 0;
+        return pid > 0 && pid <= INT_MAX ? (pid_t) pid : 0;
+}
+
+/* 0 or -errno. A daemon that was killed right after it had started a process of its own has left it its descriptors,
+ * until that lets go of them: a dead daemon's lock is waited for, a living one's is not. */
+static int take_lock(int fd) {
+        enum { PATIENCE_MS = 10000, STEP_MS = 10 };
+        for (int waited_ms = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited_ms += STEP_MS) {
+                int code = errno;
+                pid_t holder = read_holder(fd);
+                bool is_dead = holder > 0 && kill(holder, 0) < 0 && errno == ESRCH;
+                if (code != EWOULDBLOCK || !is_dead || waited_ms >= PATIENCE_MS)
+                        return -code;
+                (void) poll(NULL, 0, STEP_MS);
+        }
+        return 0;
+}
+
 int registry_lock(const char *dir, struct err *err) {
         char path[4200];
         (void) snprintf(path, sizeof(path), "%s/registry.lock", dir);
@@ -83,23 +109,23 @@ int registry_lock(const char *dir, struct err *err) {
         if (fd < 0)
                 return err_sys(err, errno, "cannot open %s for writing (the data directory must belong to this user)",
                                path);
-        char text[32] = "";
-        if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-                if (errno != EWOULDBLOCK)
-                        return err_sys(err, errno, "cannot lock %s", path);
-                ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
-                long pid = n > 0 ? strtol(text, NULL, 10) : 0;
-                if (pid > 0)
+        int code = take_lock(fd);
+        if (code < 0) {
+                if (code != -EWOULDBLOCK)
+                        return err_sys(err, -code, "cannot lock %s", path);
+                pid_t holder = read_holder(fd);
+                if (holder > 0)
                         return err_set(err, ERR_BUSY,
-                                       "another Glovebox daemon, process %ld, uses %s: stop it first, or give "
+                                       "another Glovebox daemon, process %d, uses %s: stop it first, or give "
                                        "this one another data directory",
-                                       pid, dir);
+                                       (int) holder, dir);
                 return err_set(err, ERR_BUSY,
                                "another Glovebox daemon uses %s: stop it first, or give this one another data "
                                "directory",
                                dir);
         }
         /* For people only: on a full disk the lock holds all the same. */
+        char text[32];
         int length = snprintf(text, sizeof(text), "%d\n", (int) getpid());
         if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t) length, 0) < 0)
                 errno = 0;

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <grp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -389,7 +390,28 @@ static void test_a_full_disk_is_said_and_damages_nothing(void) {
         scratch_remove(dir);
 }
 
+/* The daemon dies; what it had just started holds its descriptors for a moment longer. */
+static void test_a_dead_daemons_lock_is_waited_for(void) {
+        char dir[256];
+        scratch_make(dir);
+        pid_t pid = fork();
+        if (pid == 0) {
+                if (!open_it(dir))
+                        _exit(1);
+                if (fork() == 0)
+                        (void) poll(NULL, 0, 300);
+                _exit(0);
+        }
+        int status = -1;
+        ok(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0, "a daemon that is gone, and its child is not");
+        struct registry *registry = open_it(dir);
+        ok(registry != NULL, "the next daemon waits for the lock: %s", registry ? "" : err.message);
+        registry_close(registry);
+        scratch_remove(dir);
+}
+
 int main(void) {
+        test_a_dead_daemons_lock_is_waited_for();
         test_sessions_are_kept();
         test_names_and_ids();
         test_kill_loses_nothing_acknowledged();
