@@ -43,6 +43,7 @@ struct daemon {
         struct cgroup_host host;
         struct registry *registry;
         struct vault vault;
+        bool knows_heritage; /* before that, whatever lives is not ours to end */
         bool vault_is_new; /* we started it: no daemon before us has left anything in it */
         struct maker maker;
         struct janitor janitor;

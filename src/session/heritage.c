@@ -108,6 +108,8 @@ static bool is_group_in_use(const struct daemon *daemon, const char *group) {
 
 void heritage_sweep_groups(struct daemon *daemon) {
         size_t prefix = strlen(daemon->group_prefix);
+        if (!daemon->knows_heritage) /* a daemon that could not start: who they belong to was never asked */
+                return;
         for (size_t i = 0; i < CGROUP_PLACES; i++) {
                 DIR *directory = *daemon->host.parent[i] ? opendir(daemon->host.parent[i]) : NULL;
                 struct dirent *entry;
@@ -154,6 +156,7 @@ int heritage_take_over(struct daemon *daemon, struct err *err) {
                         session->variables_lost = true;
                 }
         network_connect(daemon);
+        daemon->knows_heritage = true;
         heritage_sweep_groups(daemon);
         sweep_state(daemon);
         return 0;

@@ -87,3 +87,18 @@ def test_l12_whatever_call_fails_the_caller_is_told_and_nothing_is_left(
     pid = process(daemon, name)
     if pid in descriptors:  # else it had to be replaced
         assert len(os.listdir(f"/proc/{pid}/fd")) <= descriptors[pid]
+
+
+def test_l32_a_limit_that_cannot_be_enforced_makes_no_box_unless_the_caller_accepts_it(
+    start_daemon: StartDaemon,
+) -> None:
+    daemon = start_daemon(who="user", env={"GLOVEBOX_CGROUP_PARENT": "glovebox-test-nobody-made-this"})
+    client = daemon.client()
+    for op, fields in (("execute", {"session": "strict"}), ("execute", {"ephemeral": True})):
+        with pytest.raises(DaemonError) as caught:
+            client.request(op, code="1", **fields)
+        assert caught.value.code == "unsupported", caught.value
+        assert "memory, pids, cpu" in caught.value.message and "--allow-weaker" in caught.value.message, caught.value
+    done = client.execute("6 * 7", "weaker", allow_weaker=True)
+    assert done["result"] == {"text/plain": "42"}, done
+    assert client.request("session.show", session="weaker")["isolation"], "the session says what it lacks"
