@@ -44,10 +44,9 @@ class Client:
 
     def __init__(self, path: str | None = None, timeout: float = 300) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # The kernel's own time limits: with settimeout() Python asks poll() before every single call.
-        limit = struct.pack("@ll", int(timeout), int(timeout % 1 * 1e6))
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        # With a time limit Python waits in poll(), which is worth having by itself: whoever waits in recv() is also
+        # woken, for nothing, when the other side has read what was sent before.
+        self.socket.settimeout(timeout)
         self.socket.connect(path or default_socket())
         self.number = 0
         self.buffer = b""
@@ -76,55 +75,58 @@ class Client:
     def begin(self, op: str, content: bytes | None = None, **fields: Any) -> None:
         self.number = self.number % 0xFFFF + 1
         fields["op"] = op
-        message = self._pack(REQUEST, _encode(fields).encode())
+        payload = _encode(fields).encode()
+        message = HEADER.pack(len(payload), REQUEST, 0, self.number) + payload
         if content is None:
             self.socket.sendall(message)
-            return
-        if len(content) <= SMALL_MAX:
-            self.socket.sendall(message + self._pack(DATA, content) + self._pack(END, b""))
-            return
-        self.socket.sendall(message)
-        view = memoryview(content)
+        elif len(content) <= SMALL_MAX:
+            data, end = HEADER.pack(len(content), DATA, 0, self.number), HEADER.pack(0, END, 0, self.number)
+            self.socket.sendall(b"".join((message, data, content, end)))
+        else:
+            self.socket.sendall(message)
+            self._send_content(memoryview(content))
+
+    def _send_content(self, content: memoryview) -> None:
         for at in range(0, len(content), DATA_MAX):
-            piece = view[at : at + DATA_MAX]
+            piece = content[at : at + DATA_MAX]
             sent = self.socket.sendmsg([HEADER.pack(len(piece), DATA, 0, self.number), piece])
             self.socket.sendall(piece[max(0, sent - HEADER.size) :])
-        self.socket.sendall(self._pack(END, b""))
+        self.socket.sendall(HEADER.pack(0, END, 0, self.number))
 
     def finish(self) -> dict[str, Any]:
-        out: list[Bytes] = []
-        err: list[Bytes] = []
-        data: list[Bytes] = []
-        self.events = []
         self.out = self.err = self.data = b""
-        while True:
-            kind, number, payload = self._receive()
-            if number != self.number:
-                raise ConnectionError(f"the daemon answered request {number} while {self.number} was asked")
-            if kind == ANSWER:
-                break
-            if kind == OUT:
-                out.append(memoryview(payload)[4:])
-            elif kind == ERR:
-                err.append(memoryview(payload)[4:])
-            elif kind == DATA:
-                data.append(payload)
-            elif kind == EVENT:
-                self.events.append(json.loads(payload))
-        if out or err or data:
-            self.out, self.err, self.data = b"".join(out), b"".join(err), b"".join(data)
+        self.events = []
+        kind, number, payload = self._receive()
+        if kind != ANSWER and number == self.number:
+            payload = self._finish_stream(kind, payload)
+        elif number != self.number:
+            raise ConnectionError(f"the daemon answered request {number} while {self.number} was asked")
         answer: dict[str, Any] = _decode(str(payload, "utf-8"))
         if answer.get("ok"):
             return answer
         error = answer.get("error") or {}
         raise DaemonError(str(error.get("code", "unknown")), str(error.get("message", answer)))
 
-    def _pack(self, kind: int, payload: bytes) -> bytes:
-        return HEADER.pack(len(payload), kind, 0, self.number) + payload
+    def _finish_stream(self, kind: int, payload: Bytes) -> Bytes:
+        """What comes before the answer; the answer's payload."""
+        pieces: dict[int, list[Bytes]] = {OUT: [], ERR: [], DATA: []}
+        number = self.number
+        while kind != ANSWER and number == self.number:
+            if kind in (OUT, ERR):
+                pieces[kind].append(memoryview(payload)[4:])
+            elif kind == DATA:
+                pieces[DATA].append(payload)
+            elif kind == EVENT:
+                self.events.append(json.loads(payload))
+            kind, number, payload = self._receive()
+        if number != self.number:
+            raise ConnectionError(f"the daemon answered request {number} while {self.number} was asked")
+        self.out, self.err, self.data = (b"".join(pieces[kind]) for kind in (OUT, ERR, DATA))
+        return payload
 
     def _receive(self) -> tuple[int, int, Bytes]:
         """The next message. A large one is received straight into its own memory."""
-        buffer = self.buffer
+        buffer = self.buffer or self.socket.recv(RECEIVE_MAX)
         while len(buffer) < HEADER.size:
             buffer += self._some()
         size, kind, _zero, number = HEADER.unpack_from(buffer)

@@ -28,6 +28,7 @@ test_rows='
 command gcc                     gcc
 command clang                   clang
 fuzzer  clang                   libclang-rt-dev
+command curl                    curl
 command git                     git
 command setpriv                 util-linux
 command mkfs.ext4               e2fsprogs

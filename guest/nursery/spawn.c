@@ -45,6 +45,7 @@ EXPORTED int spawn_is_awaited(void);  /* in a kernel: does somebody wait for it 
 EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after the last */
 
 static struct nursery_order order;
+static size_t order_size; /* of it, as received */
 static int fds[NURSERY_FDS];
 static int own_pidfd = -1;
 static void *tid_address;
@@ -82,6 +83,7 @@ static int receive_order(void) {
         ssize_t size = passing_receive(NURSERY_SOCKET_FD, &order, sizeof(order), fds, NURSERY_FDS, 0);
         if (size < 0)
                 return (int) size;
+        order_size = (size_t) size;
         if ((size_t) size < offsetof(struct nursery_order, texts) || order.texts_size > NURSERY_TEXTS_MAX ||
             (size_t) size != offsetof(struct nursery_order, texts) + order.texts_size ||
             (order.texts_size > 0 && order.texts[order.texts_size - 1])) {
@@ -94,7 +96,10 @@ static int receive_order(void) {
 static int answer_order(int code, int pidfd) {
         struct nursery_answer answer = { .code = code };
         release_order();
-        memset(&order, 0, sizeof(order)); /* the next kernel must not find this one's environment in its memory */
+        /* The next kernel must not find this one's environment in its memory. What was not written to stays untouched:
+         * it would be a page in every kernel. */
+        memset(&order, 0, order_size);
+        order_size = 0;
         return passing_send(NURSERY_SOCKET_FD, &answer, sizeof(answer), &pidfd, 1, 0);
 }
 

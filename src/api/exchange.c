@@ -143,6 +143,8 @@ void exchange_ask(struct exchange *exchange, json_t *operation) {
 /* ---- the answer ---- */
 
 void exchange_problem(struct exchange *exchange, int status, const char *code, const char *detail, const char *remedy) {
+        if (status == 429)
+                exchange->service->counted.turned_away++;
         if (exchange->request && exchange->is_begun)
                 stream_end_with_problem(exchange, status, code, detail, remedy);
         else if (exchange->request) {
@@ -157,19 +159,22 @@ void exchange_refuse(struct exchange *exchange, const struct err *err) {
         exchange_problem(exchange, err_code_http_status(err->code), err_code_name(err->code), err->message, NULL);
 }
 
-static void answer_text(struct exchange *exchange, int status, const char *text, size_t size) {
-        if (size > EXCHANGE_ANSWER_MAX) {
-                exchange_problem(exchange, 500, "result_too_large", "the result is larger than 12 MiB",
-                                 "save it to a file and fetch that");
-                return;
-        }
-        int code = http_respond(exchange->request, status, "application/json", text, size);
-        if (code == -EFBIG && http_stream_begin(exchange->request, status, "application/json", (int64_t) size) == 0) {
-                (void) http_stream_write(exchange->request, text, size);
+void exchange_answer_bytes(struct exchange *exchange, int status, const char *type, const void *bytes, size_t size) {
+        int code = http_respond(exchange->request, status, type, bytes, size);
+        if (code == -EFBIG && http_stream_begin(exchange->request, status, type, (int64_t) size) == 0) {
+                (void) http_stream_write(exchange->request, bytes, size);
                 http_stream_end(exchange->request); /* or, if it was not taken, the client sees that it is not whole */
         } else if (code < 0)
                 http_problem(exchange->request, 500, "system", "the answer cannot be written", NULL);
         exchange_free(exchange);
+}
+
+static void answer_text(struct exchange *exchange, int status, const char *text, size_t size) {
+        if (size > EXCHANGE_ANSWER_MAX)
+                exchange_problem(exchange, 500, "result_too_large", "the result is larger than 12 MiB",
+                                 "save it to a file and fetch that");
+        else
+                exchange_answer_bytes(exchange, status, "application/json", text, size);
 }
 
 void exchange_answer(struct exchange *exchange, int status, json_t *answer) {

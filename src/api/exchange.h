@@ -62,8 +62,9 @@ void exchange_read_json(struct exchange *exchange, void (*then)(struct exchange 
 /* Asks the session layer; takes the reference. */
 void exchange_ask(struct exchange *exchange, json_t *operation);
 
-/* The answer, the last thing that is done with the exchange. Takes the reference. */
+/* The answer, the last thing that is done with the exchange. Takes the reference; bytes are copied. */
 void exchange_answer(struct exchange *exchange, int status, json_t *answer);
+void exchange_answer_bytes(struct exchange *exchange, int status, const char *type, const void *bytes, size_t size);
 void exchange_refuse(struct exchange *exchange, const struct err *err);
 void exchange_problem(struct exchange *exchange, int status, const char *code, const char *detail, const char *remedy);
 

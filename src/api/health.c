@@ -17,11 +17,22 @@ void health_show(struct exchange *exchange) {
                                   (json_int_t) (loop_now_ms() - service->started_ms)));
 }
 
-void health_describe(struct exchange *exchange) {
+static int describe(struct service *service, struct err *err) {
         json_t *description = NULL;
+        if (api_route_describe(&api_routes, "Glovebox", GLOVEBOX_VERSION, &description, err) < 0)
+                return -1;
+        service->description = json_dumps(description, JSON_COMPACT);
+        json_decref(description);
+        return service->description ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+}
+
+/* Written once: anybody may ask for it, as often as they like. */
+void health_describe(struct exchange *exchange) {
+        struct service *service = exchange->service;
         struct err err;
-        if (api_route_describe(&api_routes, "Glovebox", GLOVEBOX_VERSION, &description, &err) < 0)
+        if (!service->description && describe(service, &err) < 0)
                 exchange_refuse(exchange, &err);
         else
-                exchange_answer(exchange, 200, description);
+                exchange_answer_bytes(exchange, 200, "application/json", service->description,
+                                      strlen(service->description));
 }

@@ -26,16 +26,26 @@ struct api_route {
         const char *name; /* the operation's, unique in the table */
         const char *summary;
         const struct api_query *query; /* NULL: nothing is documented */
-        const char *body_type;         /* NULL: no body is taken */
+        const char *body_type;         /* one, or several with blanks between; NULL: no body is taken */
         const char *body_schema;       /* JSON Schema as text; NULL: anything */
         const char *answer_type;       /* NULL: application/json */
         const char *answer_schema;     /* NULL: anything */
         bool is_open;                  /* no key is needed */
+        bool is_stream;                /* the answer may be a stream of events, too */
+        const char *group;             /* heading in the documents */
+        const char *body_example;      /* JSON as text */
+        const char *statuses;          /* "200 201 404": beside those that every row of its kind has; NULL: 200 */
+};
+
+/* A shape that rows refer to with {"$ref":"#/components/schemas/NAME"}; the last one has no name. */
+struct api_schema {
+        const char *name, *text;
 };
 
 struct api_routes {
         const struct api_route *rows;
         size_t n;
+        const struct api_schema *schemas; /* NULL: none */
 };
 
 /* A request that was found: its row, and what the names in braces stand for, percent-decoded. */

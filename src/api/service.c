@@ -94,6 +94,7 @@ static void close_service(void *front) {
                 exchange_free(service->exchanges);
         }
         quota_table_release(&service->uses);
+        free(service->description);
         free(service);
 }
 

@@ -15,7 +15,7 @@
 #include "box/syscalls.h"
 #include "box/tree.h"
 
-enum { KILL_WAIT_MS = 5000 };
+enum { SEAL_WAIT_MS = 60000, KILL_WAIT_MS = 5000 };
 
 /* The seventh, for control groups, is made by the stage once it is in them. */
 #define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
@@ -82,6 +82,13 @@ static bool may_set_groups(void) {
 /* What the child says: 0 when it became the agent, -1 with its own reason. */
 static int read_verdict(int sync_fd, struct err *err) {
         struct err reported;
+        struct pollfd watched = { .fd = sync_fd, .events = POLLIN };
+        int n;
+        while ((n = poll(&watched, 1, SEAL_WAIT_MS)) < 0 && errno == EINTR)
+                ;
+        if (n == 0) /* a mount that hangs, perhaps: whoever waits for other boxes must not wait for this one */
+                return err_set(err, ERR_TIMEOUT, "the box was not sealed within %d s: see whether a file system hangs",
+                               SEAL_WAIT_MS / 1000);
         int code = fd_read_exactly(sync_fd, &reported, sizeof(reported));
         if (code == -ENODATA)
                 return 0; /* closed by the exec of the agent */
@@ -110,6 +117,17 @@ static int map_ids(const struct box_spec *spec, pid_t pid, bool drop_groups, str
         return code < 0 ? err_sys(err, -code, "mapping the box's user id") : 0;
 }
 
+/* The agent's program, sealed: one copy for all boxes of this process. */
+static int open_agent(void) {
+        static int sealed_fd = -1;
+        if (sealed_fd < 0)
+                sealed_fd = fd_sealed_copy("agent", agent_image, agent_image_size());
+        if (sealed_fd < 0)
+                return sealed_fd;
+        int fd = fcntl(sealed_fd, F_DUPFD_CLOEXEC, 3);
+        return fd < 0 ? -errno : fd;
+}
+
 int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, struct box_birth *ret_birth,
                 struct err *err) {
         struct box_birth birth = { .spec = spec,
@@ -122,7 +140,7 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
         struct box *box = &birth.box;
         if (stage_fds_open_view(spec, &birth.fds, err) < 0)
                 goto undo;
-        birth.fds.agent_fd = fd_sealed_copy("agent", agent_image, agent_image_size());
+        birth.fds.agent_fd = open_agent();
         if (birth.fds.agent_fd < 0) {
                 (void) err_sys(err, -birth.fds.agent_fd, "preparing the agent");
                 goto undo;
@@ -167,8 +185,10 @@ int box_clone(struct box_birth *birth, bool into_group, struct err *err) {
         return map_ids(birth->spec, box->pid, stage.drop_groups, err);
 }
 
-void box_proceed(struct box_birth *birth) {
-        (void) send(birth->sync_fd, "i", 1, MSG_NOSIGNAL); /* a child that is gone already has left its verdict */
+int box_proceed(struct box_birth *birth, struct err *err) {
+        if (send(birth->sync_fd, "i", 1, MSG_NOSIGNAL) == 1 || errno == EPIPE || errno == ECONNRESET)
+                return 0; /* a child that is gone already has left its verdict */
+        return err_sys(err, errno, "telling the box to seal itself");
 }
 
 int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err) {
@@ -199,10 +219,10 @@ int box_start(const struct box_spec *spec, const struct cgroup_host *host, struc
         int code = box_clone(&birth, true, err);
         if (code < 0)
                 code = prefer_verdict(birth.sync_fd, err);
-        if (code == 0) {
-                box_proceed(&birth);
+        if (code == 0)
+                code = box_proceed(&birth, err);
+        if (code == 0)
                 code = box_settle(&birth, ret_box, err);
-        }
         if (code < 0)
                 box_abandon(&birth);
         return code;

@@ -38,7 +38,7 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
 int box_clone(struct box_birth *birth, bool into_group, struct err *err);
 
 /* Lets the child go on. */
-void box_proceed(struct box_birth *birth);
+int box_proceed(struct box_birth *birth, struct err *err);
 
 /* Waits until it has become the agent; birth->sync_fd is readable then. */
 int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err);

@@ -66,14 +66,17 @@ void help_print_item(FILE *file, const char *term, const char *text) {
 }
 
 void help_print_option(FILE *file, const struct option_row *row, unsigned indent) {
-        char term[100], text[600];
+        char term[100], text[600], variables[100] = "";
         int used = row->letter ? snprintf(term, sizeof(term), "-%c, --%s", row->letter, row->name)
                                : snprintf(term, sizeof(term), "--%s", row->name);
         if (row->argument && used > 0 && (size_t) used < sizeof(term))
                 (void) snprintf(term + used, sizeof(term) - (size_t) used, " %s", row->argument);
+        if (row->variable)
+                (void) snprintf(variables, sizeof(variables), "%s%s%s", row->variable, row->alias ? " or " : "",
+                                row->alias ? row->alias : "");
         (void) snprintf(text, sizeof(text), "%s%s%s%s%s%s%s", row->help, row->standard || row->variable ? " (" : "",
                         row->standard ? "default " : "", row->standard ? row->standard : "",
-                        row->standard && row->variable ? "; " : "", row->variable ? row->variable : "",
+                        row->standard && row->variable ? "; " : "", variables,
                         row->standard || row->variable ? ")" : "");
         print_item(file, term, text, indent);
 }

@@ -1,6 +1,7 @@
 #include "http/text.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -74,6 +75,24 @@ int http_decode(const char *text, size_t size, bool plus_is_space, char *ret_tex
         ret_text[used] = '\0';
         *ret_size = used;
         return utf8_is_valid(ret_text, used) ? 0 : -EINVAL;
+}
+
+char *http_encode(const char *text, bool keeps_slashes) {
+        static const char digits[] = "0123456789ABCDEF";
+        char *encoded = malloc(strlen(text) * 3 + 1), *to = encoded;
+        for (; encoded && *text; text++) {
+                unsigned char c = (unsigned char) *text;
+                if (is_alphanumeric(*text) || strchr("-._~", *text) || (c == '/' && keeps_slashes)) {
+                        *to++ = *text;
+                        continue;
+                }
+                *to++ = '%';
+                *to++ = digits[c >> 4];
+                *to++ = digits[c & 15];
+        }
+        if (encoded)
+                *to = '\0';
+        return encoded;
 }
 
 const char *http_skip_spaces(const char *text) {

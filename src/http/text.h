@@ -20,6 +20,10 @@ int http_hex_value(char digit); /* -1: not one */
  * a NUL, or not UTF-8. */
 int http_decode(const char *text, size_t size, bool plus_is_space, char *ret_text, size_t *ret_size);
 
+/* Percent-encodes all but letters, digits, "-._~" and, if wanted, slashes: fit for a query, and for the extended values
+ * of RFC 8187. A fresh text that the caller frees, or NULL: out of memory. */
+char *http_encode(const char *text, bool keeps_slashes);
+
 const char *http_skip_spaces(const char *text); /* spaces and tabs */
 
 /* Parses a quoted string or a token at *text, unescaped into ret_value (room bytes, with a NUL), and moves *text behind

@@ -82,7 +82,8 @@ static int by_path(const void *a, const void *b) {
 /* ---- looking ---- */
 
 static int note_file(struct artifact_list *list, const char *path, const struct stat *status) {
-        if (list->count == ARTIFACT_COUNT_MAX) {
+        size_t size = strlen(path);
+        if (list->count == ARTIFACT_COUNT_MAX || size > ARTIFACT_PATHS_MAX - list->path_bytes) {
                 list->cut = true;
                 return 0;
         }
@@ -96,6 +97,7 @@ static int note_file(struct artifact_list *list, const char *path, const struct 
         char *copy = strdup(path);
         if (!copy)
                 return -ENOMEM;
+        list->path_bytes += size;
         list->items[list->count++] = (struct artifact) {
                 .path = copy,
                 .size = (uint64_t) status->st_size,
@@ -107,7 +109,8 @@ static int note_file(struct artifact_list *list, const char *path, const struct 
 
 /* One directory that lies too deep must not hide the files beside it. */
 static bool is_full(const struct artifact_list *list) {
-        return list->cut && (list->count == ARTIFACT_COUNT_MAX || list->visited >= ARTIFACT_VISITS_MAX);
+        return list->cut && (list->count == ARTIFACT_COUNT_MAX || list->visited >= ARTIFACT_VISITS_MAX ||
+                             list->path_bytes > ARTIFACT_PATHS_MAX - ARTIFACT_PATH_MAX);
 }
 
 static int scan_directory(struct artifact_list *list, int parent_fd, const char *name, const char *path, int depth) {
@@ -126,7 +129,7 @@ static int scan_directory(struct artifact_list *list, int parent_fd, const char 
                         continue;
                 if (++list->visited >= ARTIFACT_VISITS_MAX) /* directories, links and pipes are not free to look at */
                         list->cut = true;
-                char below[4096];
+                char below[ARTIFACT_PATH_MAX];
                 int length = snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
                 struct stat status;
                 if (length < 0 || (size_t) length >= sizeof(below) ||

@@ -12,7 +12,13 @@
 
 #include "base/err.h"
 
-enum { ARTIFACT_COUNT_MAX = 10000, ARTIFACT_VISITS_MAX = 100000, ARTIFACT_DEPTH_MAX = 32 };
+enum {
+        ARTIFACT_COUNT_MAX = 10000,
+        ARTIFACT_VISITS_MAX = 100000,
+        ARTIFACT_DEPTH_MAX = 32,
+        ARTIFACT_PATH_MAX = 4096,
+        ARTIFACT_PATHS_MAX = 1 << 20, /* bytes of all paths together */
+};
 
 struct artifact {
         char *path; /* relative to the workspace: "artifacts/plot.png" */
@@ -25,8 +31,9 @@ struct artifact {
 struct artifact_list {
         struct artifact *items;
         size_t count;
+        size_t path_bytes;
         size_t visited; /* entries of any kind that were looked at */
-        bool cut; /* there were more than ARTIFACT_COUNT_MAX, or deeper ones, or some could not be copied */
+        bool cut; /* there were more than may be listed, or deeper ones, or some could not be copied */
 };
 
 void artifact_list_release(struct artifact_list *list);

@@ -33,7 +33,6 @@
 #include "session/network.h"
 #include "session/oom.h"
 #include "session/reaper.h"
-#include "session/remove_tree.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
@@ -142,9 +141,11 @@ static void on_maker(void *context, uint32_t events) {
                 return;
         }
         if (kernel_take(kernel, &reply, &err) < 0) {
+                daemon->tally.kernels_failed++;
                 kernel->listener->failed(kernel, &err);
                 return;
         }
+        *(kernel->fds[MAKER_KERNEL] >= 0 ? &daemon->tally.kernels_forked : &daemon->tally.kernels_cold) += 1;
         if (kernel->rules)
                 network_connect(daemon);
         for (struct session *session = daemon->sessions; session; session = session->next)
@@ -236,6 +237,15 @@ static uint64_t sweep_ms(const struct daemon *daemon) {
         return idle_ms && idle_ms < DAEMON_SWEEP_MS ? (idle_ms < 100 ? 100 : idle_ms) : DAEMON_SWEEP_MS;
 }
 
+/* Sessions whose rows could not be struck out, as the disk was full. */
+static void finish_removals(struct daemon *daemon) {
+        for (struct session *session = daemon->sessions, *next; session; session = next) {
+                next = session->next;
+                if (session->still_listed && !session->kernel)
+                        session_remove(session, session->keep_files);
+        }
+}
+
 static void on_sweep(void *context) {
         struct daemon *daemon = context;
         uint64_t now = loop_now_ms(), idle_ms = daemon->options->idle_ms;
@@ -247,6 +257,9 @@ static void on_sweep(void *context) {
                 if (session->touched && !session->ephemeral)
                         session->touched =
                                 registry_touch(daemon->registry, session->row.id, session->row.used_ms, NULL) < 0;
+        finish_removals(daemon);
+        if (daemon->janitor.fd < 0)
+                (void) janitor_start(&daemon->janitor, daemon->loop, NULL);
         pool_refill(daemon);
 }
 
@@ -338,7 +351,8 @@ static int start(struct daemon *daemon, struct err *err) {
         (void) snprintf(vault_path, sizeof(vault_path), "%s/vault.sock", daemon->data_dir);
         if (vault_open(vault_path, &daemon->vault, &daemon->vault_is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
             reaper_start(&daemon->host, err) < 0 || start_maker(daemon, err) < 0 ||
-            heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
+            janitor_start(&daemon->janitor, daemon->loop, err) < 0 || heritage_take_over(daemon, err) < 0 ||
+            listener_open(daemon, err) < 0)
                 return -1;
         const struct serve_front *front = daemon->options->front;
         if (front && front->open(daemon, daemon->options->front_settings, &daemon->front, err) < 0)
@@ -365,13 +379,13 @@ static void stop(struct daemon *daemon) {
         while (daemon->sessions) {
                 struct session *session = daemon->sessions;
                 char passing[1024] = "";
-                if (session->ephemeral || session->removing)
+                if (session->ephemeral || (session->removing && !session->still_listed))
                         (void) snprintf(passing, sizeof(passing), "%s", session->state_dir);
                 else if (session->kernel && !daemon->end_sessions)
                         kernel_let_go(session->kernel);
                 session_free(session);
                 if (*passing)
-                        remove_tree(passing);
+                        janitor_remove(&daemon->janitor, passing);
         }
         while (daemon->orders) {
                 struct order *order = daemon->orders;
@@ -380,6 +394,7 @@ static void stop(struct daemon *daemon) {
         }
         loop_timer_drop(&daemon->sweep_timer);
         loop_unwatch(&daemon->signal_watch);
+        janitor_stop(&daemon->janitor);
         if (daemon->end_sessions && daemon->vault.fd >= 0)
                 (void) vault_end(&daemon->vault, NULL);
         vault_close(&daemon->vault);
@@ -396,6 +411,7 @@ int serve_run(const struct serve_options *options, struct err *err) {
                                  .signal_fd = -1,
                                  .vault = { .fd = -1 },
                                  .maker = { .fd = -1 },
+                                 .janitor = { .fd = -1 },
                                  .egress = EGRESS_DOWN,
                                  .started_ms = loop_now_ms() };
         (void) snprintf(daemon.data_dir, sizeof(daemon.data_dir), "%s", options->data_dir);

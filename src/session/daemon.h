@@ -8,9 +8,11 @@
 #include "base/loop.h"
 #include "box/cgroup.h"
 #include "egress/egress.h"
+#include "session/janitor.h"
 #include "session/log.h"
 #include "session/maker.h"
 #include "session/registry.h"
+#include "session/tally.h"
 #include "session/vault.h"
 
 struct client;
@@ -23,6 +25,7 @@ struct serve_options;
 enum {
         DAEMON_CLIENTS_MAX = 1024,
         DAEMON_SESSIONS_MAX = 4096,
+        DAEMON_SESSION_ROWS = 1024, /* of the tables in which sessions are found */
         DAEMON_SWEEP_MS = 10000,      /* how often idle sessions are looked for */
         DAEMON_POOL_MAX = 64,
         DAEMON_NURSERIES_MAX = 8,
@@ -42,6 +45,7 @@ struct daemon {
         struct vault vault;
         bool vault_is_new; /* we started it: no daemon before us has left anything in it */
         struct maker maker;
+        struct janitor janitor;
         struct order *orders; /* kernels to be made, first come first served */
         size_t n_orders, n_ordered; /* waiting; with the maker */
         struct loop_watch *maker_watch;
@@ -57,8 +61,10 @@ struct daemon {
         struct client *clients;
         size_t n_clients;
         uint64_t spilled_bytes; /* put aside for slow readers */
+        struct tally tally;
         struct session *sessions; /* named and ephemeral ones */
         size_t n_sessions;
+        struct session *by_id[DAEMON_SESSION_ROWS], *by_name[DAEMON_SESSION_ROWS]; /* the same, to find one */
         struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */
         size_t n_pool;
         struct maker_nursery nurseries[DAEMON_NURSERIES_MAX]; /* as the maker told last */

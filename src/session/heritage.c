@@ -9,7 +9,6 @@
 #include "base/fd.h"
 #include "session/network.h"
 #include "session/passport.h"
-#include "session/remove_tree.h"
 #include "session/session.h"
 
 struct heritage {
@@ -132,7 +131,7 @@ static void sweep_state(struct daemon *daemon) {
                 struct registry_session row;
                 if (passport_read(path, &row, NULL) <
                     0) /* one with a passport is somebody's, even if it cannot be entered */
-                        remove_tree(path);
+                        janitor_remove(&daemon->janitor, path);
         }
         if (directory)
                 (void) closedir(directory);

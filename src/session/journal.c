@@ -45,6 +45,7 @@ void journal_close(struct journal *journal) {
         for (size_t i = 0; i < JOURNAL_FILES; i++)
                 fd_close(&journal->fds[i]);
         fd_close(&journal->dir_fd);
+        free(journal->runs);
         free(journal);
 }
 
@@ -67,12 +68,15 @@ int journal_begin(struct journal *journal, const char *run_id, struct err *err) 
         if (!journal_is_run_id(run_id, length))
                 return err_set(err, ERR_USAGE, "a run id has 1 to %d characters of [A-Za-z0-9_-]", JOURNAL_ID_MAX);
         journal_rotate(journal);
+        int code = journal_index_reserve_run(journal);
+        if (code < 0)
+                return err_sys(err, -code, "cannot begin run %s", run_id);
 
         int64_t now = clock_ms(CLOCK_REALTIME);
         uint8_t payload[8];
         journal_put_u64(payload, (uint64_t) now);
         uint64_t next;
-        int code = append(journal, JOURNAL_KIND_BEGIN, payload, sizeof(payload), run_id, length, &next);
+        code = append(journal, JOURNAL_KIND_BEGIN, payload, sizeof(payload), run_id, length, &next);
         if (code < 0)
                 return err_sys(err, -code, "cannot write to the session's journal that run %s begins", run_id);
         /* Written only when something is cut. */

@@ -19,6 +19,17 @@ void journal_index_drop(struct journal *journal, size_t n_oldest) {
         memmove(journal->runs, journal->runs + n_oldest, journal->n_runs * sizeof(journal->runs[0]));
 }
 
+int journal_index_reserve_run(struct journal *journal) {
+        size_t n = journal->n_runs;
+        if (n >= JOURNAL_RUNS_KEPT || (n & (n - 1)) != 0)
+                return 0; /* there is room, or the oldest will make it */
+        struct journal_entry *runs = reallocarray(journal->runs, n > 0 ? 2 * n : 1, sizeof(*runs));
+        if (!runs)
+                return -ENOMEM;
+        journal->runs = runs;
+        return 0;
+}
+
 void journal_index_begin(struct journal *journal, const char *run_id, int64_t began_ms) {
         if (journal->n_runs > JOURNAL_RUNS_KEPT - 1)
                 journal_index_drop(journal, journal->n_runs - (JOURNAL_RUNS_KEPT - 1));

@@ -61,8 +61,10 @@ static int apply_begin(struct journal *journal, const struct journal_record *rec
         memcpy(id, record->checked + 8, record->size - 8);
         if (!journal_is_run_id(id, record->size - 8))
                 return -EBADMSG;
-        journal_index_begin(journal, id, (int64_t) journal_get_u64(record->checked));
-        return 0;
+        int code = journal_index_reserve_run(journal);
+        if (code == 0)
+                journal_index_begin(journal, id, (int64_t) journal_get_u64(record->checked));
+        return code;
 }
 
 static int apply_stream(struct journal *journal, const struct journal_record *record, enum journal_stream stream,

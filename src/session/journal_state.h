@@ -32,7 +32,7 @@ struct journal {
         int64_t recorded_ms;         /* monotonic: the last stream event of a run that has very many */
         size_t n_dropped;            /* runs that lie in the files, but not in the index */
         size_t n_runs;
-        struct journal_entry runs[JOURNAL_RUNS_KEPT + 1]; /* oldest first */
+        struct journal_entry *runs; /* oldest first; grown in powers of two */
 };
 
 static inline struct journal_entry *journal_newest(struct journal *journal) {
@@ -46,7 +46,8 @@ static inline uint64_t journal_end_of(const struct journal *journal, const struc
 }
 
 /* The changes that a record means for the index; used when it is written and when it is read back. A run begins at
- * journal->end. Before a stream event there must be room for its mark (-ENOMEM). */
+ * journal->end. Before it there must be room for it, before a stream event for its mark (-ENOMEM). */
+int journal_index_reserve_run(struct journal *journal);
 void journal_index_begin(struct journal *journal, const char *run_id, int64_t began_ms);
 int journal_index_reserve(struct journal *journal);
 void journal_index_stream(struct journal *journal, enum journal_stream stream, uint64_t at, uint64_t size);

@@ -1,4 +1,4 @@
-/* JSON as it is written: text that grows. For what every run needs, where a tree of values would cost more than the text.
+/* JSON as it is written: text that grows. For what every run needs, where a tree of values costs more than the text.
  * Running out of memory is remembered and need be asked for only once, at the end. */
 #pragma once
 

@@ -73,6 +73,7 @@ static void take_apart(struct kernel *kernel) {
         for (size_t i = 0; i < MAKER_FDS; i++)
                 if (i != MAKER_WORKSPACE) /* what an ephemeral run left is still to be read */
                         fd_close(&kernel->fds[i]);
+        frame_inbox_release(&kernel->control_inbox);
         free(kernel->inbound);
         free(kernel->outbound);
         kernel->inbound = kernel->outbound = NULL;
@@ -110,9 +111,10 @@ static int open_journal(struct kernel *kernel, struct err *err) {
 static int watch_all(struct kernel *kernel, struct err *err) {
         if (cgroup_adopt(kernel->host, kernel->group, &kernel->cgroup, err) < 0 || open_journal(kernel, err) < 0)
                 return -1;
+        /* The agent's socket too: an agent that does not read, or stops in the middle of a frame, stops nobody else. */
         const int nonblocking[] = { MAKER_CHANNEL, MAKER_OUT, MAKER_ERR, MAKER_CONTROL };
         for (size_t i = 0; i < ELEMENTS(nonblocking); i++)
-                if (i < 3 && fd_set_nonblocking(kernel->fds[nonblocking[i]]) < 0)
+                if (fd_set_nonblocking(kernel->fds[nonblocking[i]]) < 0)
                         return err_sys(err, errno, "preparing the kernel's channels");
         kernel->channel_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CHANNEL], EPOLLIN, on_channel, kernel);
         kernel->control_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CONTROL], EPOLLIN, on_control, kernel);
@@ -237,7 +239,10 @@ static void on_control(void *context, uint32_t events) {
         struct kernel *kernel = context;
         (void) events;
         struct frame frame;
-        if (frame_receive(kernel->fds[MAKER_CONTROL], &frame) < 0) {
+        int received = frame_inbox_receive(&kernel->control_inbox, kernel->fds[MAKER_CONTROL], MSG_DONTWAIT, &frame);
+        if (received == 0)
+                return; /* the rest of it is on the way */
+        if (received < 0) {
                 hear_last_words(kernel);
                 end(kernel); /* the agent is gone, and all of the box with it */
                 return;
@@ -319,15 +324,14 @@ void kernel_measure(struct kernel *kernel) {
         kernel->usage.cpu_us -= kernel->cpu_us_before;
 }
 
-bool kernel_measure_run(struct kernel *kernel, uint64_t took_us) {
+void kernel_measure_run(struct kernel *kernel, uint64_t took_us) {
         if (took_us >= SHORT_RUN_US) {
                 kernel_measure(kernel);
-                return true;
+                return;
         }
         kernel->usage.cpu_us = took_us;
         kernel->usage.oom_kills = 0;
         kernel->n_unmeasured++;
-        return false;
 }
 
 void kernel_catch_up(struct kernel *kernel) {
@@ -426,7 +430,26 @@ int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *paylo
 
 /* ---- frames in ---- */
 
+/* One buffer goes from kernel to kernel: most are idle, and between two frames none is needed. */
+static char *spare;
+static size_t spare_room;
+
+static void give_room(struct kernel *kernel) {
+        if (!spare && kernel->inbound_room <= INBOUND_KEPT) {
+                spare = kernel->inbound;
+                spare_room = kernel->inbound_room;
+        } else
+                free(kernel->inbound);
+        kernel->inbound = NULL;
+        kernel->inbound_room = 0;
+}
+
 static bool make_room(struct kernel *kernel, size_t size) {
+        if (!kernel->inbound && spare) {
+                kernel->inbound = spare;
+                kernel->inbound_room = spare_room;
+                spare = NULL;
+        }
         if (size <= kernel->inbound_room)
                 return true;
         size_t room = kernel->inbound_room ? kernel->inbound_room : 4096;
@@ -503,11 +526,8 @@ static bool handle_frames(struct kernel *kernel) {
         /* Once for all of them: a flood of tiny frames must not cost a move of the rest for each. */
         memmove(kernel->inbound, kernel->inbound + at, kernel->inbound_size - at);
         kernel->inbound_size -= at;
-        if (kernel->inbound_size == 0 && kernel->inbound_room > INBOUND_KEPT) {
-                free(kernel->inbound);
-                kernel->inbound = NULL;
-                kernel->inbound_room = 0;
-        }
+        if (kernel->inbound_size == 0)
+                give_room(kernel);
         return good;
 }
 

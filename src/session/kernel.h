@@ -13,6 +13,7 @@
 #include "box/cgroup_meter.h"
 #include "session/journal.h"
 #include "session/maker.h"
+#include "wire/frame.h"
 
 /* Types of channel frames: docs/KERNEL-PROTOCOL.md. */
 enum kernel_frame {
@@ -72,6 +73,7 @@ struct kernel {
         struct journal *journal;
 
         struct loop_watch *channel_watch, *control_watch, *status_watch, *output_watch[JOURNAL_STREAMS];
+        struct frame_inbox control_inbox; /* a frame of the agent's that has begun */
         char *inbound; /* a frame that has begun */
         size_t inbound_size, inbound_room;
         char *outbound; /* a frame that did not fit into the socket yet */
@@ -131,7 +133,8 @@ void kernel_mark_usage(struct kernel *kernel);
 void kernel_measure(struct kernel *kernel);
 
 /* The same at the end of a run, unless it was so short (under a millisecond) that asking would take longer than it is
- * worth: then the CPU time is taken to be the time it took, and the peak of memory to be what it was. False: do
- * kernel_catch_up when the answer is on its way, so that such guesses do not add up. */
-bool kernel_measure_run(struct kernel *kernel, uint64_t took_us);
+ * worth: then the CPU time is taken to be the time it took, and the peak of memory to be what it was. */
+void kernel_measure_run(struct kernel *kernel, uint64_t took_us);
+
+/* When the answer is on its way: keeps such guesses from adding up. */
 void kernel_catch_up(struct kernel *kernel);

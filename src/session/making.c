@@ -277,8 +277,8 @@ static int start_without_ward(struct making *making, struct err *err) {
 /* A box of the nursery's ward, so that it can fork into it; or, when that does not work out, of nobody's. */
 static int start_box(struct making *making, struct err *err) {
         if (making->nursery && box_prepare(&making->spec, making->host, &making->birth, err) == 0) {
-                if (ward_clone_box(&making->nursery->ward, &making->birth, err) == 0) {
-                        box_proceed(&making->birth);
+                if (ward_clone_box(&making->nursery->ward, &making->birth, err) == 0 &&
+                    box_proceed(&making->birth, err) == 0) {
                         making->is_settling = true;
                         return 0;
                 }

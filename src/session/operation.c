@@ -88,7 +88,7 @@ static int shutdown_daemon(struct asker *asker, json_t *json, struct err *err) {
         if (!asker_is_operator(asker))
                 return err_set(err, ERR_REFUSED, "only the operator ends the daemon");
         const char *sessions = json_string_value(json_object_get(json, "sessions"));
-        struct daemon *daemon = asker->daemon; /* the asker is gone with its answer */
+        struct daemon *daemon = asker->daemon; /* who was answered is gone */
         daemon->end_sessions = sessions && strcmp(sessions, "end") == 0;
         daemon->draining = true;
         asker_answer(asker, json_object());

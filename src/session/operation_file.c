@@ -103,7 +103,7 @@ static int write_file(struct asker *asker, json_t *json, struct err *err) {
 static int list_files(struct asker *asker, json_t *json, struct err *err) {
         char relative[4096];
         _cleanup_fd_ int workspace = open_named(asker, json, "path", relative, NULL, err);
-        json_t *entries = workspace < 0 ? NULL : workspace_list(workspace, relative, err);
+        json_t *entries = workspace < 0 ? NULL : workspace_list(workspace, relative, NULL, err);
         if (!entries)
                 return -1;
         asker_answer(asker, json_pack("{s:o}", "entries", entries));

@@ -16,9 +16,9 @@ struct registry_session {
         char mode[16]; /* "fast" or "fresh" */
         struct limits limits;
         bool allow_weaker;
-        char workspace[4096];        /* host directory, or "" for <data>/sessions/<id>/workspace */
-        char options[8192];          /* JSON: env, mounts, network; the session layer's own business */
         int64_t created_ms, used_ms; /* wall clock */
+        char workspace[1024];        /* host directory, or "" for <data>/sessions/<id>/workspace */
+        char options[8192];          /* JSON: env, mounts, network; the session layer's own business. Last: see session.h */
 };
 
 struct registry;

@@ -217,8 +217,11 @@ static struct asker *next_asker(struct run *run) {
 /* Writes the result down, then tells everybody who waits, each as it asked. Takes what the result owns. */
 static void conclude(struct run *run, struct run_result *result, uint64_t took_us) {
         struct session *session = run->session;
-        struct journal *journal = session->kernel ? session->kernel->journal : NULL;
+        struct journal *journal = session->kernel->journal;
+        tally_count_run(&session->daemon->tally, result->status, took_us);
         result->duration_ms = took_us / 1000;
+        result->usage = session->kernel->usage;
+        result->oom_killed = result->usage.oom_kills > 0;
         result->artifacts = harvest_collect(session, run->id);
         result->variables_lost |= session->variables_lost;
         session->variables_lost = false;
@@ -241,12 +244,23 @@ static void conclude(struct run *run, struct run_result *result, uint64_t took_u
 void run_finish(struct run *run, const json_t *outcome) {
         struct kernel *kernel = run->session->kernel;
         uint64_t took_us = loop_now_us() - run->started_us;
-        bool measured = kernel_measure_run(kernel, took_us);
         struct run_result result;
+        kernel_measure_run(kernel, took_us);
         run_result_judge(run, outcome, &result);
         conclude(run, &result, took_us);
-        if (!measured)
-                kernel_catch_up(kernel);
+        kernel_catch_up(kernel);
+}
+
+bool run_finish_plain(struct run *run, const char *payload, size_t size) {
+        struct kernel *kernel = run->session->kernel;
+        uint64_t took_us = loop_now_us() - run->started_us;
+        struct run_result result;
+        if (!run_result_judge_plain(run, payload, size, &result))
+                return false;
+        kernel_measure_run(kernel, took_us);
+        conclude(run, &result, took_us);
+        kernel_catch_up(kernel);
+        return true;
 }
 
 void run_finish_dead(struct run *run) {
@@ -256,6 +270,7 @@ void run_finish_dead(struct run *run) {
 }
 
 void run_fail(struct run *run, const struct err *err) {
+        run->session->daemon->tally.runs_ended[TALLY_REFUSED]++;
         for (struct asker *asker; (asker = next_asker(run));)
                 asker_refuse(asker, err);
 }

@@ -45,6 +45,9 @@ void run_add_asker(struct run *run, struct asker *asker);
 /* The kernel said RESULT (payload parsed, or NULL when it was nonsense). */
 void run_finish(struct run *run, const json_t *outcome);
 
+/* The same from the text of the payload; false, and nothing has happened, when it must be parsed first. */
+bool run_finish_plain(struct run *run, const char *payload, size_t size);
+
 /* The kernel died under it. */
 void run_finish_dead(struct run *run);
 

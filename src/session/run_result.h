@@ -20,12 +20,18 @@ struct run_result {
         struct cgroup_usage usage;
         json_t *error;     /* owned, or NULL */
         json_t *value;     /* of the last expression; owned, or NULL */
+        const char *plain; /* instead of it: its JSON as text, borrowed */
+        size_t plain_size;
         json_t *artifacts; /* owned */
         const json_t *displays;
 };
 
 /* The kernel's own word (NULL when it was nonsense), corrected by what we know better. */
 void run_result_judge(const struct run *run, const json_t *outcome, struct run_result *ret_result);
+
+/* The same from the text of RESULT, when it is of the most frequent kind: all went well, and the last expression has
+ * no value or a short one of plain characters. False: it is another kind, or no such answer at all; parse it. */
+bool run_result_judge_plain(const struct run *run, const char *payload, size_t size, struct run_result *ret_result);
 
 /* Why a kernel that is gone is gone. */
 void run_result_judge_dead(const struct run *run, struct run_result *ret_result);

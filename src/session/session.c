@@ -200,8 +200,8 @@ static void end_run(struct session *session) {
         session->state = SESSION_IDLE;
 }
 
-static void finish_run(struct session *session, json_t *outcome) {
-        run_finish(session->runs, outcome);
+/* Its result is told. */
+static void leave_run(struct session *session) {
         end_run(session);
         if (session->ephemeral)
                 session_remove(session, false);
@@ -214,6 +214,10 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
         struct run *run = session->runs;
         if (type == KERNEL_DISPLAY && run && json_array_size(run->displays) >= DISPLAYS_MAX)
                 return;
+        if (type == KERNEL_RESULT && run && run->started && run_finish_plain(run, payload, size)) {
+                leave_run(session);
+                return;
+        }
         if (!modest_json(payload, size)) {
                 kernel->broke_protocol = true;
                 kernel_kill(kernel);
@@ -233,9 +237,10 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
         } else {
                 /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
                 const char *id = json_string_value(json_object_get(json, "id"));
-                if (id && strcmp(id, run->id) == 0)
-                        finish_run(session, json);
-                else { /* whatever it answers from now on would be one run late */
+                if (id && strcmp(id, run->id) == 0) {
+                        run_finish(run, json);
+                        leave_run(session);
+                } else { /* whatever it answers from now on would be one run late */
                         kernel->broke_protocol = true;
                         kernel_kill(kernel);
                 }
@@ -335,6 +340,7 @@ static void start_run(struct session *session) {
                 return;
         }
         run->started = true;
+        session->daemon->tally.runs_started++;
         run->started_us = loop_now_us();
         session->state = SESSION_RUNNING;
         watch_deadline(run);

@@ -24,8 +24,8 @@ enum session_state {
 
 struct session {
         struct daemon *daemon;
-        struct session *next;
-        struct registry_session row;
+        struct session *next, **backlink; /* among all; what points here */
+        struct session *next_by_id, *next_by_name;
         bool ephemeral;
         enum session_state state;
         char state_dir[1024], workspace[1024];
@@ -45,6 +45,8 @@ struct session {
         bool ending; /* the kernel was told to end; the next run waits for another */
         bool removing, keep_files;
         bool still_listed; /* being removed, but the registry has not forgotten it yet */
+        /* Last, and of its options only the text is allocated, which is short as a rule: never copy it whole. */
+        struct registry_session row;
 };
 
 /* Makes a session from its row: directories, record. Named ones are added to the registry by session_create. */

@@ -34,6 +34,46 @@ static int make_directories(struct session *session, struct err *err) {
         return 0;
 }
 
+/* ---- among the others ---- */
+
+static size_t row_of(const char *text) {
+        uint32_t hash = 2166136261u; /* FNV-1a */
+        for (; *text; text++)
+                hash = (hash ^ (unsigned char) *text) * 16777619u;
+        return hash % DAEMON_SESSION_ROWS;
+}
+
+static void list(struct session *session) {
+        struct daemon *daemon = session->daemon;
+        struct session **by_id = &daemon->by_id[row_of(session->row.id)];
+        struct session **by_name = &daemon->by_name[row_of(session->row.name)];
+        session->next_by_id = *by_id;
+        session->next_by_name = *by_name;
+        *by_id = *by_name = session;
+        session->next = daemon->sessions;
+        session->backlink = &daemon->sessions;
+        if (session->next)
+                session->next->backlink = &session->next;
+        daemon->sessions = session;
+        daemon->n_sessions++;
+}
+
+static void unlist(struct session *session) {
+        struct daemon *daemon = session->daemon;
+        struct session **at = &daemon->by_id[row_of(session->row.id)];
+        while (*at != session)
+                at = &(*at)->next_by_id;
+        *at = session->next_by_id;
+        at = &daemon->by_name[row_of(session->row.name)];
+        while (*at != session)
+                at = &(*at)->next_by_name;
+        *at = session->next_by_name;
+        *session->backlink = session->next;
+        if (session->next)
+                session->next->backlink = session->backlink;
+        daemon->n_sessions--;
+}
+
 struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral,
                              struct err *err) {
         if (daemon->n_sessions >= DAEMON_SESSIONS_MAX) {
@@ -41,13 +81,14 @@ struct session *session_make(struct daemon *daemon, const struct registry_sessio
                                DAEMON_SESSIONS_MAX);
                 return NULL;
         }
-        struct session *session = calloc(1, sizeof(*session));
+        size_t options_size = strlen(row->options) + 1;
+        struct session *session = calloc(1, offsetof(struct session, row.options) + options_size);
         if (!session) {
                 (void) err_set(err, ERR_SYSTEM, "out of memory");
                 return NULL;
         }
         session->daemon = daemon;
-        session->row = *row;
+        memcpy(&session->row, row, offsetof(struct registry_session, options) + options_size);
         session->ephemeral = ephemeral;
         session->used_ms = loop_now_ms();
         session->workspace_fd = -1;
@@ -55,21 +96,12 @@ struct session *session_make(struct daemon *daemon, const struct registry_sessio
                 free(session);
                 return NULL;
         }
-        session->next = daemon->sessions;
-        daemon->sessions = session;
-        daemon->n_sessions++;
+        list(session);
         return session;
 }
 
 void session_free(struct session *session) {
-        struct daemon *daemon = session->daemon;
-        for (struct session **at = &daemon->sessions; *at; at = &(*at)->next) {
-                if (*at == session) {
-                        *at = session->next;
-                        daemon->n_sessions--;
-                        break;
-                }
-        }
+        unlist(session);
         while (session->runs) {
                 struct run *run = session->runs;
                 session->runs = run->next;
@@ -90,10 +122,13 @@ bool session_is_seen_by(const struct session *session, const char *owner) {
 }
 
 struct session *session_find(struct daemon *daemon, const char *owner, const char *name) {
-        for (struct session *session = daemon->sessions; session; session = session->next)
+        size_t row = row_of(name);
+        for (struct session *session = daemon->by_name[row]; session; session = session->next_by_name)
                 if (session_is_seen_by(session, owner) && !session->removing &&
-                    (strcmp(session->row.id, name) == 0 ||
-                     (strcmp(session->row.owner, owner) == 0 && strcmp(session->row.name, name) == 0)))
+                    strcmp(session->row.owner, owner) == 0 && strcmp(session->row.name, name) == 0)
+                        return session;
+        for (struct session *session = daemon->by_id[row]; session; session = session->next_by_id)
+                if (session_is_seen_by(session, owner) && !session->removing && strcmp(session->row.id, name) == 0)
                         return session;
         return NULL;
 }

@@ -3,9 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "session/passport.h"
 #include "session/reaper.h"
-#include "session/remove_tree.h"
 #include "session/session.h"
 
 /* From here on its name is free. Its files go to where a daemon that starts after a crash clears up. */
@@ -28,15 +28,18 @@ static void strike_out(struct session *session, bool keep_files) {
         session->still_listed = true;
 }
 
-/* Its row could not be removed, as the disk was full: with its files gone there may be room. If not, the next daemon
- * finds what was begun. */
-static void strike_out_again(struct session *session) {
+/* Its row could not be removed, as the disk was full: with its files gone there may be room, at the next sweep. Until
+ * then its state directory stays, by which the next daemon finds what was begun. */
+static bool strike_out_again(struct session *session) {
+        static const char *const large[] = { SESSION_REMOVED_WORKSPACE, "journal", "kernel" };
         if (registry_remove(session->daemon->registry, session->row.id, NULL) == 0)
-                return;
-        char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/" SESSION_REMOVED_WORKSPACE, session->state_dir);
-        if (mkdir(session->state_dir, 0700) < 0 || mkdir(path, 0700) < 0)
-                daemon_log("session %s: it will be there again after a restart", session->row.name);
+                return true;
+        for (size_t i = 0; i < ELEMENTS(large); i++) {
+                char path[1100];
+                (void) snprintf(path, sizeof(path), "%s/%s", session->state_dir, large[i]);
+                janitor_empty(&session->daemon->janitor, path);
+        }
+        return false;
 }
 
 void session_remove(struct session *session, bool keep_files) {
@@ -52,13 +55,13 @@ void session_remove(struct session *session, bool keep_files) {
         }
         (void) err_set(&err, ERR_GONE, "the session was removed");
         session_fail_runs(session, &err);
-        if (session->ephemeral)
+        if (session->still_listed && !strike_out_again(session))
+                return; /* the sweep comes back here */
+        if (session->ephemeral) /* small, and nobody's files */
                 reaper_remove_tree(session->state_dir);
         else
-                remove_tree(session->state_dir);
+                janitor_remove(&session->daemon->janitor, session->state_dir);
         if (!keep_files && *session->workspace && !*session->row.workspace)
-                remove_tree(session->workspace);
-        if (session->still_listed)
-                strike_out_again(session);
+                janitor_remove(&session->daemon->janitor, session->workspace);
         session_free(session);
 }

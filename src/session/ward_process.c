@@ -91,11 +91,12 @@ static int settle(int start_fd, int *fd, bool drop_groups) {
 
 /* ---- requests ---- */
 
-static void answer(int fd, int code, const struct err *err, int pidfd) {
+/* False when it could not be said. */
+static bool answer(int fd, int code, const struct err *err, int pidfd) {
         struct ward_answer reply = { .code = code };
         if (code < 0)
                 reply.err = *err;
-        (void) passing_send(fd, &reply, sizeof(reply), &pidfd, 1, 0);
+        return passing_send(fd, &reply, sizeof(reply), &pidfd, 1, 0) == 0;
 }
 
 static void take_view(const int slots[static WARD_SLOTS], struct stage_fds *ret_fds) {
@@ -198,7 +199,7 @@ static int watch(int slots[static WARD_SLOTS], struct err *err) {
         return 0;
 }
 
-/* False when the maker is gone. */
+/* False when the maker is gone, or must not wait for an answer. */
 static bool handle_request(int fd) {
         static struct ward_request request; /* large: not on the stack */
         int slots[WARD_SLOTS];
@@ -220,9 +221,9 @@ static bool handle_request(int fd) {
         }
         for (size_t i = 0; i < WARD_SLOTS; i++)
                 fd_close(&slots[i]);
-        answer(fd, code, &err, pidfd);
+        bool told = answer(fd, code, &err, pidfd);
         fd_close(&pidfd);
-        return true;
+        return told;
 }
 
 /* ---- children ---- */
@@ -257,13 +258,14 @@ void ward_process_run(int start_fd, int fd, bool drop_groups) {
         int code = settle(start_fd, &fd, drop_groups);
         if (code < 0) {
                 (void) err_sys(&err, -code, "furnishing the ward");
-                answer(fd, -1, &err, -1);
+                (void) answer(fd, -1, &err, -1);
                 _exit(EXIT_FAILURE);
         }
         int child_fd = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
         if (child_fd < 0)
                 _exit(EXIT_FAILURE);
-        answer(fd, 0, &err, -1);
+        if (!answer(fd, 0, &err, -1))
+                _exit(EXIT_FAILURE);
         for (bool asked = true;;) {
                 struct pollfd polled[] = { { .fd = child_fd, .events = POLLIN },
                                            { .fd = asked ? fd : -1, .events = POLLIN } };
@@ -274,6 +276,7 @@ void ward_process_run(int start_fd, int fd, bool drop_groups) {
                 bool has_children = reap();
                 if (polled[1].revents && !handle_request(fd)) {
                         asked = false;
+                        fd_close(&fd); /* so that nobody waits for us */
                         stop_nursery();
                         has_children |= nursery_pid > 0;
                         has_children |= reap();

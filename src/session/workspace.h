@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
 
@@ -12,27 +13,42 @@
  * workspace; "." for the workspace itself. ERR_REFUSED for anything that is not below it. */
 int workspace_check_path(const char *path, char ret_relative[static 4096], struct err *err);
 
-/* Opens a regular file for reading. Links that stay inside are followed; FIFOs, sockets and devices are refused. */
+/* Opens a regular file or a directory for reading; FIFOs, sockets and devices are refused before they are opened, as
+ * that alone may do something. Links that stay inside are followed, or refused as all are. */
+enum workspace_links { WORKSPACE_FOLLOW, WORKSPACE_NO_LINKS };
+int workspace_open(int workspace_fd, const char *relative, enum workspace_links links, struct stat *ret_status,
+                   struct err *err);
+
+/* The same for a file only. */
 int workspace_open_file(int workspace_fd, const char *relative, uint64_t *ret_size, struct err *err);
 
-/* A new file under a hidden name beside its destination; workspace_finish_file puts it in place at once, or
- * workspace_drop_file forgets it. Parents are made. */
+/* A new file, which nobody sees (where the file system can do that; under a hidden name otherwise) until
+ * workspace_finish_file makes its parents and puts it in place at once; or workspace_drop_file forgets it, and nothing
+ * was there. What can be known to go wrong later is refused at once. */
 struct workspace_file {
-        int fd, parent_fd;
-        char temporary[64], name[256];
+        int fd, workspace_fd; /* the latter is its own */
+        char temporary[64];   /* "": it has no name yet */
+        char *relative;
+        bool replaced; /* after it was finished: something was there before */
 };
 int workspace_create_file(int workspace_fd, const char *relative, struct workspace_file *ret_file, struct err *err);
-int workspace_finish_file(struct workspace_file *file, struct err *err);
-void workspace_drop_file(struct workspace_file *file);
+int workspace_finish_file(struct workspace_file *file, struct err *err); /* lets go of it, in any case */
+void workspace_drop_file(struct workspace_file *file);                   /* also of one that is gone already */
 
 /* {"path", "type" (file, directory, link, other), "size", "modified"} */
 json_t *workspace_stat(int workspace_fd, const char *relative, struct err *err);
 
-/* The same for each entry of a directory, sorted by name, at most 10,000. */
-json_t *workspace_list(int workspace_fd, const char *relative, struct err *err);
+/* The same for each entry of a directory, sorted by name: at most 10,000, and 1 MiB of names. ret_cut, unless it is
+ * NULL, says whether there are more. */
+json_t *workspace_list(int workspace_fd, const char *relative, bool *ret_cut, struct err *err);
 
+/* One that is there already is fine, whatever it is. */
 int workspace_make_directory(int workspace_fd, const char *relative, struct err *err);
+/* The same, with its parents; something there that is no directory is an error. */
+int workspace_make_directories(int workspace_fd, const char *relative, struct err *err);
 int workspace_move(int workspace_fd, const char *from, const char *to, struct err *err);
 
-/* A file, a link, or with `recursive` a whole directory. */
+/* A file, a link, or with `recursive` a whole directory. With `budget`, no more than so many entries of a directory:
+ * then 1 says that there may be more, and that it is worth while to call again. */
 int workspace_remove(int workspace_fd, const char *relative, bool recursive, struct err *err);
+int workspace_remove_some(int workspace_fd, const char *relative, unsigned budget, struct err *err);

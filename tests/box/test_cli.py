@@ -277,8 +277,8 @@ def test_help_and_man_page_name_every_option() -> None:
         )
         if option["letter"]:
             assert re.search(rf"Fl {option['letter']}\b", manual), f"-{option['letter']} is not in the manual"
-        if option["variable"]:
-            assert f"Ev {option['variable']}\n" in manual, f"{option['variable']} is not in the manual"
+        for variable in filter(None, (option["variable"], option["alias"])):
+            assert re.search(rf"Ev {variable}( ,.*)?\n", manual), f"{variable} is not in the manual"
     assert seen > 20
     # and the manual has no option that is gone
     known = {option["name"] for option in every_option()} | {"help", "version"}

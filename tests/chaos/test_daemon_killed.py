@@ -88,7 +88,7 @@ def test_l01_an_ephemeral_run_ends_with_its_daemon(start_daemon: StartDaemon) ->
     daemon.options = tuple("0" if option == "1" else option for option in daemon.options)
     daemon.start()
     wait_for("its box to be gone", lambda: not daemon.kernels())
-    assert os.listdir(daemon.data / "state") == []
+    wait_for("its state to be gone", lambda: os.listdir(daemon.data / "state") == [])
 
 
 def work(client: Client, choose: random.Random, turn: int) -> None:

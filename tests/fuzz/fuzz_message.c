@@ -1,5 +1,6 @@
 /* Bytes of a stranger as messages: the first byte chooses the side and how the rest is cut into pieces. However it is
- * cut, the same messages come out; each is one that its side may send, and what the parser holds stays bounded. */
+ * cut, the same messages come out; each is one that its side may send, and what the parser holds stays bounded. A parser
+ * that hands DATA out in pieces gives the same bytes to the same requests. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 struct sum {
         uint64_t hash;
-        int last; /* what the parser answered in the end */
+        int last;     /* what the parser answered in the end */
+        bool between; /* the bytes ended where a message does */
 };
 
 static void add(struct sum *sum, const void *bytes, size_t size) {
@@ -27,9 +29,25 @@ static void check(enum message_side side, const struct message *message) {
                 abort();
 }
 
-static struct sum parse(enum message_side side, const uint8_t *bytes, size_t size, size_t piece) {
+/* DATA counts by its bytes and whose they are: where one message ends and the next begins means nothing. */
+static void add_message(struct sum *sum, const struct message *message) {
+        if (message->type != MESSAGE_DATA) {
+                add(sum, &message->type, sizeof(message->type));
+                add(sum, &message->request, sizeof(message->request));
+                add(sum, message->bytes, message->size);
+                return;
+        }
+        for (size_t i = 0; i < message->size; i++) {
+                add(sum, &message->request, sizeof(message->request));
+                add(sum, message->bytes + i, 1);
+        }
+}
+
+static struct sum parse(enum message_side side, const uint8_t *bytes, size_t size, size_t piece, bool in_pieces) {
         struct sum sum = { .hash = 0xcbf29ce484222325 };
         struct message_parser parser = message_parser_make(side);
+        if (in_pieces)
+                message_parser_take_pieces(&parser);
         while (size > 0 && sum.last >= 0) {
                 long taken = message_parser_feed(&parser, bytes, size < piece ? size : piece);
                 if (taken <= 0)
@@ -39,13 +57,12 @@ static struct sum parse(enum message_side side, const uint8_t *bytes, size_t siz
                 struct message message;
                 while ((sum.last = message_parser_next(&parser, &message)) == 1) {
                         check(side, &message);
-                        add(&sum, &message.type, sizeof(message.type));
-                        add(&sum, &message.request, sizeof(message.request));
-                        add(&sum, message.bytes, message.size);
+                        add_message(&sum, &message);
                 }
                 if (parser.room > MESSAGE_ANSWER_MAX + (256 << 10))
                         abort();
         }
+        sum.between = message_parser_is_between(&parser);
         message_parser_release(&parser);
         return sum;
 }
@@ -55,8 +72,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                 return 0;
         enum message_side side = bytes[0] & 1 ? MESSAGE_FROM_CLIENT : MESSAGE_FROM_DAEMON;
         size_t piece = (size_t) (bytes[0] >> 1) + 1;
-        struct sum whole = parse(side, bytes + 1, size - 1, size), cut = parse(side, bytes + 1, size - 1, piece);
-        if (whole.hash != cut.hash || whole.last != cut.last)
+        struct sum whole = parse(side, bytes + 1, size - 1, size, false);
+        struct sum cut = parse(side, bytes + 1, size - 1, piece, false);
+        struct sum pieces = parse(side, bytes + 1, size - 1, piece, true);
+        if (whole.hash != cut.hash || whole.last != cut.last || whole.between != cut.between)
+                abort();
+        if (whole.last != pieces.last || whole.between != pieces.between)
+                abort();
+        if ((whole.between || whole.last < 0) && whole.hash != pieces.hash)
                 abort();
         return 0;
 }

@@ -264,3 +264,64 @@ def test_the_scientific_stack_is_there_at_once_and_its_numbers_do_not_repeat(lay
         assert execute("two", "import pandas as pd; int(pd.DataFrame({'a': [1, 2]}).a.sum())") == "3\n"
     finally:
         good(layer_glovebox("stop", "--end-sessions", env=socket, timeout=90))
+
+
+# Pages of the nursery's imprint that this kernel has a copy of; with `touch`, after writing to every one what it
+# holds already.
+COPIES = """
+import ctypes, struct
+def copies(touch):
+    count = 0
+    with open("/proc/self/pagemap", "rb", 0) as pagemap:
+        for line in list(open("/proc/self/maps")):
+            if "memfd:imprint" not in line or " rw-p " not in line:
+                continue
+            start, end = (int(part, 16) for part in line.split()[0].split("-"))
+            for page in range(start, end, 4096) if touch else ():
+                byte = ctypes.c_ubyte.from_address(page)
+                byte.value = byte.value
+            pagemap.seek(start // 4096 * 8)
+            entries = struct.unpack(f"{(end - start) // 4096}Q", pagemap.read((end - start) // 4096 * 8))
+            count += sum(entry >> 63 and not entry >> 61 & 1 for entry in entries)
+    return count
+"""
+
+
+def test_an_idle_kernel_gives_back_pages_that_hold_what_the_nursery_had(served: Served) -> None:
+    served.start().warm()
+    assert served.execute("rests", f"{COPIES}\nkept = [1, 2, 3]\nimport this, gc") == ""
+    touched = int(served.execute("rests", "print(copies(True))"))
+    assert touched > 1000
+
+    def given_back() -> bool:
+        time.sleep(2)  # a kernel that is asked does not rest
+        return int(served.execute("rests", "print(copies(False))")) < touched / 2
+
+    wait_for("its pages are given back", given_back)
+    assert served.execute("rests", "print(kept, this.s[:4], gc.collect() >= 0)") == "[1, 2, 3] Gur  True\n"
+
+
+SCRIBBLE = """
+import ctypes, os
+def span(line):
+    start, end = (int(part, 16) for part in line.split()[0].split("-"))
+    return end - start, start
+imprint = [line for line in open("/proc/self/maps") if "memfd:imprint" in line]
+start = max(span(line) for line in imprint if " r--p " in line)[1]
+if WRITE:
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), 4096, 3) == 0
+    ctypes.memmove(start, b"scribbled", 9)
+print(ctypes.string_at(start, 9) == b"scribbled", {line.split()[1][3] for line in imprint})
+for line in imprint:
+    try:
+        os.open(f"/proc/self/map_files/{line.split()[0]}", os.O_RDWR)
+        print("opened")
+    except OSError:
+        pass
+"""
+
+
+def test_no_kernel_writes_to_what_all_of_them_have_from_the_nursery(served: Served) -> None:
+    served.start().warm()
+    assert served.execute("one", f"WRITE = True\n{SCRIBBLE}") == "True {'p'}\n"
+    assert served.execute("two", f"WRITE = False\n{SCRIBBLE}") == "False {'p'}\n"

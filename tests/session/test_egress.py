@@ -54,7 +54,10 @@ def test_a_sessions_network_outlives_its_proxy_and_its_daemon(start_daemon: Star
     client = daemon.client()
     assert fetch(client, web, "/none", "plain").startswith("<urlopen error"), "no network was asked for"
     assert proxy_of(daemon) == -1, "nobody has needed it yet"
+    wait_for("the nursery", lambda: (client.request("status")["nursery"] or {}).get("state") == "ready")
     assert fetch(client, web, "/1", network={"allow": [web.rule]}) == "/1"
+    arguments = client.execute("open('/proc/self/cmdline').read()", "s")["result"]["text/plain"]
+    assert "nursery" in arguments, "a box of the ward's, with a forked kernel"
     assert fetch(client, web, "/2", "f", mode="fresh", network={"allow": [web.rule]}) == "/2"
     assert client.request("session.show", session="s")["isolation"]["network"] == "proxy: 1 host"
     assert client.request("session.show", session="plain")["isolation"]["network"] == "none"
@@ -130,7 +133,7 @@ def test_one_box_cannot_take_all_connections(start_daemon: StartDaemon, web: Web
     client = daemon.client()
     hoard = """if True:
         import socket
-        hoard = [socket.create_connection(("127.0.0.1", 3128)) for _ in range(300)]
+        hoard = [socket.create_connection(("127.0.0.1", 3128)) for _ in range(150)]
     """
     client.request("execute", session="greedy", code=hoard, network={"allow": [web.rule]})
     proxy = proxy_of(daemon)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.client import DATA, END, Client, DaemonError
+from support.client import DATA, END, HEADER, Client, DaemonError
 from support.daemon import Daemon, memory_of
 
 
@@ -96,6 +96,25 @@ def test_a_file_appears_whole_or_not_at_all(daemon: Daemon, client: Client) -> N
     writer.send(DATA, b"new", number)
     writer.send(END, b"", number)
     assert writer.finish(number)["size"] == 3 and client.read_file("files", "whole") == b"new"
+
+
+def test_two_files_on_one_connection_in_whatever_pieces(daemon: Daemon, client: Client) -> None:
+    writer = daemon.client()
+    contents = [os.urandom(700_000), os.urandom(900_001)]
+    numbers = [writer.begin("file.write", session="files", path=f"both{which}") for which in (0, 1)]
+    stream = b""
+    for at in range(0, 1_000_000, 250_000):
+        for number, content in zip(numbers, contents, strict=True):
+            piece = content[at : at + 250_000]
+            stream += HEADER.pack(len(piece), DATA, 0, number) + piece
+    stream += b"".join(HEADER.pack(0, END, 0, number) for number in numbers)
+    cuts = [0, 3, 8, 9, 250_010, 250_020, 600_000, 1_200_000, len(stream) - 4, len(stream)]
+    for start, end in zip(cuts, cuts[1:], strict=False):
+        writer.socket.sendall(stream[start:end])
+        assert client.request("ping")["ok"]  # so that the daemon has seen what was sent so far
+    for which, number in enumerate(numbers):
+        assert writer.finish(number)["size"] == len(contents[which])
+        assert client.read_file("files", f"both{which}") == contents[which]
 
 
 def test_a_hundred_megabytes_go_in_and_out_and_the_daemon_does_not_grow(daemon: Daemon, client: Client) -> None:

@@ -55,7 +55,8 @@ def make_daemons(binary: Path, layer: Path | None = None) -> Iterator[StartDaemo
     for daemon in made:
         daemon.stop()
         if left := daemon.leftovers():
-            problems.append(f"{left}\nthe daemon's log:\n{daemon.words()}")
+            status = daemon.process.returncode if daemon.process else None
+            problems.append(f"{left}\nthe daemon ended with {status}; its log:\n{daemon.words()}")
         if os.geteuid() == 0:
             daemon.glovebox.groups.remove()
         daemon.glovebox.place.remove()

@@ -1,9 +1,13 @@
-/* Makes one system call of a sealing box fail: `inject INDEX ERRNO TRACE -- PROGRAM ARGUMENT…`.
+/* Makes one system call fail, of a sealing box: `inject INDEX ERRNO TRACE -- PROGRAM ARGUMENT…`, or of a process that
+ * is known by its name: `inject --live CONTROL -- PROGRAM ARGUMENT…`.
  *
  * Theory of operation. The program runs under a seccomp filter that reports every system call of it and of all its
  * descendants to us; we let each of them go on, but for call number INDEX (from 1) of the process that is PID 1 of a
  * new pid namespace and has not become another program yet, which is answered with ERRNO. INDEX 0 fails none. The
- * numbers of the calls that were counted are written to TRACE, one in a line. Our exit status is the program's. */
+ * numbers of the calls that were counted are written to TRACE, one in a line. Our exit status is the program's.
+ *
+ * CONTROL is a file of the size of `struct live`, which a test maps and changes while the program runs: whose calls
+ * count (by name and by how many pid namespaces it is in), which one of them fails, and with what. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -102,7 +106,63 @@ static bool is_stage(pid_t pid) {
         return false;
 }
 
+/* tests/support/inject.py has the same. */
+enum { LIVE_CALLS_MAX = 8192 };
+struct live {
+        uint32_t armed, index, error, depth; /* by the test; armed last */
+        uint32_t count, failed;              /* by us; failed: 1 + number of the call that did */
+        char name[16];
+        int32_t calls[LIVE_CALLS_MAX];
+};
+
+static bool is_meant(const volatile struct live *live, pid_t pid) {
+        char path[64], text[4096], name[16];
+        (void) snprintf(path, sizeof(path), "/proc/%d/status", (int) pid);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+        if (fd >= 0)
+                (void) close(fd);
+        if (size <= 0)
+                return false;
+        text[size] = '\0';
+        for (size_t i = 0; i < sizeof(name); i++)
+                name[i] = live->name[i];
+        name[15] = '\0';
+        size_t length = strlen(name);
+        if (strncmp(text, "Name:\t", 6) != 0 || strncmp(text + 6, name, length) != 0 || text[6 + length] != '\n')
+                return false;
+        const char *at = strstr(text, "\nNSpid:");
+        uint32_t depth = 0;
+        for (at = at ? at + 7 : ""; *at && *at != '\n'; at++)
+                depth += *at == '\t';
+        return depth == live->depth;
+}
+
+/* Calls that cannot fail, or not like that: a process's ids and signal mask, its end, killing and waiting for its own
+ * child; close, which has closed whatever it says; the waiting between two requests. */
+static bool can_fail(int number) {
+        static const int cannot[] = { SYS_getpid, SYS_getuid, SYS_getgid, SYS_geteuid, SYS_getegid, SYS_getppid,
+                                      SYS_rt_sigprocmask, SYS_umask, SYS_exit_group, SYS_kill, SYS_wait4, SYS_poll,
+                                      SYS_epoll_wait, SYS_close, 424 /* pidfd_send_signal */ };
+        for (size_t i = 0; i < sizeof(cannot) / sizeof(cannot[0]); i++)
+                if (number == cannot[i])
+                        return false;
+        return true;
+}
+
+static int decide_live(volatile struct live *live, const struct seccomp_notif *call) {
+        if (!live->armed || live->count == LIVE_CALLS_MAX || !can_fail(call->data.nr) ||
+            !is_meant(live, (pid_t) call->pid))
+                return 0;
+        live->calls[live->count++] = call->data.nr;
+        if (live->count != live->index)
+                return 0;
+        live->failed = 1 + (uint32_t) call->data.nr;
+        return -(int) live->error;
+}
+
 struct plan {
+        volatile struct live *live; /* NULL: the stage of a box */
         unsigned long index, count;
         int error;
         FILE *trace;
@@ -110,6 +170,8 @@ struct plan {
 };
 
 static int decide(struct plan *plan, const struct seccomp_notif *call) {
+        if (plan->live)
+                return decide_live(plan->live, call);
         if (plan->sealed || !is_stage((pid_t) call->pid))
                 return 0;
         (void) fprintf(plan->trace, "%d\n", call->data.nr);
@@ -159,16 +221,32 @@ static int serve(int listener, pid_t pid, int pidfd, struct plan *plan) {
         }
 }
 
+static volatile struct live *map_control(const char *path) {
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        void *mapped = fd < 0 ? MAP_FAILED
+                              : mmap(NULL, sizeof(struct live), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (mapped == MAP_FAILED)
+                die(path);
+        (void) close(fd);
+        return mapped;
+}
+
 int main(int argc, char **argv) {
-        if (argc < 6 || strcmp(argv[4], "--") != 0) {
-                (void) fprintf(stderr, "usage: inject INDEX ERRNO TRACE -- PROGRAM ARGUMENT...\n");
+        bool is_live = argc >= 5 && strcmp(argv[1], "--live") == 0 && strcmp(argv[3], "--") == 0;
+        if (!is_live && (argc < 6 || strcmp(argv[4], "--") != 0)) {
+                (void) fprintf(stderr, "usage: inject INDEX ERRNO TRACE -- PROGRAM ARGUMENT...\n"
+                                       "       inject --live CONTROL -- PROGRAM ARGUMENT...\n");
                 return CANNOT;
         }
-        struct plan plan = { .index = strtoul(argv[1], NULL, 10),
-                             .error = atoi(argv[2]),
-                             .trace = fopen(argv[3], "we") };
-        if (!plan.trace)
-                die(argv[3]);
+        struct plan plan = { 0 };
+        if (is_live)
+                plan.live = map_control(argv[2]);
+        else {
+                plan = (struct plan) { .index = strtoul(argv[1], NULL, 10), .error = atoi(argv[2]),
+                                       .trace = fopen(argv[3], "we") };
+                if (!plan.trace)
+                        die(argv[3]);
+        }
         volatile int *shared_fd = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (shared_fd == MAP_FAILED)
                 die("mmap");
@@ -177,13 +255,13 @@ int main(int argc, char **argv) {
         if (pid < 0)
                 die("fork");
         if (pid == 0)
-                become(shared_fd, argv + 5);
+                become(shared_fd, argv + (is_live ? 4 : 5));
         int pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
         if (pidfd < 0)
                 die("pidfd_open");
         int listener = fetch_listener(pid, pidfd, shared_fd);
         int status = serve(listener, pid, pidfd, &plan);
-        if (fclose(plan.trace) != 0)
+        if (plan.trace && fclose(plan.trace) != 0)
                 die(argv[3]);
         return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -26,7 +26,7 @@ static const struct api_route rows[] = {
         { .method = "DELETE", .pattern = "/sandbox/{user_id}/file", .name = "delete", .summary = "delete" },
         { .method = "GET", .pattern = "/runs/{run}", .name = "run", .summary = "a run" },
 };
-static const struct api_routes routes = { rows, sizeof(rows) / sizeof(rows[0]) };
+static const struct api_routes routes = { .rows = rows, .n = sizeof(rows) / sizeof(rows[0]) };
 
 static const char *find(const char *method, const char *path, struct api_match *match, char *allow, struct err *err) {
         return api_route_find(&routes, method, path, match, allow, err) == 0 ? match->route->name
@@ -77,7 +77,7 @@ static void test_describe(void) {
         json_decref(description);
         struct api_route bad = rows[1];
         bad.body_schema = "{";
-        ok(api_route_describe(&(struct api_routes) { &bad, 1 }, "", "", &description, &err) < 0,
+        ok(api_route_describe(&(struct api_routes) { .rows = &bad, .n = 1 }, "", "", &description, &err) < 0,
            "a broken schema is an error");
 }
 

@@ -1,13 +1,17 @@
 /* The proxy's process, with what no client can ask for: rules of the operator's own, and a proxy behind ours. The box
  * is this process: its listening socket, its pidfd. */
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "egress/egress.h"
+#include "egress/filter.h"
 #include "tap.h"
 
 enum { PATIENCE_MS = 60000 };
@@ -124,6 +128,33 @@ static void test_via(const struct place *place) {
         ok(strstr(hear(refused), "403 other.invalid:443 is not on the allow-list"), "the rules hold all the same");
 }
 
+/* In a network of its own, where a public address is this machine's. */
+static void test_own_public_address(const struct egress_operator *operator) {
+        static const struct egress_rule rule, trusted = { .trusted = true };
+        const struct egress_host host = { .name = "self.example" };
+        struct refusal refusal = { 0 };
+        struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+        union egress_address own, other, copy;
+        (void) egress_address_parse("1.1.1.1", &own);
+        (void) egress_address_parse("8.8.8.8", &other);
+        _cleanup_fd_ int fd = unshare(CLONE_NEWNET) < 0 ? -1 : socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        int code = fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &request);
+        memcpy(&request.ifr_addr, &own.v4, sizeof(own.v4));
+        if (code < 0 || ioctl(fd, SIOCSIFADDR, &request) < 0) {
+                ok(true, "own public address # SKIP optional: no network namespace here");
+                return;
+        }
+        copy = own;
+        ok(egress_filter_addresses(operator, & rule, &host, &copy, 1, &refusal) == 0 &&
+                   strstr(refusal.reason, "leads to a private address"),
+           "the machine's own public address is as private as its loopback");
+        copy = own;
+        ok(egress_filter_addresses(operator, & trusted, &host, &copy, 1, &refusal) == 1,
+           "but for the operator's hosts");
+        copy = other;
+        ok(egress_filter_addresses(operator, & rule, &host, &copy, 1, &refusal) == 1, "others are public");
+}
+
 int main(void) {
         static struct egress_operator operator;
         struct egress egress = EGRESS_DOWN;
@@ -138,6 +169,7 @@ int main(void) {
         test_trusted(&place);
         test_via(&place);
         egress_stop(&egress);
+        test_own_public_address(&operator);
         ok(egress.fd == -1 && egress.pid == 0, "it is stopped");
         fd_close(&place.server_fd);
         fd_close(&place.pidfd);

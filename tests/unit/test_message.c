@@ -178,7 +178,51 @@ static void test_appetite(void) {
         free(bytes);
 }
 
+/* A parser that need not hold DATA whole: its bytes come as they arrive, also straight from the socket. */
+static void test_data_in_pieces(void) {
+        enum { SIZE = 300000 };
+        int ends[2];
+        ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0, "a pair of sockets");
+        char *content = malloc(SIZE), *room = malloc(SIZE);
+        for (size_t i = 0; i < SIZE; i++)
+                content[i] = (char) (i * 7 + i / 256);
+        struct message_queue queue = message_queue_make(1 << 20);
+        struct message_parser parser = message_parser_make(MESSAGE_FROM_CLIENT);
+        message_parser_take_pieces(&parser);
+        ok(message_queue_send(&queue, ends[0], MESSAGE_DATA, 9, 0, content, SIZE) == 1, "more than a socket takes at once");
+        ok(message_queue_size(&queue) > 0 && message_queue_size(&queue) < SIZE, "only the rest waits");
+        ok(message_queue_send(&queue, ends[0], MESSAGE_END, 9, 0, NULL, 0) == 1, "the next one waits behind it");
+        size_t got = 0, straight = 0;
+        bool same = true, ended = false;
+        for (int turn = 0; turn < 1000 && !ended; turn++) {
+                struct message message;
+                int code = message_parser_read_piece(&parser, ends[1], room, SIZE, &message);
+                straight += code == 1 ? message.size : 0;
+                if (code == 0 && message_parser_read(&parser, ends[1]) > 0)
+                        code = message_parser_next(&parser, &message);
+                for (; code == 1 && !ended; code = message_parser_next(&parser, &message)) {
+                        ended = message.type == MESSAGE_END;
+                        same = same && message.request == 9 && got + message.size <= SIZE &&
+                               memcmp(content + got, message.bytes, message.size) == 0;
+                        got += message.size;
+                }
+                (void) message_queue_flush(&queue, ends[0]);
+        }
+        ok(same && got == SIZE && ended, "all bytes come, in order, before END");
+        ok(straight > SIZE / 2, "most of them never were in the parser");
+        ok(parser.room <= 128 << 10 && message_parser_is_between(&parser), "which holds little, and nothing now");
+        ok(message_queue_send(&queue, ends[0], MESSAGE_OUT, 1, 5, "abc", 3) == 0, "output has its number");
+        ok(read(ends[1], room, SIZE) == 15 && memcmp(room + 8, "\5\0\0\0abc", 7) == 0, "before its bytes");
+        message_parser_release(&parser);
+        message_queue_release(&queue);
+        free(content);
+        free(room);
+        (void) close(ends[0]);
+        (void) close(ends[1]);
+}
+
 int main(void) {
+        test_data_in_pieces();
         test_headers();
         test_pieces();
         test_bounded_queue();

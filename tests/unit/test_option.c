@@ -95,7 +95,7 @@ static const struct {
         { { "--tmp-size", "65g" }, "choose from 1 MiB to 64 GiB" },
         { { "--disk", "1023k" }, "choose from 1 MiB to 1 TiB" },
         { { "--language", "perl" }, "\"perl\" is not one of python, bash, sh" },
-        { { "--network", "allow" }, "arrive with the service" },
+        { { "--network", "allow" }, "use --allow-host" },
         { { "--mount", "/a" }, "lacks a source or a destination" },
         { { "--mount", ":/a" }, "lacks a source or a destination" },
         { { "--mount", "/a:b" }, "is not an absolute path" },

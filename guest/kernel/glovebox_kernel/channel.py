@@ -24,14 +24,16 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import struct
-from typing import Any, Callable
+from typing import Any, Callable, Protocol
 
 EXECUTE, PING, TRIM, SLEEP, WAKE, CONTEXT = 1, 2, 3, 4, 5, 6
 READY, RESULT, DISPLAY, PONG, ANSWER = 128, 129, 130, 131, 132
 
 PROTOCOL = 1
 FRAME_MAX_BYTES = 32 << 20
+REST_AFTER_MS = 1000
 _READ_BYTES = 64 << 10
 _HEADER = struct.Struct("<IB3s")
 _ZERO = b"\0\0\0"
@@ -85,6 +87,12 @@ def json_unpack(payload: bytes) -> dict[str, Any]:
     return value
 
 
+class Rest(Protocol):
+    """What to do with a while in which nobody asks for anything."""
+
+    def begin(self) -> None: ...
+
+
 class Channel:
     """Owns the descriptor. Blocking, one reader and one writer: the kernel's only thread."""
 
@@ -93,15 +101,19 @@ class Channel:
         os.set_blocking(fd, True)
         self.fd = fd
         self._pending = b""
+        # Waiting in read() would end, for nothing, whenever the host has taken what was sent before: two more switches
+        # between processes in every run. Waiting in poll() does not.
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
 
     def close(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
-    def receive(self) -> tuple[int, bytes] | None:
+    def receive(self, rest: Rest | None = None) -> tuple[int, bytes] | None:
         """The next frame, or None when the host closed its end between two frames."""
-        pending = self._pending or os.read(self.fd, _READ_BYTES)
+        pending = self._pending or self._await(rest)
         if not pending:
             return None
         if len(pending) < _HEADER.size:
@@ -114,6 +126,13 @@ class Channel:
             pending = self._fill(pending, end)
         self._pending = pending[end:]
         return kind, pending[_HEADER.size : end]
+
+    def _await(self, rest: Rest | None) -> bytes:
+        """What comes next; if nothing comes for a while, a rest."""
+        if not self._poll.poll(REST_AFTER_MS if rest else None) and rest:
+            rest.begin()
+            self._poll.poll()
+        return os.read(self.fd, _READ_BYTES)
 
     def _fill(self, start: bytes, size: int) -> bytes:
         buffer = bytearray(start)

@@ -22,7 +22,7 @@ from glovebox_kernel import channel as wire
 from glovebox_kernel import figures, sleep, stdio, store
 from glovebox_kernel.ambient import ambient_mark_start
 from glovebox_kernel.cell import CellCompiler
-from glovebox_kernel.channel import Channel, ChannelError, json_pack, json_unpack
+from glovebox_kernel.channel import Channel, ChannelError, Rest, json_pack, json_unpack
 from glovebox_kernel.command import CommandError, command_check
 from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
@@ -85,6 +85,7 @@ class Kernel:
         self._trimmer = Trimmer()
         self._runner = Runner(self._channel, self._gate, self._stdio)
         self._is_ending = False
+        self._has_run = False
         self._requests: dict[int, Callable[[dict[str, Any]], Answer]] = {
             wire.TRIM: self._trim,
             wire.SLEEP: self._sleep,
@@ -110,6 +111,22 @@ class Kernel:
         self._table.get(DEFAULT).enter()
         ambient_mark_start()
 
+    def close(self) -> None:
+        """One that only practised."""
+        self._channel.close()
+
+    def practise(self, sources: Iterable[str]) -> None:
+        """In a nursery: run these, as if a host had asked for them. Nothing of it is installed for good."""
+        before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__
+        main_module = sys.modules["__main__"]
+        self._stdio.install()
+        for source in sources:
+            self.answer(wire.EXECUTE, json_pack({"id": "", "code": source}))
+            self._table.drop(DEFAULT)
+        self._stdio.close()
+        sys.modules["__main__"] = main_module
+        sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = before  # type: ignore[misc]
+
     def _install_exit(self) -> None:
         """os._exit skips Python's buffers; what a run printed before it is not lost."""
         plain_exit = os._exit
@@ -126,23 +143,25 @@ class Kernel:
         rehearse(self._gate)
         self._stdio.flush()
 
-    def serve(self) -> int:
+    def serve(self, rest: Rest | None = None) -> int:
         """Answer requests until the host closes the channel; the exit code."""
         ready = {"protocol": wire.PROTOCOL, "pid": os.getpid(), "python": platform.python_version()}
         try:
             self._channel.send(wire.READY, json_pack(ready))
             while not self._is_ending:
-                frame = self._channel.receive()
+                # One that never ran anything has its pages for the first run, and does not rest.
+                frame = self._channel.receive(rest if self._has_run else None)
                 if frame is None:
                     return 0
-                self._answer(*frame)
+                self.answer(*frame)
             return 0
         except (ChannelError, BrokenPipeError, ConnectionResetError) as error:
             with contextlib.suppress(OSError):
                 os.write(2, f"glovebox kernel: {error}: it ends\n".encode())
             return EXIT_CHANNEL
 
-    def _answer(self, kind: int, payload: bytes) -> None:
+    def answer(self, kind: int, payload: bytes) -> None:
+        """One request, to its end."""
         if kind == wire.EXECUTE:
             self._execute(payload)
         elif kind == wire.PING:
@@ -151,6 +170,7 @@ class Kernel:
             self._channel.send(wire.ANSWER, json_pack(self._handle(kind, payload)))
 
     def _execute(self, payload: bytes) -> None:
+        self._has_run = True
         try:
             request = json_unpack(payload)
             run_id, code = request["id"], request.get("code")
@@ -259,13 +279,13 @@ def _id_of(payload: bytes) -> Any:
         return None
 
 
-def serve(fd: int, is_awaited: bool = False) -> NoReturn:
+def serve(fd: int, rest: Rest | None = None, is_awaited: bool = False) -> NoReturn:
     """Be a kernel from here on; never returns. One that somebody waits for does nothing ahead of need."""
     kernel = Kernel(fd)
     kernel.install()
     if not is_awaited:
         kernel.rehearse()
-    exit_code = kernel.serve()
+    exit_code = kernel.serve(rest)
     os._exit(exit_code)
 
 

@@ -27,6 +27,7 @@ _METHODS = (
     ("image/jpeg", "_repr_jpeg_"),
     ("application/json", "_repr_json_"),
 )
+_NUMBERS = frozenset((int, float, bool))
 _PLAIN_TYPES = frozenset(
     (int, float, bool, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, type(None), range, slice)
 )
@@ -41,12 +42,14 @@ def text_clip(text: str, limit: int) -> str:
 
 def bundle_make(value: Any) -> Bundle:
     """The bundle of a value. Runs user code: may raise anything, may be interrupted."""
-    text = _repr_bounded(value)
-    if type(value) in _PLAIN_TYPES:
-        return {"text/plain": text}
-    bundle: Bundle = {"text/plain": text}
-    _add_mimebundle(bundle, value)
     kind = type(value)
+    if kind in _NUMBERS:
+        text = repr(value)
+        return {"text/plain": text if len(text) <= TEXT_MAX_CHARS else text_clip(text, TEXT_MAX_CHARS)}
+    bundle: Bundle = {"text/plain": _repr_bounded(value)}
+    if kind in _PLAIN_TYPES:
+        return bundle
+    _add_mimebundle(bundle, value)
     for mime, method_name in _METHODS:
         method = getattr(kind, method_name, None)
         if method is not None and mime not in bundle and not isinstance(value, type):

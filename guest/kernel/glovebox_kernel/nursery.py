@@ -18,16 +18,12 @@ import time
 from typing import NoReturn
 
 from glovebox_kernel import main as kernel
-from glovebox_kernel.gate import Gate
+from glovebox_kernel.rehearsal import nursery_rehearse
+from glovebox_kernel.trim import memory_trim
 
 LIBRARY_FD = 4
-REHEARSALS = 20  # Python rewrites a function's code after its eighth call: in the nursery, not in every kernel
-
-
-class _ArenaAllocator(ctypes.Structure):
-    """PyObjectArenaAllocator."""
-
-    _fields_ = [("context", ctypes.c_void_p), ("alloc", ctypes.c_void_p), ("free", ctypes.c_void_p)]
+_PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
+_ARENAS = ("PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator")
 
 
 def _library() -> ctypes.PyDLL:
@@ -36,11 +32,53 @@ def _library() -> ctypes.PyDLL:
     os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
-    alloc, free = (ctypes.cast(function, ctypes.c_void_p) for function in (library.arena_alloc, library.arena_free))
-    ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(_ArenaAllocator(None, alloc, free)))
-    for function in ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child"):
+    for function in (*_PYTHON, *_ARENAS):
         getattr(ctypes.pythonapi, function).restype = None
     return library
+
+
+class _ArenaAllocator(ctypes.Structure):
+    """PyObjectArenaAllocator."""
+
+    _fields_ = (("context", ctypes.c_void_p), ("allocate", ctypes.c_void_p), ("free", ctypes.c_void_p))
+
+
+class _Imprint:
+    """This process's memory when it is ready, which its kernels share: guest/nursery/imprint.c."""
+
+    def __init__(self, library: ctypes.PyDLL) -> None:
+        self._library = library
+        self._usual = _ArenaAllocator()
+        self._is_open = library.imprint_open() == 0
+        if self._is_open:
+            ctypes.pythonapi.PyObject_GetArenaAllocator(ctypes.byref(self._usual))
+            allocate, free = (
+                ctypes.cast(function, ctypes.c_void_p)
+                for function in (library.imprint_arena_allocate, library.imprint_arena_free)
+            )
+            ours = _ArenaAllocator(None, allocate, free)
+            ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(ours))
+
+    def fill(self) -> None:
+        if self._is_open:
+            self._library.imprint_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)
+
+    def take(self) -> None:
+        """Without it (an old system, no memory) kernels are forked all the same, and take more."""
+        if self._is_open:
+            ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self._usual))
+            self._library.imprint_take()
+
+
+class _Rest:
+    """What a forked kernel does when nobody has asked it for a while."""
+
+    def __init__(self, library: ctypes.PyDLL) -> None:
+        self._library = library
+
+    def begin(self) -> None:
+        memory_trim()
+        self._library.imprint_return()
 
 
 def _other_threads() -> list[str]:
@@ -84,32 +122,36 @@ def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
     sys.path[:] = ["", *given, *(part for part in own_path if part not in given)]
     kernel.after_fork()
     _widen_pools()
-    kernel.serve(3, is_awaited=bool(library.spawn_is_awaited()))
+    kernel.serve(3, _Rest(library), is_awaited=bool(library.spawn_is_awaited()))
 
 
-def _settle(library: ctypes.PyDLL) -> None:
+def _settle(imprint: _Imprint) -> None:
     """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
-    gate = Gate()
-    for _ in range(REHEARSALS):
-        kernel.rehearse(gate)
+    nursery_rehearse()
+    for _ in range(8):
+        ctypes.pythonapi.PyOS_BeforeFork()
+        ctypes.pythonapi.PyOS_AfterFork_Child()
     sys.path_importer_cache.clear()  # lists of files that a kernel would read again anyway, with another path
     gc.collect()
+    memory_trim()
     gc.freeze()
-    library.arena_gather()
+    imprint.fill()
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     library = _library()
+    imprint = _Imprint(library)
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
-    _settle(library)
+    _settle(imprint)
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
+    imprint.take()
     library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
     ctypes.pythonapi.PyOS_BeforeFork()  # once for all forks: from here on Python runs in kernels only
     if library.spawn_serve() == 0:

@@ -148,6 +148,11 @@ class Stdio:
         sys.stdout = sys.__stdout__ = self._streams[0]  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self._streams[1]  # type: ignore[misc]
 
+    def close(self) -> None:
+        """Its descriptors; sys.stdout and its like are the caller's to put back."""
+        for fd in self._saved_fds:
+            os.close(fd)
+
     def _open(self, fd: int) -> io.TextIOWrapper:
         raw = io.FileIO(fd, "w", closefd=False)
         raw.name = "<stdout>" if fd == 1 else "<stderr>"  # type: ignore[misc]

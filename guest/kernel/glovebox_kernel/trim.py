@@ -78,6 +78,11 @@ def memory_release() -> None:
     with contextlib.suppress(AttributeError):
         if pyarrow is not None:
             pyarrow.default_memory_pool().release_unused()
+    memory_trim()
+
+
+def memory_trim() -> None:
+    """The same for the C library alone."""
     with contextlib.suppress(AttributeError):  # only glibc has it
         _libc.malloc_trim(0)
 

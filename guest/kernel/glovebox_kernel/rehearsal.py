@@ -1,0 +1,64 @@
+"""What a nursery does once its imports are over: what kernels do, until nothing changes by it any more.
+
+Libraries set things up at first use, and the interpreter rewrites code that runs often. Done here, it is done for all
+kernels: a first run is faster, and the pages that hold it are shared. Nothing a user sees may change by it: no files, no
+threads, no options, and nothing random that is not seeded again after the fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import linecache
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+
+from glovebox_kernel.main import Kernel
+from glovebox_kernel.reseed import reseed
+
+_TIMES = 24
+_SOURCES = {
+    "sys": "import gc, os, sys\nwords = {str(n): f'{n:>4}' for n in range(10)}\ntotal = sum(map(int, words))\nprint(end='')",
+    "math": "1 + 1",
+    "errno": "1 / 0",
+    "numpy": "import numpy as np\na = np.arange(12).reshape(3, 4) * 1.5\nb = np.array([1, 2, 3]) + np.zeros(3)\n"
+    "(a.sum(), a.mean(axis=0), a.T @ b, b[b > 1])",
+    "pandas": "import gc, numpy as np, pandas as pd\ndf = pd.DataFrame({'x': np.arange(100)})\ntotal = int(df.x.sum())\n"
+    "df = pd.DataFrame({'x': np.arange(12), 'y': [0.5] * 12, 'z': list('abcabcabcabc')})\n"
+    "total = int(df.x.sum()), df['y'].mean(), df.groupby('z').x.sum(), df[df.x > 2]\ngc.collect()\ndf.head()",
+}
+
+
+def nursery_rehearse() -> None:
+    ours, theirs = socket.socketpair()
+    kernel = Kernel(theirs.detach())
+    ours.setblocking(False)
+    kernel.practise(_read_along(ours))
+    kernel.close()
+    ours.close()
+    for _ in range(_TIMES):
+        _rehearse_start()
+    linecache.clearcache()
+    gc.collect()
+
+
+def _read_along(host: socket.socket) -> Iterator[str]:
+    """Sources in turn, never twice the same text: each is compiled. Between two of them the answer is taken."""
+    for number in range(_TIMES):
+        for module, source in _SOURCES.items():
+            if module in sys.modules:
+                yield f"{source}\n# {number}"
+                with contextlib.suppress(BlockingIOError):
+                    while host.recv(1 << 20):
+                        pass
+
+
+def _rehearse_start() -> None:
+    environment = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    reseed()

@@ -1,0 +1,275 @@
+/* Files of a sandbox. Everything in there was put there by hostile code, and every path comes from a stranger: paths
+ * are resolved beneath the workspace by session/workspace.h, and nothing here touches one by itself. */
+#include "api/file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/exchange.h"
+#include "api/receiving.h"
+#include "api/routes.h"
+#include "api/sandbox.h"
+#include "api/service.h"
+#include "api/serving.h"
+#include "base/fd.h"
+#include "http/query.h"
+#include "http/text.h"
+#include "session/row.h"
+#include "session/session.h"
+#include "session/workspace.h"
+
+/* How much of a tree is removed before others get their turn, and after how many turns it is given up: code in the
+ * sandbox may be making new files all the while. */
+enum { REMOVED_PER_TURN = 1000, TURNS_MAX = 5000 };
+
+/* ---- the question ---- */
+
+struct question {
+        char path[4096], target[4096]; /* below the workspace; "": not given */
+        bool is_directory, is_recursive;
+        bool is_plain; /* of the path: no slash at the end */
+};
+
+static int take_flag(const char *name, const char *value, bool *ret_flag, struct err *err) {
+        *ret_flag = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
+        return *ret_flag || strcmp(value, "false") == 0 || strcmp(value, "0") == 0
+                       ? 0
+                       : err_set(err, ERR_USAGE, "%s is true or false", name);
+}
+
+static int take_pair(struct question *question, const struct http_pair *pair, struct err *err) {
+        if (strcmp(pair->name, "path") == 0) {
+                size_t size = strlen(pair->value);
+                question->is_plain = size > 0 && pair->value[size - 1] != '/';
+                return workspace_check_path(pair->value, question->path, err);
+        }
+        if (strcmp(pair->name, "move_to") == 0)
+                return workspace_check_path(pair->value, question->target, err);
+        if (strcmp(pair->name, "mkdir") == 0)
+                return take_flag("mkdir", pair->value, &question->is_directory, err);
+        if (strcmp(pair->name, "recursive") == 0)
+                return take_flag("recursive", pair->value, &question->is_recursive, err);
+        return err_set(err, ERR_USAGE, "there is no \"%.60s\" to be asked for here; /docs lists what there is",
+                       pair->name); /* misspelled, it must not mean something else */
+}
+
+static int read_question(const struct exchange *exchange, struct question *ret_question, struct err *err) {
+        struct http_pairs pairs;
+        int code = 0;
+        *ret_question = (struct question) { 0 };
+        if (http_query_parse(http_query(exchange->request), &pairs, err) < 0)
+                return -1;
+        for (size_t i = 0; i < pairs.n && code == 0; i++)
+                code = take_pair(ret_question, &pairs.pairs[i], err);
+        http_query_free(&pairs);
+        return code;
+}
+
+int file_check_name(const char *relative, struct err *err) {
+        if (strchr(relative, '\\') || strchr(relative, '\t') || !http_is_value(relative, strlen(relative)))
+                return err_set(err, ERR_USAGE, "a new file's name must not hold a backslash or a control character");
+        return 0;
+}
+
+int file_open_workspace(const struct exchange *exchange, struct err *err) {
+        const struct session *session = session_find(exchange->service->daemon, exchange->visitor.owner,
+                                                     exchange_user(exchange));
+        if (!session)
+                return err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%.100s\"; make it with create, or run "
+                               "something in it", exchange_user(exchange));
+        int fd = session_open_workspace(session);
+        return fd < 0 ? err_sys(err, -fd, "opening the files of the sandbox") : fd;
+}
+
+/* ---- read ---- */
+
+static int list_directory(struct exchange *exchange, int directory_fd, const char *relative, struct err *err) {
+        char path[4200];
+        bool is_cut = false;
+        size_t i;
+        json_t *entry, *entries = workspace_list(directory_fd, ".", &is_cut, err);
+        if (!entries)
+                return -1;
+        json_array_foreach(entries, i, entry) {
+                json_object_set(entry, "name", json_object_get(entry, "path"));
+                json_object_del(entry, "path");
+        }
+        bool is_root = strcmp(relative, ".") == 0;
+        (void) snprintf(path, sizeof(path), "/workspace%s%s", is_root ? "" : "/", is_root ? "" : relative);
+        exchange_answer(exchange, 200, json_pack("{s:s, s:s, s:o, s:b}", "path", path, "type", "directory", "entries",
+                                                 entries, "cut", (int) is_cut));
+        return 0;
+}
+
+int file_show(struct exchange *exchange, int workspace_fd, const char *relative, enum workspace_links links,
+              struct err *err) {
+        struct stat status;
+        _cleanup_fd_ int fd = workspace_open(workspace_fd, relative, links, &status, err);
+        if (fd < 0)
+                return -1;
+        if (S_ISDIR(status.st_mode))
+                return list_directory(exchange, fd, relative, err);
+        const char *slash = strrchr(relative, '/');
+        serving_begin(exchange, take_fd(&fd), &status, slash ? slash + 1 : relative);
+        return 0;
+}
+
+void file_read(struct exchange *exchange) {
+        struct question question;
+        struct err err;
+        _cleanup_fd_ int workspace =
+                read_question(exchange, &question, &err) < 0 ? -1 : file_open_workspace(exchange, &err);
+        const char *path = *question.path ? question.path : ".";
+        if (workspace < 0 || file_show(exchange, workspace, path, WORKSPACE_FOLLOW, &err) < 0)
+                exchange_refuse(exchange, &err);
+}
+
+/* ---- write ---- */
+
+static struct session *find_or_create(struct exchange *exchange, struct err *err) {
+        bool is_created;
+        if (!sandbox_has_room(exchange, exchange_user(exchange), err))
+                return NULL;
+        json_t *json = json_pack("{s:s}", "session", exchange_user(exchange));
+        struct session *session = row_find_or_create(&exchange->asker, json, &is_created, err);
+        json_decref(json);
+        return session;
+}
+
+/* A directory, or a move: what needs no body. */
+static void change(struct exchange *exchange, const struct session *session, const struct question *question) {
+        struct err err;
+        char path[4200];
+        _cleanup_fd_ int workspace = session_open_workspace(session);
+        const char *made = question->is_directory ? question->path : question->target;
+        int code = workspace < 0 ? err_sys(&err, -workspace, "opening the files of the sandbox")
+                   : question->is_directory ? workspace_make_directories(workspace, made, &err)
+                                            : workspace_move(workspace, question->path, made, &err);
+        if (code < 0) {
+                exchange_refuse(exchange, &err);
+                return;
+        }
+        (void) snprintf(path, sizeof(path), "/workspace/%s", made);
+        exchange_answer(exchange, question->is_directory ? 201 : 200, json_pack("{s:s}", "path", path));
+}
+
+/* Is the request one that makes sense? Before a sandbox is made for it. */
+static int check_write(const struct exchange *exchange, const struct question *question, bool is_form,
+                       struct err *err) {
+        int64_t length = http_content_length(exchange->request);
+        bool has_body = !question->is_directory && !question->target[0];
+        if ((question->is_directory && question->target[0]) || question->is_recursive)
+                return err_set(err, ERR_USAGE, "mkdir, move_to and recursive do not go together here; see /docs");
+        if (!has_body && length != 0)
+                return err_set(err, ERR_USAGE, "mkdir and move_to take no body; leave it out");
+        if (!question->path[0] && (!is_form || !has_body))
+                return err_set(err, ERR_USAGE, "say where to: ?path=data/file.csv");
+        if (has_body && !is_form && !question->is_plain)
+                return err_set(err, ERR_USAGE, "the path ends with a slash: the file's name is missing");
+        if (has_body && !is_form && length > 0 && (uint64_t) length > exchange->service->settings->upload_max)
+                return err_set(err, ERR_LIMIT, "the file has %lld bytes, and the service takes %llu at most",
+                               (long long) length, (unsigned long long) exchange->service->settings->upload_max);
+        return question->target[0] ? file_check_name(question->target, err) : file_check_name(question->path, err);
+}
+
+void file_write(struct exchange *exchange) {
+        bool is_form = receiving_is_form(exchange);
+        struct question question;
+        struct err err;
+        if (read_question(exchange, &question, &err) < 0 || check_write(exchange, &question, is_form, &err) < 0) {
+                if (err.code == ERR_LIMIT)
+                        exchange_problem(exchange, 413, "too_large", err.message, NULL);
+                else
+                        exchange_refuse(exchange, &err);
+                return;
+        }
+        struct session *session = find_or_create(exchange, &err);
+        if (!session)
+                exchange_refuse(exchange, &err);
+        else if (question.is_directory || question.target[0])
+                change(exchange, session, &question);
+        else
+                receiving_begin(exchange, session, question.path[0] ? question.path : ".");
+}
+
+/* ---- remove ---- */
+
+struct removing {
+        struct exchange *exchange;
+        struct loop_timer *timer;
+        int workspace_fd;
+        unsigned n_turns;
+        char path[4096];
+};
+
+static void removing_free(struct removing *removing) {
+        loop_timer_drop(&removing->timer);
+        fd_close(&removing->workspace_fd);
+        free(removing);
+}
+
+static void on_gone(void *context) { /* what is not removed yet stays */
+        struct removing *removing = context;
+        struct exchange *exchange = removing->exchange;
+        removing_free(removing);
+        exchange_free(exchange);
+}
+
+static void on_turn(void *context) {
+        struct removing *removing = context;
+        struct exchange *exchange = removing->exchange;
+        struct err err;
+        removing->timer = NULL;
+        int code = workspace_remove_some(removing->workspace_fd, removing->path, REMOVED_PER_TURN, &err);
+        if (code > 0 && ++removing->n_turns == TURNS_MAX)
+                code = err_set(&err, ERR_BUSY, "%.200s is being filled while it is removed", removing->path);
+        if (code > 0) {
+                removing->timer = loop_timer(exchange->service->daemon->loop, loop_now_ms() + 1, on_turn, removing);
+                if (removing->timer)
+                        return;
+                code = err_set(&err, ERR_SYSTEM, "out of memory");
+        }
+        char path[4200];
+        (void) snprintf(path, sizeof(path), "/workspace/%s", removing->path);
+        removing_free(removing);
+        if (code < 0)
+                exchange_refuse(exchange, &err);
+        else
+                exchange_answer(exchange, 200, json_pack("{s:s}", "path", path));
+}
+
+static int begin_removal(struct exchange *exchange, const struct question *question, int workspace_fd,
+                         struct err *err) {
+        static const struct http_events events = { .on_gone = on_gone };
+        struct removing *removing = calloc(1, sizeof(*removing));
+        if (!removing) {
+                fd_close(&workspace_fd);
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        }
+        removing->exchange = exchange;
+        removing->workspace_fd = workspace_fd;
+        (void) strcpy(removing->path, question->path);
+        http_attend(exchange->request, &events, removing);
+        on_turn(removing);
+        return 0;
+}
+
+void file_remove(struct exchange *exchange) {
+        struct question question;
+        struct err err;
+        _cleanup_fd_ int workspace =
+                read_question(exchange, &question, &err) < 0 ? -1 : file_open_workspace(exchange, &err);
+        int code = workspace < 0 ? -1 : 0;
+        if (code == 0 && !question.path[0])
+                code = err_set(&err, ERR_USAGE, "say what: ?path=data/file.csv");
+        else if (code == 0 && question.is_recursive)
+                code = begin_removal(exchange, &question, take_fd(&workspace), &err);
+        else if (code == 0 && (code = workspace_remove(workspace, question.path, false, &err)) == 0) {
+                char path[4200];
+                (void) snprintf(path, sizeof(path), "/workspace/%s", question.path);
+                exchange_answer(exchange, 200, json_pack("{s:s}", "path", path));
+        }
+        if (code < 0)
+                exchange_refuse(exchange, &err);
+}

@@ -1,0 +1,262 @@
+/* GET /metrics: what an operator watches, in Prometheus' text format. One table; a row is one number, or writes its own
+ * lines when it has labels. Whoever has a key sees the service's totals and the key's own share; the operator, on the
+ * UNIX socket, every key's. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "api/exchange.h"
+#include "api/routes.h"
+#include "api/service.h"
+#include "base/memory.h"
+#include "session/serve_options.h"
+#include "session/session.h"
+
+struct metric;
+
+/* What a row may look at, and where it writes. */
+struct view {
+        FILE *out;
+        const struct service *service;
+        const struct daemon *daemon;
+        const struct http_counters *http;
+        const char *owner; /* "": the operator */
+};
+
+struct metric {
+        const char *name, *type, *help;
+        double (*value)(const struct view *view);
+        void (*lines)(const struct view *view, const struct metric *metric); /* instead of value */
+};
+
+static void put(const struct view *view, const char *name, const char *label, const char *text, double value) {
+        if (label)
+                (void) fprintf(view->out, "%s{%s=\"%s\"} %.15g\n", name, label, text, value);
+        else
+                (void) fprintf(view->out, "%s %.15g\n", name, value);
+}
+
+/* ---- the process ---- */
+
+static double memory_bytes(const struct view *view) {
+        (void) view;
+        unsigned long pages = 0;
+        FILE *file = fopen("/proc/self/statm", "re");
+        if (file) {
+                if (fscanf(file, "%*u %lu", &pages) != 1)
+                        pages = 0;
+                (void) fclose(file);
+        }
+        return (double) pages * (double) sysconf(_SC_PAGESIZE);
+}
+
+static double cpu_seconds(const struct view *view) {
+        (void) view;
+        struct rusage usage;
+        if (getrusage(RUSAGE_SELF, &usage) < 0)
+                return 0;
+        return (double) (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+               (double) (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static double uptime_seconds(const struct view *view) {
+        return (double) (loop_now_ms() - view->daemon->started_ms) / 1000;
+}
+
+static void build_lines(const struct view *view, const struct metric *metric) {
+        put(view, metric->name, "version", GLOVEBOX_VERSION, 1);
+}
+
+/* ---- sandboxes and kernels ---- */
+
+static void session_lines(const struct view *view, const struct metric *metric) {
+        static const char *const names[] = { "new", "idle", "running", "trimmed", "asleep", "lost" };
+        unsigned n[ELEMENTS(names)] = { 0 };
+        for (const struct session *session = view->daemon->sessions; session; session = session->next)
+                if (!session->ephemeral && !session->removing && session->state < ELEMENTS(names))
+                        n[session->state]++;
+        for (size_t i = 0; i < ELEMENTS(names); i++)
+                put(view, metric->name, "state", names[i], n[i]);
+}
+
+static double sandboxes_max(const struct view *view) {
+        return (double) view->service->settings->sandboxes_max;
+}
+
+static double pool_wanted(const struct view *view) {
+        return (double) view->daemon->options->pool;
+}
+
+static double pool_is_ready(const struct view *view) {
+        return (double) pool_ready(view->daemon);
+}
+
+static void kernel_lines(const struct view *view, const struct metric *metric) {
+        const struct tally *tally = &view->daemon->tally;
+        put(view, metric->name, "how", "forked", (double) tally->kernels_forked);
+        put(view, metric->name, "how", "cold", (double) tally->kernels_cold);
+        put(view, metric->name, "how", "failed", (double) tally->kernels_failed);
+}
+
+static double orders_waiting(const struct view *view) {
+        return (double) view->daemon->n_orders;
+}
+
+static double orders_given(const struct view *view) {
+        return (double) view->daemon->n_ordered;
+}
+
+/* ---- runs ---- */
+
+static double runs_started(const struct view *view) {
+        return (double) view->daemon->tally.runs_started;
+}
+
+static void run_lines(const struct view *view, const struct metric *metric) {
+        for (size_t i = 0; i < TALLY_ENDS; i++)
+                put(view, metric->name, "status", tally_end_names[i], (double) view->daemon->tally.runs_ended[i]);
+}
+
+static void duration_lines(const struct view *view, const struct metric *metric) {
+        const struct tally *tally = &view->daemon->tally;
+        char bucket[80], sum[80], count[80], bound[32];
+        uint64_t n = 0;
+        (void) snprintf(bucket, sizeof(bucket), "%s_bucket", metric->name);
+        (void) snprintf(sum, sizeof(sum), "%s_sum", metric->name);
+        (void) snprintf(count, sizeof(count), "%s_count", metric->name);
+        for (size_t i = 0; i <= TALLY_SPANS; i++) {
+                if (i < TALLY_SPANS)
+                        (void) snprintf(bound, sizeof(bound), "%g", (double) tally_spans_us[i] / 1e6);
+                n += tally->runs_within[i];
+                put(view, bucket, "le", i < TALLY_SPANS ? bound : "+Inf", (double) n);
+        }
+        put(view, sum, NULL, NULL, (double) tally->run_us / 1e6);
+        put(view, count, NULL, NULL, (double) n);
+}
+
+static double runs_waiting(const struct view *view) {
+        unsigned n = 0;
+        for (const struct session *session = view->daemon->sessions; session; session = session->next)
+                for (const struct run *run = session->runs; run; run = run->next)
+                        n += !run->started;
+        return n;
+}
+
+static double spilled_bytes(const struct view *view) {
+        return (double) view->daemon->spilled_bytes;
+}
+
+/* ---- the service ---- */
+
+static double clients(const struct view *view) {
+        return (double) view->daemon->n_clients;
+}
+
+static void connection_lines(const struct view *view, const struct metric *metric) {
+        put(view, metric->name, "outcome", "accepted", (double) view->http->accepted);
+        put(view, metric->name, "outcome", "turned_away", (double) view->http->turned_away);
+}
+
+static double connections_open(const struct view *view) {
+        return (double) view->http->open;
+}
+
+static double requests(const struct view *view) {
+        return (double) view->http->requests;
+}
+
+static double streams(const struct view *view) {
+        return (double) view->service->counted.streams;
+}
+
+static void refused_lines(const struct view *view, const struct metric *metric) {
+        put(view, metric->name, "reason", "malformed", (double) view->http->refused);
+        put(view, metric->name, "reason", "slow", (double) view->http->timeouts);
+        put(view, metric->name, "reason", "unauthorized", (double) view->service->counted.unauthorized);
+        put(view, metric->name, "reason", "quota", (double) view->service->counted.turned_away);
+}
+
+static void byte_lines(const struct view *view, const struct metric *metric) {
+        put(view, metric->name, "direction", "in", (double) view->http->bytes_in);
+        put(view, metric->name, "direction", "out", (double) view->http->bytes_out);
+}
+
+/* ---- keys ---- */
+
+/* Names of keys are letters, digits, "-" and "_": nothing in them needs to be escaped. */
+static bool is_shown(const struct view *view, const char *key) {
+        return !*view->owner || strcmp(view->owner, key) == 0;
+}
+
+static void key_sandbox_lines(const struct view *view, const struct metric *metric) {
+        for (size_t i = 0; i < view->service->keys.n; i++) {
+                const char *key = view->service->keys.keys[i].name;
+                if (is_shown(view, key))
+                        put(view, metric->name, "key", key, service_count_sandboxes(view->service, key));
+        }
+}
+
+static void key_run_lines(const struct view *view, const struct metric *metric) {
+        for (const struct quota_use *use = view->service->uses.uses; use; use = use->next)
+                if (is_shown(view, use->owner))
+                        put(view, metric->name, "key", use->owner, (double) use->runs);
+}
+
+/* ---- the table ---- */
+
+static const struct metric metrics[] = {
+        { "glovebox_build_info", "gauge", "Always 1; the label says which version runs.", .lines = build_lines },
+        { "glovebox_uptime_seconds", "gauge", "Since the daemon began.", .value = uptime_seconds },
+        { "process_resident_memory_bytes", "gauge", "Memory of the daemon itself.", .value = memory_bytes },
+        { "process_cpu_seconds_total", "counter", "Processor time of the daemon itself.", .value = cpu_seconds },
+
+        { "glovebox_sandboxes", "gauge", "Sandboxes and sessions, by state.", .lines = session_lines },
+        { "glovebox_sandboxes_max", "gauge", "Sandboxes that all keys together may have.", .value = sandboxes_max },
+        { "glovebox_key_sandboxes", "gauge", "Sandboxes of a key.", .lines = key_sandbox_lines },
+        { "glovebox_key_runs", "gauge", "Runs of a key that are under way.", .lines = key_run_lines },
+        { "glovebox_pool_wanted", "gauge", "Kernels that the pool should hold ready.", .value = pool_wanted },
+        { "glovebox_pool_ready", "gauge", "Kernels that the pool holds ready.", .value = pool_is_ready },
+        { "glovebox_kernels_started_total", "counter", "Kernels made, by how they started.", .lines = kernel_lines },
+        { "glovebox_orders_waiting", "gauge", "Kernels that wait to be made.", .value = orders_waiting },
+        { "glovebox_orders_given", "gauge", "Kernels that are being made.", .value = orders_given },
+
+        { "glovebox_runs_started_total", "counter", "Runs that were given to a kernel.", .value = runs_started },
+        { "glovebox_runs_finished_total", "counter", "Runs that ended, by status.", .lines = run_lines },
+        { "glovebox_run_duration_seconds", "histogram", "How long runs took.", .lines = duration_lines },
+        { "glovebox_runs_waiting", "gauge", "Runs that wait for their sandbox.", .value = runs_waiting },
+        { "glovebox_spilled_bytes", "gauge", "Output on disk, for slow clients.", .value = spilled_bytes },
+
+        { "glovebox_clients", "gauge", "Connections to the daemon's own socket.", .value = clients },
+        { "glovebox_http_connections", "gauge", "HTTP connections that are open.", .value = connections_open },
+        { "glovebox_http_connections_total", "counter", "HTTP connections.", .lines = connection_lines },
+        { "glovebox_http_requests_total", "counter", "HTTP requests whose head was good.", .value = requests },
+        { "glovebox_http_streams_total", "counter", "Answers that were streams of events.", .value = streams },
+        { "glovebox_http_refused_total", "counter", "HTTP requests refused, by reason.", .lines = refused_lines },
+        { "glovebox_http_bytes_total", "counter", "Bytes over HTTP.", .lines = byte_lines },
+};
+
+void metrics_show(struct exchange *exchange) {
+        _cleanup_free_ char *text = NULL;
+        size_t size = 0;
+        const struct service *service = exchange->service;
+        struct view view = { .out = open_memstream(&text, &size),
+                             .service = service,
+                             .daemon = service->daemon,
+                             .http = http_server_counters(service->server),
+                             .owner = exchange->visitor.owner };
+        for (size_t i = 0; view.out && i < ELEMENTS(metrics); i++) {
+                const struct metric *metric = &metrics[i];
+                (void) fprintf(view.out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help, metric->name,
+                               metric->type);
+                if (metric->lines)
+                        metric->lines(&view, metric);
+                else
+                        put(&view, metric->name, NULL, NULL, metric->value(&view));
+        }
+        if (view.out && fclose(view.out) == 0)
+                exchange_answer_bytes(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", text, size);
+        else
+                exchange_problem(exchange, 503, "busy", "the service is out of memory", NULL);
+}

@@ -1,0 +1,15 @@
+/* Files on their way into a sandbox: the body itself, or the parts of a form. Nothing is seen of them before the body
+ * is whole; then all of them are put in place, one after the other. */
+#pragma once
+
+#include <stdbool.h>
+
+struct exchange;
+struct session;
+
+/* The body is one file, `relative`; or, when it is multipart/form-data, its parts are files in that directory. The last
+ * thing that is done with the exchange. */
+void receiving_begin(struct exchange *exchange, const struct session *session, const char *relative);
+
+/* Is the body multipart/form-data? */
+bool receiving_is_form(const struct exchange *exchange);

@@ -1,0 +1,11 @@
+/* JSON Schema as C text, for the tables. */
+#pragma once
+
+#define TEXT "{\"type\":\"string\"}"
+#define NUMBER "{\"type\":\"number\"}"
+#define INTEGER "{\"type\":\"integer\"}"
+#define TRUTH "{\"type\":\"boolean\"}"
+#define OBJECT(members) "{\"type\":\"object\",\"properties\":{" members "}}"
+#define ARRAY(items) "{\"type\":\"array\",\"items\":" items "}"
+#define SAID(type, words) "{\"type\":\"" type "\",\"description\":\"" words "\"}"
+#define REF(name) "{\"$ref\":\"#/components/schemas/" name "\"}"
