@@ -19,7 +19,7 @@ struct line {
         struct socket_choice where;
         bool json, names, trim, keep_files;
         const char *run;
-        uint64_t limit;
+        uint64_t limit, timeout_ms;
 };
 
 #define FIELD(field) offsetof(struct line, field)
@@ -55,6 +55,14 @@ static const struct option_row log_rows[] = {
         SOCKET_ROWS(FIELD(where)),
 };
 
+static const struct option_row install_rows[] = {
+        JSON_ROW,
+        { .name = "timeout", .kind = OPTION_DURATION, .offset = FIELD(timeout_ms), .argument = "TIME",
+          .group = "Options", .min = 1000, .max = 86400000, .standard = "5m",
+          .help = "end the install after this time, for example 90s or 10m" },
+        SOCKET_ROWS(FIELD(where)),
+};
+
 const struct verb_part session_parts[SESSION_PARTS] = {
         { .name = "ls", .operands = "", .summary = "what sessions there are", .options = TABLE(ls_rows) },
         { .name = "show", .operands = "NAME", .summary = "one session, its limits, isolation and last runs",
@@ -72,6 +80,9 @@ const struct verb_part session_parts[SESSION_PARTS] = {
           .options = TABLE(hibernate_rows), .completion = COMPLETE_SESSIONS },
         { .name = "log", .operands = "NAME", .summary = "its runs; with --run, what one of them printed",
           .options = TABLE(log_rows), .completion = COMPLETE_SESSIONS },
+        { .name = "install", .operands = "NAME PACKAGE...",
+          .summary = "install Python packages into one session, from where this host's pip gets its own",
+          .options = TABLE(install_rows), .completion = COMPLETE_SESSIONS },
 };
 
 /* ---- what each does ---- */
@@ -248,6 +259,44 @@ static int do_log(struct daemon_client *client, const struct line *line, char **
         return code;
 }
 
+static void print_installed(const json_t *result) {
+        const json_t *installed = json_object_get(result, "installed");
+        const json_t *stale = json_object_get(result, "restart_needed");
+        for (size_t i = 0; i < json_array_size(stale); i++)
+                (void) fprintf(stderr, "glovebox: %s is imported in another version; \"glovebox session restart\" "
+                               "makes the new one visible\n", json_string_value(json_array_get(stale, i)));
+        if (json_array_size(installed) == 0 && attend_exit_status(result) == 0)
+                (void) fprintf(stderr, "glovebox: everything is there already\n");
+}
+
+/* Hanging up, by Ctrl-C for instance, ends the install; the packages are then as they were. */
+static int do_install(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
+        json_t *body = json_pack("{s:s, s:s, s:b, s:b}", "op", "session.install", "session", names[0], "stream",
+                                 !line->json, "cancel_on_disconnect", 1),
+               *packages = json_array(), *result = NULL;
+        int code = body ? 0 : err_set(err, ERR_USAGE, "the session's name is not valid UTF-8");
+        for (char **name = names + 1; code == 0 && *name; name++)
+                if (json_array_append_new(packages, json_string(*name)) < 0)
+                        code = err_set(err, ERR_USAGE, "the name of a package is not valid UTF-8");
+        struct daemon_request request = { .body = body };
+        struct attendance attendance = { .client = client, .json = line->json };
+        (void) json_object_set_new(body, "packages", packages);
+        if (line->timeout_ms)
+                (void) json_object_set_new(body, "timeout_ms", json_integer((json_int_t) line->timeout_ms));
+        if (code == 0)
+                code = attend_call(&attendance, &request, &result, err);
+        if (code == DAEMON_CALL_LEFT)
+                code = attend_leave(&attendance);
+        else if (code == DAEMON_CALL_ANSWERED) {
+                code = attend_report(&attendance, result, err);
+                if (!line->json)
+                        print_installed(result);
+        }
+        json_decref(result);
+        json_decref(body);
+        return code;
+}
+
 /* ---- the words ---- */
 
 /* In the order of session_parts. `new` has options of its own. */
@@ -257,6 +306,7 @@ static const struct {
 } actions[SESSION_PARTS] = {
         { do_ls, 0, 0 },        { do_show, 1, 1 },    { NULL, 1, 1 },         { do_rm, 1, SIZE_MAX },
         { do_interrupt, 1, 1 }, { do_restart, 1, 1 }, { do_hibernate, 1, 1 }, { do_log, 1, 1 },
+        { do_install, 2, SIZE_MAX },
 };
 
 static int check_names(size_t part, char **names, struct err *err) {
@@ -264,6 +314,8 @@ static int check_names(size_t part, char **names, struct err *err) {
         while (names[count])
                 count++;
         const char *name = session_parts[part].name;
+        if (count == 1 && actions[part].min_names == 2)
+                return err_set(err, ERR_USAGE, "session %s needs a package as well, for example \"humanize\"", name);
         if (count < actions[part].min_names)
                 return err_set(err, ERR_USAGE, "session %s needs a session's name; \"glovebox session ls\" lists them",
                                name);

@@ -16,11 +16,14 @@ static void let_go(struct asker *asker) {
                         }
         if (asker->session && asker->session->asker == asker)
                 asker->session->asker = NULL;
+        if (asker->stand_in)
+                asker->stand_in->behalf_of = NULL;
         spill_free(asker->spill);
         asker->run = NULL;
         asker->next = NULL;
         asker->session = NULL;
         asker->spill = NULL;
+        asker->stand_in = NULL;
 }
 
 void asker_answer_text(struct asker *asker, const char *text, size_t size, json_t *json) {
@@ -45,7 +48,7 @@ void asker_refuse(struct asker *asker, const struct err *err) {
 }
 
 void asker_leave(struct asker *asker) {
-        struct run *run = asker->run;
+        struct run *run = asker->stand_in ? asker->stand_in->run : asker->run;
         let_go(asker);
         if (run && asker->cancel_on_disconnect)
                 session_cancel(run->session, run);

@@ -57,6 +57,9 @@ struct asker {
         struct asker *next;
         struct session *session;
         struct spill *spill;
+
+        /* somebody who asks on its behalf, and answers it in the end; and the other way around (session/install.c) */
+        struct asker *stand_in, *behalf_of;
 };
 
 /* Takes the reference. */

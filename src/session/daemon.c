@@ -363,6 +363,7 @@ static int start(struct daemon *daemon, struct err *err) {
 }
 
 static void stop(struct daemon *daemon) {
+        daemon->draining = true;
         listener_close(daemon);
         loop_timer_drop(&daemon->drain_timer);
         if (daemon->front)

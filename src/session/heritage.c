@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "session/network.h"
+#include "session/packages.h"
 #include "session/passport.h"
 #include "session/session.h"
 
@@ -59,6 +60,7 @@ static int add_session(const struct registry_session *row, void *context) {
         if (!session)
                 daemon_log("session %s: %s", row->name, err.message);
         else {
+                packages_drop_staging(session->state_dir); /* of an install that died with the last daemon */
                 (void) snprintf(path, sizeof(path), "%s/kernel/sleep", session->state_dir);
                 session->state = access(path, F_OK) == 0 ? SESSION_ASLEEP : SESSION_NEW;
         }

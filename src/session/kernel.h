@@ -23,6 +23,7 @@ enum kernel_frame {
         KERNEL_SLEEP = 4,
         KERNEL_WAKE = 5,
         KERNEL_CONTEXT = 6,
+        KERNEL_PACKAGES = 7,
         KERNEL_READY = 128,
         KERNEL_RESULT = 129,
         KERNEL_DISPLAY = 130,

@@ -37,6 +37,8 @@ struct maker_request {
         bool pooled;    /* nobody waits for it yet */
         bool fresh;     /* a Python of its own, never one forked from a nursery */
         bool network;   /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
+        char packages[1024]; /* state directory of the session whose packages are shown (session/packages.h), or "" */
+        bool installs;       /* a helper box: writes packages, may be shown what pip's settings name */
         char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"} */
 };
 

@@ -19,6 +19,7 @@
 #include "box/tree.h"
 #include "image/image.h"
 #include "session/oom.h"
+#include "session/packages.h"
 #include "wire/frame.h"
 
 #define KERNEL_TREE "/opt/glovebox/kernel"
@@ -41,7 +42,7 @@ struct making {
         gid_t gid;
         struct box_mount mounts[MOUNTS_MAX];
         size_t n_mounts;
-        char *env[ENV_MAX + 4]; /* the caller's, three of ours, NULL */
+        char *env[ENV_MAX + 5]; /* the caller's, four of ours, NULL */
         char **environment; /* all of it, for the kernel */
         struct box_spec spec;
         struct box_birth birth;
@@ -108,6 +109,54 @@ static int open_workspace(struct making *making, const struct policy *policy, st
         return making->workspace_fd < 0 ? tree_explain(making->workspace_fd, request->workspace, err) : 0;
 }
 
+/* A directory of the session's that it may only read. Its files are everybody's to read: no ids need to be mapped. */
+static int show_own(struct making *making, const char *parent, const char *name, const char *destination,
+                    struct err *err) {
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/%s", parent, name);
+        _cleanup_fd_ int source = open_own_directory(path, err);
+        if (source < 0)
+                return -1;
+        int tree = tree_clone(source, false);
+        if (tree < 0)
+                return tree_explain(tree, path, err);
+        making->mounts[making->n_mounts++] = (struct box_mount) { tree, true, false, destination };
+        return 0;
+}
+
+/* What the host's pip settings name: certificates, directories of packages. The operator's own words. */
+static int show_settings(struct making *making, struct err *err) {
+        size_t i;
+        json_t *pair;
+        json_array_foreach(json_object_get(making->options, "shown"), i, pair) {
+                const char *source = json_string_value(json_array_get(pair, 0));
+                const char *destination = json_string_value(json_array_get(pair, 1));
+                _cleanup_fd_ int fd = source && destination ? open(source, O_PATH | O_CLOEXEC) : -1;
+                if (fd < 0)
+                        return err_sys(err, errno, "opening %.300s, which pip's settings name", source ? source : "");
+                if (add_mount(making, fd, destination, false, err) < 0)
+                        return -1;
+        }
+        return 0;
+}
+
+static int open_packages(struct making *making, struct err *err) {
+        const struct maker_request *request = making->request;
+        char staging[1100];
+        if (making->n_mounts + 2 > MOUNTS_MAX)
+                return err_set(err, ERR_LIMIT, "a box can have at most %d mounts", MOUNTS_MAX - 3);
+        if (!*request->packages)
+                return 0;
+        if (!request->installs)
+                return show_own(making, request->packages, "packages", PACKAGES_PLACE, err);
+        (void) snprintf(staging, sizeof(staging), "%s/install", request->packages);
+        _cleanup_fd_ int fd = open_own_directory(staging, err);
+        if (fd < 0 || add_mount(making, fd, PACKAGES_PLACE, true, err) < 0 ||
+            show_own(making, request->packages, "packages", PACKAGES_BEFORE_PLACE, err) < 0)
+                return -1;
+        return show_settings(making, err);
+}
+
 static int open_mounts(struct making *making, const struct policy *policy, struct err *err) {
         size_t i;
         json_t *mount;
@@ -169,23 +218,31 @@ static int read_env(struct making *making, struct err *err) {
         return 0;
 }
 
-/* The kernel's own way to its package comes after the caller's environment: a session cannot be talked out of it. */
+/* The caller's value of a variable ("NAME=" is given), or NULL. */
+static const char *given_value(const struct making *making, const char *prefix) {
+        const char *given = NULL;
+        for (size_t i = 0; making->env[i]; i++)
+                if (strncmp(making->env[i], prefix, strlen(prefix)) == 0)
+                        given = making->env[i] + strlen(prefix);
+        return given;
+}
+
+/* The kernel's own way to its package comes after the caller's environment: a session cannot be talked out of it. The
+ * session's packages come before the image's, or what covers one of these would not. */
 static char **make_environment(struct making *making, struct err *err) {
         const struct image *image = &making->image;
+        const char *python_path = given_value(making, "PYTHONPATH="), *path = given_value(making, "PATH=");
+        bool has_packages = *making->request->packages && !making->request->installs;
         size_t n = 0;
         while (making->env[n])
                 n++;
-        const char *given = NULL;
-        for (size_t i = 0; i < n; i++)
-                if (strncmp(making->env[i], "PYTHONPATH=", 11) == 0)
-                        given = making->env[i] + 11;
-        char *path;
-        if (asprintf(&path, "PYTHONPATH=" KERNEL_TREE "%s%s%s", image->has_layer ? ":" IMAGE_LAYER_PATH : "",
-                     given ? ":" : "", given ? given : "") < 0) {
+        if (asprintf(&making->env[n], "PYTHONPATH=" KERNEL_TREE "%s%s%s%s", has_packages ? ":" PACKAGES_SITE : "",
+                     image->has_layer ? ":" IMAGE_LAYER_PATH : "", python_path ? ":" : "",
+                     python_path ? python_path : "") < 0 ||
+            (has_packages && asprintf(&making->env[n + 1], "PATH=" PACKAGES_BIN ":%s", path ? path : BOX_PATH) < 0)) {
                 (void) err_set(err, ERR_SYSTEM, "out of memory");
                 return NULL;
         }
-        making->env[n] = path;
         return environment_make(image, &making->request->limits, making->request->network, making->env, err);
 }
 
@@ -293,7 +350,8 @@ static int make_box(struct making *making, struct err *err) {
                                        .read_paths = settings->read_paths, .write_paths = settings->write_paths,
                                        .state_dir = settings->data_dir };
         if (identity_lease(&making->uid, &making->gid, &making->lease_fd, err) < 0 ||
-            open_workspace(making, &policy, err) < 0 || open_mounts(making, &policy, err) < 0)
+            open_workspace(making, &policy, err) < 0 || open_mounts(making, &policy, err) < 0 ||
+            open_packages(making, err) < 0)
                 return -1;
         fill_spec(making);
         return start_box(making, err);
@@ -306,7 +364,7 @@ static bool is_plain(const struct making *making) {
         json_object_foreach(making->options, name, value)
                 if (strcmp(name, "env") != 0 && strcmp(name, "operator") != 0)
                         return false;
-        return making->request->ephemeral && !making->request->network;
+        return making->request->ephemeral && !making->request->network && !making->request->installs;
 }
 
 static bool take_from_stock(struct making *making, struct stock *stock) {

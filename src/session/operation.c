@@ -102,7 +102,7 @@ static const struct operation operations_daemon[] = {
 
 int operation_run(struct asker *asker, json_t *json, struct err *err) {
         static const struct operation *const tables[] = { operations_daemon, operations_session, operations_run,
-                                                          operations_file };
+                                                          operations_file, operations_install };
         const char *name = operation_text(json, "op", err);
         if (!name)
                 return -1;

@@ -20,7 +20,8 @@ struct operation {
 };
 
 /* Tables of rows, each ended by a NULL name. */
-extern const struct operation operations_session[], operations_run[], operations_file[];
+extern const struct operation operations_session[], operations_run[], operations_file[],
+        operations_install[];
 
 /* The session that the request names; ERR_NOT_FOUND says which do exist. */
 struct session *operation_session(struct asker *asker, json_t *json, struct err *err);

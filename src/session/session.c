@@ -14,8 +14,10 @@
 #include "base/memory.h"
 #include "session/asker.h"
 #include "session/harvest.h"
+#include "session/install.h"
 #include "session/modest.h"
 #include "session/network.h"
+#include "session/packages.h"
 #include "session/passport.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
@@ -44,6 +46,17 @@ void session_fail_runs(struct session *session, const struct err *err) {
         }
 }
 
+/* From its first kernel on, so that a living one sees what is installed later. */
+static void show_packages(const struct session *session, struct maker_request *request) {
+        int code = packages_make_directory(session->state_dir);
+        if (code < 0) {
+                daemon_log("session %s: no packages can be installed: %s", session->row.name, strerror(-code));
+                return;
+        }
+        (void) snprintf(request->packages, sizeof(request->packages), "%.1000s", session->state_dir);
+        request->fresh |= packages_cover_image(session->state_dir);
+}
+
 static void order_kernel(struct session *session) {
         struct err err;
         struct maker_request request;
@@ -61,6 +74,10 @@ static void order_kernel(struct session *session) {
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         request.workspace_is_ours = !*session->row.workspace;
         request.ephemeral = session->ephemeral && !*session->row.workspace;
+        if (session->helps)
+                install_fill_request(session->helps, &request);
+        else if (!session->ephemeral)
+                show_packages(session, &request);
         if (network_rules_of(session, &rules, &err) < 0) {
                 session_fail_runs(session, &err);
                 return;
@@ -153,6 +170,12 @@ static void on_answer(struct session *session, json_t *answer) {
         int asked = (int) session->asked;
         bool good = json_is_true(json_object_get(answer, "ok"));
         session->asked = SESSION_ASKED_NOTHING;
+        if (asked == SESSION_ASKED_PACKAGES) {
+                if (session->install)
+                        install_kernel_answered(session->install, answer);
+                session_advance(session);
+                return;
+        }
         json_t *told = json_object();
         if (asked == SESSION_ASKED_WAKE) {
                 session->state = SESSION_IDLE;
@@ -253,6 +276,8 @@ static void on_ended(struct kernel *kernel) {
         struct run *run = session->runs;
         if (!session->ephemeral)
                 (void) vault_drop(&session->daemon->vault, kernel->id, NULL);
+        if (session->asked == SESSION_ASKED_PACKAGES && session->install)
+                install_kernel_answered(session->install, NULL);
         session->asked = SESSION_ASKED_NOTHING;
         if (!kernel->was_ready) { /* it would die again: whoever waits is told why */
                 struct err died;
@@ -446,6 +471,14 @@ int session_hibernate(struct session *session, bool trim_only, struct asker *ask
         session->asker = asker;
         if (asker)
                 asker->session = session;
+        return 0;
+}
+
+int session_ask_packages(struct session *session, const char *payload) {
+        if (!session->kernel || session->runs || session->asked != SESSION_ASKED_NOTHING ||
+            kernel_send(session->kernel, KERNEL_PACKAGES, payload, strlen(payload), NULL) < 0)
+                return -1;
+        session->asked = SESSION_ASKED_PACKAGES;
         return 0;
 }
 

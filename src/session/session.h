@@ -39,8 +39,11 @@ struct session {
         bool variables_lost; /* to be said with the next result */
         struct egress_rules *granted; /* owned; a network of our own making; NULL: as the row says */
         json_t *held_back;   /* names that kept it from sleeping, or NULL */
-        enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE } asked;
+        enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE,
+               SESSION_ASKED_PACKAGES } asked;
         struct asker *asker; /* who waits for the answer to a trim or sleep */
+        struct install *install; /* that is under way, or NULL */
+        struct install *helps;   /* this is the helper box of an install */
         bool awake;  /* this kernel holds all there is; nothing is left on disk */
         bool ending; /* the kernel was told to end; the next run waits for another */
         bool removing, keep_files;
@@ -82,6 +85,9 @@ void session_cancel(struct session *session, struct run *run);
 
 /* Asks the kernel to go to sleep or to trim; the answer goes to the asker (NULL: nobody's). */
 int session_hibernate(struct session *session, bool trim_only, struct asker *asker, struct err *err);
+
+/* Asks the kernel about packages just installed (the payload of PACKAGES); -1 when it is not free to answer. */
+int session_ask_packages(struct session *session, const char *payload);
 
 /* Gives a kernel that outlived the last daemon back to its session. */
 void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,

@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "session/asker.h"
+#include "session/install.h"
 #include "session/passport.h"
 #include "session/remove_tree.h"
 #include "session/session.h"
@@ -101,6 +102,9 @@ struct session *session_make(struct daemon *daemon, const struct registry_sessio
 }
 
 void session_free(struct session *session) {
+        struct install *helped = session->helps;
+        if (session->install)
+                install_abandon(session->install);
         unlist(session);
         while (session->runs) {
                 struct run *run = session->runs;
@@ -115,6 +119,8 @@ void session_free(struct session *session) {
         if (session->asker)
                 session->asker->session = NULL;
         free(session);
+        if (helped)
+                install_helper_gone(helped);
 }
 
 bool session_is_seen_by(const struct session *session, const char *owner) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "session/install.h"
 #include "session/passport.h"
 #include "session/reaper.h"
 #include "session/session.h"
@@ -53,6 +54,8 @@ void session_remove(struct session *session, bool keep_files) {
                         kernel_kill(session->kernel);
                 return;
         }
+        if (session->install && install_stop(session->install))
+                return; /* it comes back here too */
         (void) err_set(&err, ERR_GONE, "the session was removed");
         session_fail_runs(session, &err);
         if (session->still_listed && !strike_out_again(session))

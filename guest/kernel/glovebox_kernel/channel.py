@@ -11,11 +11,12 @@ UTF-8 JSON objects, except those of PING and PONG, which are raw bytes that come
 | 4    | SLEEP   | to kernel | id, path, exit?                                                               |
 | 5    | WAKE    | to kernel | id, path                                                                      |
 | 6    | CONTEXT | to kernel | id, op ("new", "drop", "list"), name                                          |
+| 7    | PACKAGES | to kernel | id, names, replaced                                                          |
 | 128  | READY   | to host   | protocol, pid, python: sent once, before anything else                        |
 | 129  | RESULT  | to host   | the end of an EXECUTE: id, status, exit_code, result, displays, error, figures |
 | 130  | DISPLAY | to host   | id, data (MIME bundle): while a run is on                                     |
 | 131  | PONG    | to host   | raw                                                                           |
-| 132  | ANSWER  | to host   | the end of TRIM, SLEEP, WAKE, CONTEXT and of anything not understood          |
+| 132  | ANSWER  | to host   | the end of TRIM, SLEEP, WAKE, CONTEXT, PACKAGES and of what is not understood |
 
 docs/KERNEL-PROTOCOL.md gives every field.
 """
@@ -28,7 +29,7 @@ import select
 import struct
 from typing import Any, Callable, Protocol
 
-EXECUTE, PING, TRIM, SLEEP, WAKE, CONTEXT = 1, 2, 3, 4, 5, 6
+EXECUTE, PING, TRIM, SLEEP, WAKE, CONTEXT, PACKAGES = 1, 2, 3, 4, 5, 6, 7
 READY, RESULT, DISPLAY, PONG, ANSWER = 128, 129, 130, 131, 132
 
 PROTOCOL = 1

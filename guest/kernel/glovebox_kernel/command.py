@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from typing import Any
 
 EXIT_CANNOT_RUN = 126
@@ -32,7 +33,9 @@ def command_run(request: dict[str, Any]) -> int:
     """Runs it to its end; the exit status as a shell tells it. An interrupt ends its whole group and is passed on."""
     env = {**os.environ, **request.get("env", {})}
     argv = request["argv"]
-    if not argv[0]:  # a shell command: the image's best shell
+    if request.get("python"):  # this very interpreter, wherever the image has it
+        argv = [sys.executable, *argv]
+    elif not argv[0]:  # a shell command: the image's best shell
         argv = ["/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh", *argv[1:]]
     try:
         process = subprocess.Popen(

@@ -27,6 +27,7 @@ from glovebox_kernel.command import CommandError, command_check
 from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
 from glovebox_kernel.mime import bundle_make
+from glovebox_kernel.packages import packages_mark_start, packages_stale
 from glovebox_kernel.reseed import reseed
 from glovebox_kernel.runner import Runner
 from glovebox_kernel.sleep import HeldBack
@@ -91,6 +92,7 @@ class Kernel:
             wire.SLEEP: self._sleep,
             wire.WAKE: self._wake,
             wire.CONTEXT: self._context,
+            wire.PACKAGES: self._packages,
         }
 
     def install(self) -> None:
@@ -110,6 +112,7 @@ class Kernel:
             sys.path.insert(0, "")  # as in an interactive Python: the current directory, wherever that will be
         self._table.get(DEFAULT).enter()
         ambient_mark_start()
+        packages_mark_start()
 
     def close(self) -> None:
         """One that only practised."""
@@ -205,7 +208,7 @@ class Kernel:
             os._exit(EXIT_DATA_LOST)
 
     def _handle(self, kind: int, payload: bytes) -> Answer:
-        """TRIM, SLEEP, WAKE, CONTEXT: always an answer."""
+        """TRIM, SLEEP, WAKE, CONTEXT, PACKAGES: always an answer."""
         request_id = None
         try:
             request = json_unpack(payload)
@@ -246,6 +249,12 @@ class Kernel:
         elif operation != "list":
             raise RequestError(f"op is {operation!r}; it can be new, drop or list")
         return {"contexts": list(self._table.contexts)}
+
+    def _packages(self, request: dict[str, Any]) -> Answer:
+        names, replaced = request.get("names"), request.get("replaced", [])
+        if not isinstance(names, list) or not isinstance(replaced, list):
+            raise RequestError("names must be given, as a list")
+        return {"stale": packages_stale(names, replaced)}
 
     def _pending_tasks(self) -> list[str]:
         loop = self._runner.loop

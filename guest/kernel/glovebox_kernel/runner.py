@@ -17,6 +17,7 @@ from glovebox_kernel.command import command_run
 from glovebox_kernel.context import Context
 from glovebox_kernel.failure import failure_describe, failure_name_only
 from glovebox_kernel.gate import Gate
+from glovebox_kernel.packages import packages_refresh
 from glovebox_kernel.stdio import Stdio
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Runner:
         if self._figures:
             self._figures = []
         self._count += is_counted
+        packages_refresh()
         context.enter()
         bundle, failure = self._gate.run_guarded(self._execute, source, context.namespace)
         if os.getpid() != self._gate.pid:

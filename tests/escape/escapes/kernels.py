@@ -64,6 +64,7 @@ class KernelRunner(Runner):
             "own_mounts": {
                 "/workspace": f"/{place}/data/sessions/",
                 "/run/session": f"/{place}/data/state/",
+                "/opt/glovebox/packages": f"/{place}/data/state/",
             },
         }
 

@@ -1,0 +1,32 @@
+/* Requirements as a stranger may write them: refused with a sentence, or safe as an argument of pip, whatever the
+ * grammar let through. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session/requirement.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+        char *text = malloc(size + 1);
+        if (!text)
+                return 0;
+        if (size)
+                memcpy(text, bytes, size);
+        text[size] = '\0';
+        struct err err = { 0 };
+        if (requirement_check(text, &err) < 0) {
+                if (err.code != ERR_USAGE || !*err.message)
+                        abort();
+        } else {
+                const char *marker = strchr(text, ';');
+                size_t head = marker ? (size_t) (marker - text) : strlen(text);
+                if (*text == '-' || strlen(text) > REQUIREMENT_MAX || strpbrk(text, "\n\r\\") ||
+                    memchr(text, '/', head) || memchr(text, '@', head) || memchr(text, ':', head) ||
+                    memchr(text, '$', head))
+                        abort();
+        }
+        free(text);
+        return 0;
+}
