@@ -364,7 +364,8 @@ static bool is_plain(const struct making *making) {
         json_object_foreach(making->options, name, value)
                 if (strcmp(name, "env") != 0 && strcmp(name, "operator") != 0)
                         return false;
-        return making->request->ephemeral && !making->request->network && !making->request->installs;
+        const struct maker_request *request = making->request;
+        return request->ephemeral && !request->network && !request->installs && !*request->packages;
 }
 
 static bool take_from_stock(struct making *making, struct stock *stock) {
