@@ -160,7 +160,8 @@ def memory_of_process(pid: int) -> bytes:
 
 
 MAPPED = """
-print({line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if len(line.split(None, 5)) == 6})
+lines = [line.split(None, 5) for line in open("/proc/self/maps")]
+print({(fields[1][3], fields[5].strip()) for fields in lines if len(fields) == 6})
 """
 
 
@@ -180,7 +181,9 @@ def test_a_forked_kernel_inherits_no_secret(house: House) -> None:
     assert own.encode() in memory, "the search finds nothing"
     for secret in (other, house.world.secret, house.world.token, str(house.daemon.data)):
         assert secret.encode() not in memory, secret
-    assert all(path.startswith(("/usr/", "/opt/glovebox/", "/memfd:spawn", "[")) for path in mapped), mapped
+    known = ("/usr/", "/opt/glovebox/", "/memfd:spawn", "/memfd:imprint", "[")
+    assert all(path.startswith(known) for _, path in mapped), mapped
+    assert all(kind == "p" for kind, _ in mapped), "whatever it writes is its own"
 
 
 STARTED = "print(open('/proc/self/stat').read().rpartition(')')[2].split()[19])"
