@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/fd.h"
+#include "session/outputs.h"
 #include "session/session.h"
 
 enum { MUCH_BYTES = 4 << 20, MUCH_FILES = 100 }; /* more than this is not copied by the daemon itself */
@@ -54,6 +55,7 @@ static void copy_out(struct session *session, int workspace_fd, const char *run_
         char out_dir[4200];
         (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run_id);
         (void) artifact_copy_out(workspace_fd, list, out_dir, session->row.limits.disk_bytes, NULL);
+        outputs_stamp(session->daemon, out_dir);
 }
 
 /* ---- by a child ---- */
