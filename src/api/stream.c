@@ -11,7 +11,7 @@
 
 /* ---- one event ---- */
 
-/* `text` is JSON on one line. Number 0: the event has none, and a client that comes back goes on from the one before. */
+/* `text` is JSON on one line. Number 0: it has none, and a client that comes back goes on from the one before. */
 static void put_event(struct exchange *exchange, const char *name, uint64_t number, const char *text, size_t size) {
         struct http_request *request = exchange->request;
         char head[96];
@@ -134,7 +134,8 @@ void stream_end(struct exchange *exchange, const char *result, size_t size) {
         uint64_t number = exchange->number + 1;
         _cleanup_free_ char *text = malloc(size + 96);
         if (text) {
-                int n = snprintf(text, 96, "{\"event\":\"result\",\"number\":%llu,\"result\":", (unsigned long long) number);
+                int n = snprintf(text, 96, "{\"event\":\"result\",\"number\":%llu,\"result\":",
+                                 (unsigned long long) number);
                 memcpy(text + n, result, size);
                 text[(size_t) n + size] = '}';
                 put_event(exchange, "result", number, text, (size_t) n + size + 1);
