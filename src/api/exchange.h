@@ -37,7 +37,7 @@ struct exchange {
         bool is_begun;   /* the head of a stream was sent */
         bool is_broken;  /* something could not be sent: the stream must not look whole */
         bool is_detached; /* answered when the run was accepted */
-        uint64_t number; /* of the last event that was sent */
+        uint64_t number; /* of the last event of the run's that was seen */
         uint64_t heard_ms; /* when something was last sent */
         struct {
                 char bytes[4];
