@@ -16,6 +16,7 @@
 
 enum {
         EXCHANGE_JSON_MAX = 20 << 20, /* a request's: code may have 16 MiB, and grows when it is escaped */
+        EXCHANGE_BODIES_MAX = 256 << 20, /* what all requests together may have in memory while they arrive */
         EXCHANGE_ANSWER_MAX = 12 << 20,
 };
 
@@ -43,6 +44,7 @@ struct exchange {
                 char bytes[4];
                 size_t size;
         } partial[2];    /* the beginning of a character whose end is still to come, of each stream */
+        size_t reserved; /* for its body, of EXCHANGE_BODIES_MAX */
         void (*then)(struct exchange *exchange, json_t *body);
         json_t *(*shape)(struct exchange *exchange, json_t *answer, int *status); /* NULL: as it is */
 };
