@@ -16,6 +16,7 @@
 
 enum {
         EXCHANGE_JSON_MAX = 20 << 20, /* a request's: code may have 16 MiB, and grows when it is escaped */
+        EXCHANGE_BODIES_MAX = 256 << 20, /* what all requests together may have in memory while they arrive */
         EXCHANGE_ANSWER_MAX = 12 << 20,
 };
 
@@ -37,12 +38,13 @@ struct exchange {
         bool is_begun;   /* the head of a stream was sent */
         bool is_broken;  /* something could not be sent: the stream must not look whole */
         bool is_detached; /* answered when the run was accepted */
-        uint64_t number; /* of the last event that was sent */
+        uint64_t number; /* of the last event of the run's that was seen */
         uint64_t heard_ms; /* when something was last sent */
         struct {
                 char bytes[4];
                 size_t size;
         } partial[2];    /* the beginning of a character whose end is still to come, of each stream */
+        size_t reserved; /* for its body, of EXCHANGE_BODIES_MAX */
         void (*then)(struct exchange *exchange, json_t *body);
         json_t *(*shape)(struct exchange *exchange, json_t *answer, int *status); /* NULL: as it is */
 };

@@ -37,6 +37,7 @@ struct service {
         uint64_t keys_looked_ms; /* when the file of keys was last looked at, ... */
         int64_t keys_changed_ns; /* ... and when it had been changed */
         struct exchange *exchanges; /* under way */
+        size_t reserved;            /* for their bodies */
         char *description;          /* openapi.json, once somebody asked for it */
         struct loop_timer *beat;
         struct {

@@ -30,8 +30,6 @@ static void put_event(struct exchange *exchange, const char *name, uint64_t numb
         memcpy(whole + n + size, tail, strlen(tail));
         if (http_stream_write(request, whole, (size_t) n + size + strlen(tail)) < 0)
                 exchange->is_broken = true;
-        if (number)
-                exchange->number = number;
         exchange->heard_ms = loop_now_ms();
 }
 
@@ -97,8 +95,12 @@ void stream_put_output(struct exchange *exchange, const struct asker_output *out
         memcpy(bytes + *held_size, output->bytes, output->size);
         *held_size = partial_size(bytes, size);
         memcpy(held, bytes + size - *held_size, *held_size);
-        if (size > *held_size || output->is_last)
-                put_text(exchange, output->is_error, output->is_last ? output->number : 0, bytes, size - *held_size);
+        /* A number says that all up to here was sent: not while a part of a character is held, of either stream. */
+        bool is_whole = output->is_last && exchange->partial[0].size == 0 && exchange->partial[1].size == 0;
+        if (output->is_last)
+                exchange->number = output->number;
+        if (size > *held_size || is_whole)
+                put_text(exchange, output->is_error, is_whole ? output->number : 0, bytes, size - *held_size);
 }
 
 static void put_partial(struct exchange *exchange) {
