@@ -79,7 +79,7 @@ class Served:
 
 @pytest.fixture
 def served(glovebox: Glovebox) -> Iterator[Served]:
-    served = Served(glovebox)
+    served = Served(glovebox.own_socket())
     yield served
     good(glovebox("stop", "--end-sessions", timeout=90))
     if os.geteuid() == 0:
