@@ -201,7 +201,8 @@ static int open_tcp(struct http_server *server, const char *host, uint16_t port,
         if (bind(listener->fd, (struct sockaddr *) &address, size) < 0) {
                 int code = errno;
                 discard(listener);
-                return err_sys(err, code, "listening on %s port %u", host, port);
+                return err_sys(err, code, "listening on %s port %u%s", host, port,
+                               code == EADDRINUSE ? ", which another program uses (choose another --port)" : "");
         }
         return add(server, listener, err);
 }
