@@ -62,7 +62,9 @@ while True: time.sleep(60)
 
 def test_a_name_that_cannot_be_looked_up_says_that_the_box_has_no_network(kernel: KernelProcess) -> None:
     kernel.run("import os, socket\nos.environ.pop('https_proxy', None)")
-    code = "try:\n    raise socket.gaierror(-3, 'no')\nexcept OSError as error:\n    raise ValueError('outer') from error"
+    code = (
+        "try:\n    raise socket.gaierror(-3, 'no')\nexcept OSError as error:\n    raise ValueError('outer') from error"
+    )
     error = kernel.run(code)["error"]
     assert error["value"] == "outer" and "--allow-host HOST" in error["traceback"].splitlines()[-1]
     kernel.run("os.environ['https_proxy'] = 'http://127.0.0.1:1'")
