@@ -113,7 +113,10 @@ static struct quota quota_of(const struct service *service, const struct api_key
 static void refuse_visitor(struct service *service, struct http_request *request, const char *shown) {
         service->counted.unauthorized++;
         (void) http_add_header(request, "WWW-Authenticate", "Bearer");
-        http_problem(request, 401, "unauthorized", shown ? "the key is not known" : "a key is needed and none was sent",
+        const char *detail = shown                                   ? "the key is not known"
+                             : http_header(request, "Authorization") ? "the header Authorization has no \"Bearer KEY\""
+                                                                     : "a key is needed and none was sent";
+        http_problem(request, 401, "unauthorized", detail,
                      "send \"Authorization: Bearer KEY\"; `glovebox serve --new-key NAME` makes a key");
 }
 

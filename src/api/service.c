@@ -121,8 +121,11 @@ static int open_service(struct daemon *daemon, const void *settings, void **ret_
                 return -1;
         }
         on_beat(service);
-        if (service->settings->host)
-                daemon_log("the API is at http://%s:%u", service->settings->host, http_server_port(service->server));
+        if (service->settings->host) {
+                (void) snprintf(daemon->front_address, sizeof(daemon->front_address), "http://%s:%u",
+                                service->settings->host, http_server_port(service->server));
+                daemon_log("the API is at %s", daemon->front_address);
+        }
         *ret_front = service;
         return 0;
 }

@@ -60,11 +60,28 @@ static int make_body(const struct session_options *options, const char *session,
         (void) json_object_set_new(body, "stream", json_boolean(!request->json));
         if (request->limits.timeout_ms)
                 (void) json_object_set_new(body, "timeout_ms", json_integer((json_int_t) request->limits.timeout_ms));
-        int code =
-                request->language == RUN_PYTHON ? put_code(request, body, call) : put_command(request, body, call, err);
+        return request->language == RUN_PYTHON ? put_code(request, body, call) : put_command(request, body, call, err);
+}
+
+/* With options the session is made first, to hear whether it has them: one that is there already stays as it was
+ * made, which somebody who asked for more memory must be told. */
+static int make_session(const struct session_options *options, const char *session, struct daemon_client *client,
+                        struct err *err) {
         struct session_options creation = *options;
         creation.run.request.limits.timeout_ms = 0; /* it is this run's, not the session's */
-        return code < 0 ? -1 : session_request_put(&creation, body, err);
+        json_t *body = json_object(), *answer = NULL;
+        const struct daemon_request call = { .body = body };
+        int code = session_request_put(&creation, body, err);
+        if (code == 0 && json_object_size(body) > 0) {
+                (void) json_object_set_new(body, "op", json_string("session.create"));
+                (void) json_object_set_new(body, "session", json_string(session));
+                code = daemon_client_call(client, &call, &answer, err);
+                if (code == 0 && !options->run.request.quiet)
+                        session_request_warn(session, answer);
+        }
+        json_decref(answer);
+        json_decref(body);
+        return code;
 }
 
 static int execute(const struct session_options *options, const char *session, struct err *err) {
@@ -81,7 +98,8 @@ static int execute(const struct session_options *options, const char *session, s
         int status = -1;
         if (make_body(options, session, call.body, &call, err) == 0 &&
             socket_place_choose(&options->run.where, true, &place, err) == 0 &&
-            daemon_client_open(&place, DAEMON_START, &client, err) == 0)
+            daemon_client_open(&place, DAEMON_START, &client, err) == 0 &&
+            make_session(options, session, &client, err) == 0)
                 status = attend_call(&attendance, &call, &result, err);
         if (status == DAEMON_CALL_LEFT)
                 status = attend_leave(&attendance);

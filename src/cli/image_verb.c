@@ -379,13 +379,26 @@ static void print_usage(FILE *to) {
                 fprintf(to, "%s glovebox image %s\n", i ? "      " : "usage:", sub_verbs[i].usage);
 }
 
+static bool is_help(const char *word) {
+        return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* The table of the verbs has the same names. */
+static int print_part(const char *name) {
+        const struct verb *image = verb_find("image");
+        for (size_t i = 0; i < image->n_parts; i++)
+                if (strcmp(image->parts[i].name, name) == 0)
+                        verb_print_part_help(stdout, image, &image->parts[i]);
+        return 0;
+}
+
 int verb_image(int argc, char **argv) {
         struct err err = { 0 };
         struct request request = { .max_bytes = BOUND_BYTES_DEFAULT };
         const struct sub_verb *verb = NULL;
         const char *name = argc > 1 ? argv[1] : "";
-        if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-                print_usage(stdout);
+        if (is_help(name) || strcmp(name, "help") == 0) {
+                verb_print_help(stdout, verb_find("image"));
                 return 0;
         }
         for (size_t i = 0; i < ELEMENTS(sub_verbs); i++)
@@ -397,6 +410,9 @@ int verb_image(int argc, char **argv) {
                 print_usage(stderr);
                 return 2;
         }
+        for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
+                if (is_help(argv[i]))
+                        return print_part(verb->name);
         if (parse(&request, verb, argc - 1, argv + 1, &err) == 0 && place_data_dir(request.data_dir, &err) == 0 &&
             verb->run(&request, &err) == 0) {
                 if (fflush(stdout) == 0)

@@ -52,9 +52,18 @@ void help_print_paragraphs(FILE *file, const char *text) {
         }
 }
 
+/* Columns of a text in UTF-8 without wide characters. */
+static int columns_of(const char *text) {
+        int n = 0;
+        for (; *text; text++)
+                n += (*text & 0xc0) != 0x80;
+        return n;
+}
+
 static void print_item(FILE *file, const char *term, const char *text, unsigned indent) {
-        int used = fprintf(file, "%*s%s", (int) indent, "", term);
-        if (used < 0 || used + 2 > COLUMN)
+        int used = (int) indent + columns_of(term);
+        (void) fprintf(file, "%*s%s", (int) indent, "", term);
+        if (used + 2 > COLUMN)
                 (void) fprintf(file, "\n%*s", COLUMN, "");
         else
                 (void) fprintf(file, "%*s", COLUMN - used, "");

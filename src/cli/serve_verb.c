@@ -218,14 +218,49 @@ static int wait_until_ready(const struct line *line, int from_fd, pid_t pid, str
         return err->code == ERR_BUSY ? wait_for_other(line) : -1;
 }
 
-static int serve_in_background(struct line *line, struct err *err) {
-        struct daemon_client other;
+/* Where the daemon at the other end serves its API, "" for nowhere but the UNIX socket; "" also when it cannot say. */
+static void ask_address(struct daemon_client *client, char ret_address[static 128]) {
+        json_t *answer = NULL;
         struct err ignored;
-        if (daemon_client_connect(line->options.socket_path, &other, &ignored) == 0) {
-                daemon_client_close(&other);
-                (void) fprintf(stderr, "glovebox: a daemon is serving at %s already\n", line->options.socket_path);
-                return 0;
-        }
+        const char *address = NULL;
+        if (daemon_client_ask(client, "status", NULL, &answer, &ignored) == 0)
+                address = json_string_value(json_object_get(json_object_get(answer, "daemon"), "api"));
+        (void) snprintf(ret_address, 128, "%s", address ? address : "");
+        json_decref(answer);
+}
+
+/* Options count when a daemon starts: one that was asked for a port and is there without it must not look served. */
+static int meet_other(const struct line *line, struct daemon_client *other, struct err *err) {
+        char address[128], wanted[128];
+        ask_address(other, address);
+        (void) snprintf(wanted, sizeof(wanted), "http://%s:%u", line->service.host ? line->service.host : "",
+                        line->service.port);
+        if (line->service.host && (line->service.port == 0 ? !*address : strcmp(address, wanted) != 0))
+                return err_set(err, ERR_BUSY,
+                               "a daemon is serving at %s already, and its API is %s%s; to serve it at %s, end this "
+                               "one first (glovebox stop; its sessions live on), then say this again",
+                               line->options.socket_path, *address ? "at " : "on its UNIX socket alone", address,
+                               wanted);
+        (void) fprintf(stderr, "glovebox: a daemon is serving at %s already\n", line->options.socket_path);
+        return 0;
+}
+
+static void say_address(const struct line *line) {
+        _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
+        char address[128];
+        struct err ignored;
+        if (!line->service.host || daemon_client_connect(line->options.socket_path, &client, &ignored) < 0)
+                return;
+        ask_address(&client, address);
+        if (*address)
+                (void) fprintf(stderr, "glovebox: the API is at %s, its description at %s/docs\n", address, address);
+}
+
+static int serve_in_background(struct line *line, struct err *err) {
+        _cleanup_(daemon_client_close) struct daemon_client other = DAEMON_CLIENT_NONE;
+        struct err ignored;
+        if (daemon_client_connect(line->options.socket_path, &other, &ignored) == 0)
+                return meet_other(line, &other, err);
         _cleanup_fd_ int log_fd = open_log(line->options.data_dir, err);
         int ends[2];
         if (log_fd < 0)
@@ -241,7 +276,10 @@ static int serve_in_background(struct line *line, struct err *err) {
         fd_close(&ends[1]);
         if (pid < 0)
                 return err_sys(err, fork_errno, "starting the daemon");
-        return wait_until_ready(line, from_fd, pid, err);
+        if (wait_until_ready(line, from_fd, pid, err) < 0)
+                return -1;
+        say_address(line);
+        return 0;
 }
 
 /* ---- the command line ---- */

@@ -99,8 +99,19 @@ static void add_held_back(struct table *table, const json_t *names) {
 static void add_moment(struct table *table, const char *name, const json_t *session, const char *key) {
         uint64_t at = number_at(session, key), now = wall_clock_ms();
         char age[32], text[64];
-        (void) snprintf(text, sizeof(text), "%s ago", format_age(now > at ? now - at : 0, age));
+        (void) snprintf(text, sizeof(text), "%s%s", format_age(now > at ? now - at : 0, age),
+                        now >= at + 1000 ? " ago" : "");
         add_row(table, name, at ? text : NULL);
+}
+
+static void add_isolation(struct table *table, const json_t *isolation) {
+        const json_t *weaker = json_object_get(isolation, "weaker");
+        if (!json_is_object(isolation))
+                return; /* it has no box now */
+        add_row(table, "network", text_at(isolation, "network"));
+        add_row(table, "isolation", json_array_size(weaker) == 0 ? "full" : "weaker, as it was allowed to be");
+        for (size_t i = 0; i < json_array_size(weaker); i++)
+                add_row(table, " ", json_string_value(json_array_get(weaker, i)));
 }
 
 void session_print_one(const json_t *session) {
@@ -120,6 +131,7 @@ void session_print_one(const json_t *session) {
         add_moment(&table, "created", session, "created");
         add_moment(&table, "used", session, "used");
         add_limits(&table, json_object_get(session, "limits"));
+        add_isolation(&table, json_object_get(session, "isolation"));
         add_held_back(&table, json_object_get(session, "held_back"));
         table_print(&table, stdout);
         table_release(&table);
@@ -166,13 +178,14 @@ static void add_nursery(struct table *table, const json_t *nursery) {
 
 void status_print(const json_t *status) {
         const json_t *daemon = json_object_get(status, "daemon"), *pool = json_object_get(status, "pool");
-        static const char *const texts[] = { "version", "socket", "data_dir", "image", "python" };
+        static const char *const texts[] = { "version", "socket", "api", "data_dir", "image", "python" };
         struct table table = table_make(NULL, 0);
         table.n_columns = 2;
         char text[100], bytes[32];
         (void) snprintf(text, sizeof(text), "running, pid %" PRIu64, number_at(daemon, "pid"));
         add_row(&table, "daemon", text);
-        add_row(&table, "up for", format_age(number_at(daemon, "uptime_ms"), text));
+        uint64_t uptime_ms = number_at(daemon, "uptime_ms");
+        add_row(&table, "up for", uptime_ms < 1000 ? "less than a second" : format_age(uptime_ms, text));
         if (number_at(daemon, "memory_bytes"))
                 add_row(&table, "memory", units_format_bytes(number_at(daemon, "memory_bytes"), bytes));
         for (size_t i = 0; i < ELEMENTS(texts); i++)

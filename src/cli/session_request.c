@@ -1,11 +1,13 @@
 #include "cli/session_request.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "cli/box_rows.h"
+#include "cli/terminal.h"
 
 #define FIELD(field) offsetof(struct session_options, field)
 
@@ -158,4 +160,25 @@ int session_request_put(const struct session_options *options, json_t *body, str
             put(body, "operator", json_true(), "--mount", err) < 0)
                 return -1;
         return request->allow_weaker ? put(body, "allow_weaker", json_true(), "--allow-weaker", err) : 0;
+}
+
+void session_request_warn(const char *name, const json_t *answer) {
+        const json_t *unchanged = json_object_get(answer, "unchanged");
+        char words[300] = "";
+        size_t used = 0, n = json_array_size(unchanged);
+        for (size_t i = 0; i < n && used < sizeof(words); i++) {
+                const char *word = json_string_value(json_array_get(unchanged, i));
+                const char *unit = word ? strstr(word, "_bytes") : NULL; /* people say memory, not memory_bytes */
+                int size = unit ? (int) (unit - word) : 100;
+                int more = snprintf(words + used, sizeof(words) - used, "%s%.*s", i ? ", " : "", size,
+                                    word ? word : "");
+                used += more > 0 ? (size_t) more : 0;
+        }
+        if (n == 0)
+                return;
+        terminal_make_harmless(words);
+        (void) fprintf(stderr,
+                       "glovebox: session %s is there already and stays as it was made; not changed: %s; use another "
+                       "name, or remove it first: glovebox session rm %s\n",
+                       name, words, name);
 }

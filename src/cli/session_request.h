@@ -24,3 +24,6 @@ void session_options_release(struct session_options *options);
 
 /* Adds to `body` what was given. Paths are made absolute: the daemon has a current directory of its own. */
 int session_request_put(const struct session_options *options, json_t *body, struct err *err);
+
+/* Says on standard error what a session that is there already was asked for in vain: `answer` is of session.create. */
+void session_request_warn(const char *name, const json_t *answer);

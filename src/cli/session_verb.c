@@ -67,7 +67,7 @@ const struct verb_part session_parts[SESSION_PARTS] = {
         { .name = "ls", .operands = "", .summary = "what sessions there are", .options = TABLE(ls_rows) },
         { .name = "show", .operands = "NAME", .summary = "one session, its limits, isolation and last runs",
           .options = TABLE(plain_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "new", .operands = "NAME", .summary = "make a session; it is there already: nothing changes",
+        { .name = "new", .operands = "NAME", .summary = "make a session; nothing changes where it is there already",
           .options = { .rows = session_new_rows, .n_rows = SESSION_NEW_ROWS, .operands_anywhere = true } },
         { .name = "rm", .operands = "NAME...", .summary = "end sessions and delete their files",
           .options = TABLE(rm_rows), .completion = COMPLETE_SESSIONS },
@@ -112,6 +112,8 @@ static int do_new(const struct session_options *options, char **names, struct er
                 code = daemon_client_call(&client, &request, &answer, err);
         if (code == 0)
                 code = options->run.request.json ? json_print_answer(answer, err) : print_created(answer);
+        if (code == 0 && !options->run.request.json)
+                session_request_warn(names[0], answer);
         json_decref(answer);
         json_decref(body);
         return code;
@@ -331,7 +333,7 @@ static int run_new(size_t part, char **args, struct err *err) {
         if (option_parse(&session_parts[part].options, &options, args, &rest, err) < 0)
                 return -1;
         if (rest.help) {
-                verb_print_help(stdout, verb_find("session"));
+                verb_print_part_help(stdout, verb_find("session"), &session_parts[part]);
                 return 0;
         }
         return check_names(part, rest.operands, err) < 0 ? -1 : do_new(&options, rest.operands, err);
@@ -345,7 +347,7 @@ static int run_part(size_t part, char **args, struct err *err) {
         if (option_parse(&session_parts[part].options, &line, args, &rest, err) < 0)
                 return -1;
         if (rest.help) {
-                verb_print_help(stdout, verb_find("session"));
+                verb_print_part_help(stdout, verb_find("session"), &session_parts[part]);
                 return 0;
         }
         if (check_names(part, rest.operands, err) < 0 || socket_place_choose(&line.where, true, &place, err) < 0 ||

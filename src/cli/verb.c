@@ -1,5 +1,6 @@
 #include "cli/verb.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,6 +79,17 @@ static void print_shared_options(FILE *file, const struct option_table *table) {
                 headed = true;
                 help_print_option(file, &table->rows[i], 2);
         }
+}
+
+void verb_print_part_help(FILE *file, const struct verb *verb, const struct verb_part *part) {
+        help_print_heading(file, "Usage");
+        (void) fprintf(file, "  glovebox %s %s%s%s%s\n\n", verb->name, part->name,
+                       part->options.n_rows ? " [OPTION...]" : "", *part->operands ? " " : "", part->operands);
+        char summary[200];
+        (void) snprintf(summary, sizeof(summary), "%c%s.", toupper((unsigned char) part->summary[0]),
+                        part->summary + 1);
+        help_print_paragraphs(file, summary);
+        help_print_options(file, &part->options);
 }
 
 void verb_print_help(FILE *file, const struct verb *verb) {

@@ -39,6 +39,7 @@ int verb_fail_unknown(const char *name);
 /* "glovebox --help" and "glovebox help VERB". */
 void verb_print_overview(FILE *file);
 void verb_print_help(FILE *file, const struct verb *verb);
+void verb_print_part_help(FILE *file, const struct verb *verb, const struct verb_part *part);
 
 int verb_run(int argc, char **argv);
 int verb_exec(int argc, char **argv);

@@ -25,6 +25,8 @@ static const struct option_row image_build_rows[] = {
           .help = "install these, separated by commas or blanks, instead of the standard scientific ones" },
         { .name = "requirements", .kind = OPTION_TEXT, .argument = "FILE", .group = "Options",
           .completion = COMPLETE_FILES, .help = "install what this requirements file lists" },
+        { .name = "allow-source", .kind = OPTION_FLAG, .group = "Options",
+          .help = "build what has no wheel, which runs the packages' own code on this host" },
 };
 
 static const struct verb_part image_parts[] = {
@@ -111,7 +113,7 @@ const struct verb verbs[] = {
         { .name = "exec", .summary = "run code or a command in a session that keeps its variables", .run = verb_exec,
           .synopsis = exec_synopsis, .description = exec_description, .options = &exec_option_table,
           .completion = COMPLETE_SESSIONS, .epilogue = exec_epilogue },
-        { .name = "session", .summary = "list, show, make, remove, interrupt, restart and hibernate sessions",
+        { .name = "session", .summary = "list, show, make, remove, interrupt and hibernate sessions, install into them",
           .run = verb_session, .synopsis = "glovebox session VERB [OPTION...] [NAME...]\n",
           .description = "A session is a box that stays, with a Python interpreter that keeps its variables. It "
                          "belongs to the daemon, outlives it, and sleeps when nobody needs it.\n",
@@ -120,11 +122,18 @@ const struct verb verbs[] = {
                       "  glovebox session new demo --memory 2g --workspace ./project\n"
                       "  glovebox session log demo\n"
                       "  glovebox session rm demo\n" },
-        { .name = "serve", .summary = "the daemon that keeps sessions and warm interpreters", .run = verb_serve,
-          .synopsis = "glovebox serve [OPTION...]\n",
+        { .name = "serve", .summary = "the daemon that keeps sessions and warm interpreters, and the REST API",
+          .run = verb_serve, .synopsis = "glovebox serve [OPTION...]\n",
           .description = "Serves on a UNIX socket that only its owner may use. \"glovebox exec\" starts one in the "
-                         "background when none is running. Limits and image are the defaults of sessions.\n",
-          .options = &serve_option_table },
+                         "background when none is running. Limits and image are the defaults of sessions.\n"
+                         "With --port it also serves the REST API over TCP, to whoever has a key; docs/API.md and the "
+                         "page /docs of the service explain it. Options count when the daemon starts: to change them, "
+                         "stop it and start it again; sessions live on.\n",
+          .options = &serve_option_table,
+          .epilogue = "Examples\n"
+                      "  glovebox serve --background --pool 8\n"
+                      "  glovebox serve --new-key build\n"
+                      "  glovebox serve --background --port 8080\n" },
         { .name = "status", .summary = "the daemon, its pool and its sessions", .run = verb_status,
           .synopsis = "glovebox status [OPTION...]\n",
           .description = "Exits with 0 when a daemon is running and with 1 when none is.\n",

@@ -189,6 +189,13 @@ static bool parse_address(const char *host, uint16_t port, struct sockaddr_stora
         return true;
 }
 
+static const char *explain_bind(int code) {
+        return code == EADDRINUSE      ? ", which another program uses (choose another --port)"
+               : code == EACCES        ? ", which only root may use (choose a --port from 1024 on)"
+               : code == EADDRNOTAVAIL ? ", which is no address of this machine (choose another --host)"
+                                       : "";
+}
+
 static int open_tcp(struct http_server *server, const char *host, uint16_t port, struct err *err) {
         struct sockaddr_storage address;
         socklen_t size;
@@ -207,7 +214,7 @@ static int open_tcp(struct http_server *server, const char *host, uint16_t port,
         if (bind(listener->fd, (struct sockaddr *) &address, size) < 0) {
                 int code = errno;
                 discard(listener);
-                return err_sys(err, code, "listening on %s port %u", host, port);
+                return err_sys(err, code, "listening on %s port %u%s", host, port, explain_bind(code));
         }
         return add(server, listener, err);
 }

@@ -74,6 +74,7 @@ struct daemon {
         size_t n_nurseries;
         bool rootless, draining, end_sessions;
         void *front; /* of options->front */
+        char front_address[128]; /* where it answers over TCP, "http://…", or "" */
         struct loop_timer *drain_timer;
 };
 

@@ -74,10 +74,11 @@ static int status(struct asker *asker, json_t *json, struct err *err) {
                 if (session_is_seen_by(session, asker->owner))
                         json_array_append_new(sessions, session_to_json(session));
         json_t *answer = json_pack(
-                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid",
+                "{s:{s:i, s:s, s:I, s:I, s:s, s:s?, s:s, s:s, s:I, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid",
                 (int) getpid(), "version", GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms),
-                "memory_bytes", (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "data_dir",
-                daemon->data_dir, "image", daemon->options->image, "clients", (json_int_t) daemon->n_clients,
+                "memory_bytes", (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "api",
+                *daemon->front_address ? daemon->front_address : NULL, "data_dir", daemon->data_dir, "image",
+                daemon->options->image, "clients", (json_int_t) daemon->n_clients,
                 "log_dropped", (json_int_t) log_dropped(), "pool", "wanted", (json_int_t) daemon->options->pool,
                 "ready", (json_int_t) pool_ready(daemon), "nursery", describe_nursery(daemon), "sessions", sessions);
         asker_answer(asker, answer);

@@ -15,6 +15,8 @@ static int create(struct asker *asker, json_t *json, struct err *err) {
                 return -1;
         json_t *answer = session_to_json(session);
         json_object_set_new(answer, "created", json_boolean(created));
+        if (!created)
+                json_object_set_new(answer, "unchanged", row_list_unchanged(session, json));
         asker_answer(asker, answer);
         return 0;
 }

@@ -28,10 +28,15 @@ static void path_of(const char *state_dir, const char *name, char ret_path[stati
         (void) snprintf(ret_path, 1100, "%.1000s/%s", state_dir, name);
 }
 
+/* The box's user must be able to read it, whatever the daemon's umask: one in the background has 077. */
+static int open_to_readers(const char *path) {
+        return chmod(path, 0755) < 0 ? -errno : 0;
+}
+
 int packages_make_directory(const char *state_dir) {
         char path[1100];
         path_of(state_dir, "packages", path);
-        return mkdir(path, 0755) < 0 && errno != EEXIST ? -errno : 0;
+        return mkdir(path, 0755) < 0 && errno != EEXIST ? -errno : open_to_readers(path);
 }
 
 void packages_drop_staging(const char *state_dir) {
@@ -44,9 +49,9 @@ int packages_make_staging(const char *state_dir) {
         char path[1100];
         path_of(state_dir, "install", path);
         if (mkdir(path, 0755) == 0)
-                return 0;
+                return open_to_readers(path);
         remove_tree(path);
-        return mkdir(path, 0755) < 0 ? -errno : 0;
+        return mkdir(path, 0755) < 0 ? -errno : open_to_readers(path);
 }
 
 bool packages_cover_image(const char *state_dir) {

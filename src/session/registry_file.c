@@ -116,8 +116,8 @@ int registry_lock(const char *dir, struct err *err) {
                 pid_t holder = read_holder(fd);
                 if (holder > 0)
                         return err_set(err, ERR_BUSY,
-                                       "another Glovebox daemon, process %d, uses %s: stop it first, or give "
-                                       "this one another data directory",
+                                       "another Glovebox daemon, process %d, uses %s: stop it first (glovebox stop), "
+                                       "or give this one another data directory (GLOVEBOX_DATA_DIR)",
                                        (int) holder, dir);
                 return err_set(err, ERR_BUSY,
                                "another Glovebox daemon uses %s: stop it first, or give this one another data "

@@ -133,6 +133,43 @@ int row_from_json(const struct asker *asker, json_t *json, struct registry_sessi
         return 0;
 }
 
+static void list_limits(const struct limits *has, json_t *json, json_t *list) {
+        const char *key;
+        json_t *value;
+        json_object_foreach(json, key, value) {
+                struct limits asked = *has;
+                struct err ignored;
+                if (read_limit(key, value, &asked, &ignored) < 0 || memcmp(&asked, has, sizeof(asked)) != 0)
+                        (void) json_array_append_new(list, json_string(key));
+        }
+}
+
+json_t *row_list_unchanged(const struct session *session, json_t *json) {
+        const struct registry_session *row = &session->row;
+        const struct {
+                const char *key, *value;
+        } texts[] = { { "image", row->image }, { "mode", row->mode }, { "workspace", row->workspace } };
+        static const char *const kept_keys[] = { "env", "mounts", "data", "network" };
+        json_t *list = json_array(), *kept = *row->options ? json_loads(row->options, 0, NULL) : NULL;
+        for (size_t i = 0; i < ELEMENTS(texts); i++) {
+                const char *asked = json_string_value(json_object_get(json, texts[i].key));
+                if (asked && strcmp(asked, texts[i].value) != 0)
+                        (void) json_array_append_new(list, json_string(texts[i].key));
+        }
+        list_limits(&row->limits, json_object_get(json, "limits"), list);
+        for (size_t i = 0; i < ELEMENTS(kept_keys); i++) {
+                json_t *asked = json_object_get(json, kept_keys[i]), *has = json_object_get(kept, kept_keys[i]);
+                const char *text = json_string_value(asked);
+                bool is_none = !has && text && strcmp(text, "none") == 0; /* a network that is none is not kept */
+                if (asked && !is_none && !json_equal(asked, has))
+                        (void) json_array_append_new(list, json_string(kept_keys[i]));
+        }
+        if (json_is_true(json_object_get(json, "allow_weaker")) && !row->allow_weaker)
+                (void) json_array_append_new(list, json_string("allow_weaker"));
+        json_decref(kept);
+        return list;
+}
+
 struct session *row_find_or_create(struct asker *asker, json_t *json, bool *ret_created, struct err *err) {
         struct registry_session row;
         const char *name = json_string_value(json_object_get(json, "session"));

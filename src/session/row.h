@@ -13,5 +13,8 @@ struct session;
  * beyond what the daemon allows to all, a workspace and "allow_weaker" are the operator's. */
 int row_from_json(const struct asker *asker, json_t *json, struct registry_session *ret_row, struct err *err);
 
+/* What the caller asks of a session that it was not made with: names such as "memory" or "network". */
+json_t *row_list_unchanged(const struct session *session, json_t *json);
+
 /* The session named by "session", made when it does not exist. */
 struct session *row_find_or_create(struct asker *asker, json_t *json, bool *ret_created, struct err *err);

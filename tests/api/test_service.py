@@ -58,6 +58,8 @@ def test_create_makes_once_and_returns_it_afterwards(service: Service) -> None:
     made = first.json()
     assert made["user_id"] == "c1" and made["state"] == "new"
     assert made["limits"]["memory_bytes"] == 256 << 20 and made["limits"]["timeout_ms"] == 20000
+    other = client.post("/sandbox/c1/create", {"limits": {"memory": "1g", "cpus": 0.5}, "mode": "fresh"})
+    assert other.json()["unchanged"] == ["mode", "memory"] and again.json()["unchanged"] == []
     assert again.json()["id"] == made["id"] and again.json()["created"] == made["created"]
     assert not {"workspace", "pid"} & made.keys(), "the host's paths and processes are the operator's business"
     assert client.get("/sandbox/c1").json()["id"] == made["id"]

@@ -206,6 +206,16 @@ def test_help_is_printed_for_every_verb() -> None:
     assert call("run", "--help").stdout == call("help", "run").stdout
 
 
+def test_a_part_of_a_verb_has_help_of_its_own() -> None:
+    assert call("image", "--help").stdout == call("help", "image").stdout
+    for verb in tables()["verbs"]:
+        for part in verb["verbs"] if verb["name"] != "completion" else []:
+            result = call(verb["name"], part["name"], "--help")
+            assert result.returncode == 0 and f"glovebox {verb['name']} {part['name']}" in result.stdout, result
+            assert all(f"--{option['name']}" in result.stdout for option in part["options"]), result.stdout
+            assert len(result.stdout) < len(call(verb["name"], "--help").stdout)
+
+
 def test_help_on_a_full_disk_fails() -> None:
     with open("/dev/full", "w") as full:
         result = subprocess.run(

@@ -60,6 +60,18 @@ while True: time.sleep(60)
     assert len(kernel.out.splitlines()) == 5002
 
 
+def test_a_name_that_cannot_be_looked_up_says_that_the_box_has_no_network(kernel: KernelProcess) -> None:
+    kernel.run("import os, socket\nos.environ.pop('https_proxy', None)")
+    code = (
+        "try:\n    raise socket.gaierror(-3, 'no')\nexcept OSError as error:\n    raise ValueError('outer') from error"
+    )
+    error = kernel.run(code)["error"]
+    assert error["value"] == "outer" and "--allow-host HOST" in error["traceback"].splitlines()[-1]
+    kernel.run("os.environ['https_proxy'] = 'http://127.0.0.1:1'")
+    assert "only through the proxy" in kernel.run(code)["error"]["traceback"].splitlines()[-1]
+    assert "[this box" not in kernel.run("1 / 0")["error"]["traceback"]
+
+
 def test_traceback_shows_the_users_lines_and_none_of_ours(kernel: KernelProcess) -> None:
     kernel.run("def divide(a, b):\n    return a / b  # here")
     error = kernel.run("x = 1\ndivide(x, 0)")["error"]

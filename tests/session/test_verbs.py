@@ -125,12 +125,45 @@ def test_exec_refuses_what_makes_no_sense(served_glovebox: Glovebox) -> None:
     assert read_json(served_glovebox("session", "ls", "--json")) == {"sessions": []}
 
 
+def test_exec_says_which_settings_a_session_keeps(served_glovebox: Glovebox) -> None:
+    settings = ["--memory", "256m", "--env", "A=1"]
+    made = served_glovebox("exec", "demo", *settings, "-c", "import os; os.environ['A']")
+    assert good(made) == "'1'\n" and made.stderr == ""
+    same = served_glovebox("exec", "demo", *settings, "--network", "none", "--timeout", "50", "-c", "2")
+    assert good(same) == "2\n" and same.stderr == ""
+    other = ["--memory", "300m", "--env", "A=2", "--allow-host", "example.org", "--mode", "fresh"]
+    kept = served_glovebox("exec", "demo", *other, "-c", "os.environ['A']")
+    assert good(kept) == "'1'\n" and "not changed: mode, memory, env, network; use another name" in kept.stderr
+    assert served_glovebox("exec", "demo", "--quiet", *other, "-c", "3").stderr == ""
+
+
+def test_a_port_is_not_taken_for_served_when_a_daemon_runs_without_it(served_glovebox: Glovebox) -> None:
+    def serve(*options: str) -> Completed:
+        return served_glovebox("serve", "--background", "--pool", "0", "--preload", "", *options)
+
+    assert good(served_glovebox("serve", "--new-key", "build")).startswith("gb_")
+    twice = served_glovebox("serve", "--new-key", "build")
+    assert twice.returncode == NOT_STARTED and "there is a key named build already" in twice.stderr
+    assert good(serve()) == "" and read_json(served_glovebox("status", "--json"))["daemon"]["api"] is None
+    refused = serve("--port", "0")
+    assert refused.returncode == NOT_STARTED and "UNIX socket alone" in refused.stderr, refused
+    assert "glovebox stop" in refused.stderr
+    good(served_glovebox("stop"))
+    started = serve("--port", "0")
+    address = read_json(served_glovebox("status", "--json"))["daemon"]["api"]
+    assert address.startswith("http://127.0.0.1:") and f"the API is at {address}," in started.stderr
+    assert serve("--port", "0").returncode == 0
+    assert serve("--port", "1").returncode == NOT_STARTED
+
+
 # ---- sessions ----
 
 
 def test_sessions_are_made_listed_shown_and_removed(served_glovebox: Glovebox) -> None:
     assert good(served_glovebox("session", "new", "demo", "--memory", "256m")) == "session demo is made\n"
     assert good(served_glovebox("session", "new", "demo")) == "session demo is there already\n"
+    again = served_glovebox("session", "new", "demo", "--memory", "1g")
+    assert again.returncode == 0 and "not changed: memory;" in again.stderr, again
     assert read_json(served_glovebox("session", "new", "two", "--json"))["name"] == "two"
     assert sorted(good(served_glovebox("session", "ls", "--names")).split()) == ["demo", "two"]
     table = [line.split() for line in good(served_glovebox("session", "ls")).splitlines()]

@@ -89,6 +89,7 @@ class Daemon:
 
         def prepare() -> None:
             become()
+            os.umask(0o077)  # as in the background, where boxes must still see what is theirs
             if preexec:
                 preexec()
 

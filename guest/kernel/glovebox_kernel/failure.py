@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from types import TracebackType
 
@@ -16,7 +17,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 def failure_describe(error: BaseException) -> dict[str, str]:
     """Runs user code (`__str__`), so call it where SIGINT is let through."""
-    _cut_chain(error)
+    chain = _cut_chain(error)
     try:
         value = str(error)
     except Exception:
@@ -29,8 +30,18 @@ def failure_describe(error: BaseException) -> dict[str, str]:
     return {
         "name": type(error).__name__,
         "value": text_clip(value, VALUE_MAX_CHARS),
-        "traceback": _clip_middle(text, TRACEBACK_MAX_CHARS),
+        "traceback": _clip_middle(text, TRACEBACK_MAX_CHARS) + _hint(chain),
     }
+
+
+def _hint(chain: list[type[BaseException]]) -> str:
+    """A name that cannot be looked up means something else in a box than anywhere else."""
+    gaierror = getattr(sys.modules.get("_socket"), "gaierror", None)  # importing it would cost every start
+    if not any(one is gaierror for one in chain):
+        return ""
+    if os.environ.get("https_proxy"):
+        return "[this box reaches its hosts only through the proxy that http_proxy and https_proxy name]\n"
+    return "[this box has no network; allow hosts when it is made: --allow-host HOST, or network of the API's create]\n"
 
 
 def failure_name_only(error: BaseException) -> dict[str, str]:
@@ -39,20 +50,23 @@ def failure_name_only(error: BaseException) -> dict[str, str]:
     return {"name": name, "value": "", "traceback": f"{name}\n"}
 
 
-def _cut_chain(error: BaseException) -> None:
-    """Take the kernel's frames out of the exception, its causes, its contexts and its group members."""
+def _cut_chain(error: BaseException) -> list[type[BaseException]]:
+    """Take the kernel's frames out of the exception, its causes, its contexts and its group members: their types."""
     todo: list[BaseException | None] = [error]
     seen: set[int] = set()
+    types: list[type[BaseException]] = []
     while todo and len(seen) < _CHAIN_MAX:
         one = todo.pop()
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
+        types.append(type(one))
         one.__traceback__ = _cut_frames(one.__traceback__)
         todo += [one.__cause__, one.__context__]
         members = getattr(one, "exceptions", None)
         if isinstance(members, tuple):
             todo += [member for member in members if isinstance(member, BaseException)]
+    return types
 
 
 def _cut_frames(trace: TracebackType | None) -> TracebackType | None:
