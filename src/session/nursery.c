@@ -21,7 +21,7 @@
 enum {
         RETRY_MS = 100, /* doubled with each failure in a row */
         RETRY_DOUBLINGS_MAX = 9,
-        ANSWER_WAIT_S = 3, /* a nursery that takes longer over a fork (milliseconds) hangs: nobody waits on its behalf */
+        ANSWER_WAIT_S = 10, /* for a fork, which takes milliseconds; one that takes longer hangs */
 };
 
 void nursery_stop(struct nursery *nursery) {
