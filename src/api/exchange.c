@@ -11,8 +11,12 @@
 #include "session/daemon.h"
 #include "session/modest.h"
 #include "session/operation.h"
+#include "session/session.h"
 
-enum { BEAT_MS = 15 * 1000 };
+enum {
+        BEAT_MS = 15 * 1000,
+        WAITING_MAX = 768, /* of one key: the server has 1024 connections, and others want some of them */
+};
 
 static const struct asker_type asker_type;
 
@@ -20,6 +24,14 @@ static const struct asker_type asker_type;
 
 struct exchange *exchange_open(struct service *service, struct http_request *request, const struct api_match *match,
                                const struct visitor *visitor) {
+        struct quota_use *use = visitor->use;
+        if (use && use->waiting >= WAITING_MAX) {
+                service->counted.turned_away++;
+                (void) http_add_header(request, "Retry-After", "1");
+                http_problem(request, 429, "limit", "this key has as many requests under way as it may",
+                             "wait for some of them to be answered, or close their connections");
+                return NULL;
+        }
         struct exchange *exchange = calloc(1, sizeof(*exchange));
         if (!exchange) {
                 http_problem(request, 503, "busy", "the service is out of memory", "try again in a moment");
@@ -29,6 +41,9 @@ struct exchange *exchange_open(struct service *service, struct http_request *req
         exchange->request = request;
         exchange->match = *match;
         exchange->visitor = *visitor;
+        exchange->is_waiting = use != NULL;
+        if (use)
+                use->waiting++;
         exchange->asker = (struct asker) { .type = &asker_type,
                                            .daemon = service->daemon,
                                            .owner = exchange->visitor.owner,
@@ -46,8 +61,16 @@ static void stop_counting(struct exchange *exchange) {
         exchange->is_run = false;
 }
 
+/* Nobody waits for its answer any more. */
+static void stop_waiting(struct exchange *exchange) {
+        if (exchange->is_waiting)
+                exchange->visitor.use->waiting--;
+        exchange->is_waiting = false;
+}
+
 void exchange_free(struct exchange *exchange) {
         stop_counting(exchange);
+        stop_waiting(exchange);
         if (exchange->previous)
                 exchange->previous->next = exchange->next;
         else
@@ -64,18 +87,25 @@ const char *exchange_user(const struct exchange *exchange) {
 /* It waits for its run without a client: nothing is read from the journal for nobody. */
 static void go_on_alone(struct exchange *exchange) {
         exchange->request = NULL;
+        stop_waiting(exchange);
         exchange->asker.stream = true;
         exchange->asker.cursor = UINT64_MAX;
 }
 
 static void on_gone(void *context) {
         struct exchange *exchange = context;
-        if (exchange->asker.run && !exchange->asker.cancel_on_disconnect) {
-                go_on_alone(exchange);
+        struct asker *asker = &exchange->asker;
+        struct run *run = asker_run(asker);
+        /* Whoever only read along leaves nothing behind, however often it comes. */
+        bool is_under_way = exchange->is_run && (asker->stand_in || run);
+        if (!is_under_way || (asker->cancel_on_disconnect && !run)) {
+                asker_leave(asker);
+                exchange_free(exchange);
                 return;
         }
-        asker_leave(&exchange->asker);
-        exchange_free(exchange);
+        go_on_alone(exchange);
+        if (asker->cancel_on_disconnect) /* it counts until it has ended, which may take a while, or be now */
+                session_cancel(run->session, run);
 }
 
 static void on_drained(void *context) {

@@ -34,6 +34,7 @@ struct exchange {
         struct api_match match;
         enum exchange_form form;
         bool is_run;     /* counts as one */
+        bool is_waiting; /* the same, for an answer */
         bool is_begun;   /* the head of a stream was sent */
         bool is_broken;  /* something could not be sent: the stream must not look whole */
         bool is_detached; /* answered when the run was accepted */

@@ -79,7 +79,7 @@ int gate_load_keys(struct service *service, struct err *err) {
                 if (api_keys_load(&fresh, service->keys_path, err) < 0)
                         return -1;
         }
-        if (service->settings->key && api_keys_add(&fresh, "default", service->settings->key, err) < 0)
+        if (*service->settings->key.name && api_keys_add(&fresh, &service->settings->key, err) < 0)
                 return -1;
         service->keys = fresh;
         return 0;

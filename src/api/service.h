@@ -19,7 +19,7 @@ enum { SERVICE_NAMES_MAX = 16 };
 struct service_settings {
         const char *host;      /* an address or "localhost"; NULL: no TCP */
         uint16_t port;         /* 0: any */
-        const char *key;       /* SANDBOX_API_KEY, or NULL */
+        struct api_key key;    /* of SANDBOX_API_KEY, or without a name */
         const char *names;     /* "a.example.org,b.example.org": what else clients may call us, or NULL */
         uint64_t sandboxes_max; /* of all keys together */
         struct quota quota;    /* of a key that has none of its own */

@@ -155,7 +155,8 @@ static void test_own_public_address(const struct egress_operator *operator) {
         ok(egress_filter_addresses(operator, & rule, &host, &copy, 1, &refusal) == 1, "others are public");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+        egress_serve_if_asked(argc, argv);
         static struct egress_operator operator;
         struct egress egress = EGRESS_DOWN;
         struct err err = { 0 };
