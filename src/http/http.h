@@ -42,9 +42,9 @@ struct http_handler {
         void *context;
 };
 
-/* What happened since the start; `open` is now. */
+/* What happened since the start; `open` and `collected`, the room of bodies that are read whole, are now. */
 struct http_counters {
-        uint64_t open, accepted, turned_away, requests, refused, timeouts, bytes_in, bytes_out;
+        uint64_t open, accepted, turned_away, requests, refused, timeouts, bytes_in, bytes_out, collected;
 };
 
 /* The options and the handler are copied, the loop is borrowed. */
