@@ -6,6 +6,7 @@ import contextlib
 import re
 import select
 import socket
+import tempfile
 from pathlib import Path
 
 from support.daemon import wait_for
@@ -101,3 +102,13 @@ def test_the_key_of_the_environment_stays_with_nobody(start_daemon: StartDaemon)
     for pid in [daemon.pid, *daemon.vaults(), *map(int, children)]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             assert key.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_the_project_of_the_operator_is_no_keys_to_mount(make_service: StartService) -> None:
+    with tempfile.TemporaryDirectory(prefix="glovebox-test-project-") as project:
+        service = make_service("--project", project)
+        mounts = [{"source": project, "destination": "/mnt/project", "writable": True}]
+        client = service.client()
+        assert client.post("/sandbox/a/create", {"mounts": mounts}).status == 201
+        answer = client.post("/sandbox/a/execute", {"code": "open('/mnt/project/x', 'w')"})
+        assert answer.status == 403 and not list(Path(project).iterdir()), answer
