@@ -112,3 +112,14 @@ def test_the_project_of_the_operator_is_no_keys_to_mount(make_service: StartServ
         assert client.post("/sandbox/a/create", {"mounts": mounts}).status == 201
         answer = client.post("/sandbox/a/execute", {"code": "open('/mnt/project/x', 'w')"})
         assert answer.status == 403 and not list(Path(project).iterdir()), answer
+
+
+def test_runs_together_hold_a_bounded_amount_of_code(make_service: StartService) -> None:
+    """Eight times 16 MiB fit; whoever has little to say gets through in any case."""
+    service = make_service()
+    ann, bob = service.client("ann"), service.client("bob")
+    assert ann.post("/sandbox/a/execute", LONG).status == 202
+    large = {"code": "#" * ((16 << 20) - 4096), "detach": True}
+    statuses = [ann.post("/sandbox/a/execute", large).status for _ in range(9)]
+    assert statuses == [202] * 8 + [429], statuses
+    bob.execute("b", "1")
