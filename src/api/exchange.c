@@ -15,6 +15,8 @@
 
 enum {
         BEAT_MS = 15 * 1000,
+        ANSWER_SMALL = 256 << 10,
+        ANSWERS_MAX = 128 << 20, /* of all that clients have not taken yet */
         WAITING_MAX = 768, /* of one key: the server has 1024 connections, and others want some of them */
 };
 
@@ -218,11 +220,19 @@ void exchange_answer(struct exchange *exchange, int status, json_t *answer) {
 
 /* ---- what the session layer says ---- */
 
+/* Nobody can have the service hold a large answer for every connection there is. */
+static bool is_crowded(const struct exchange *exchange, size_t size) {
+        return size > ANSWER_SMALL && http_server_queued(exchange->service->server) + size > ANSWERS_MAX;
+}
+
 static void on_answer(struct asker *asker, const char *text, size_t size, json_t *json) {
         struct exchange *exchange = (struct exchange *) asker;
         int status = 200;
         if (!exchange->request)
                 exchange_free(exchange);
+        else if (is_crowded(exchange, size))
+                exchange_problem(exchange, 503, "busy", "the service holds as many large answers as it can for clients "
+                                 "that read slowly", "read them, or try again in a moment");
         else if (exchange->is_begun && size <= EXCHANGE_ANSWER_MAX) {
                 stream_end(exchange, text, size);
                 exchange_free(exchange);

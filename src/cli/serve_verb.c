@@ -246,7 +246,7 @@ static bool wants_debug(void) {
         return text && strcmp(text, "1") == 0;
 }
 
-/* Only its hash is kept: the processes that the daemon starts, and whoever reads its environment in /proc, see no key. */
+/* Only its hash is kept: neither processes that the daemon starts nor whoever looks at /proc/PID/environ see a key. */
 static int take_key(struct line *line, struct err *err) {
         char *plain = getenv("SANDBOX_API_KEY");
         int code = plain && *plain ? api_key_hash("default", plain, &line->service.key, err) : 0;

@@ -50,7 +50,8 @@ int egress_start(const struct egress_operator *operator, struct egress * ret_egr
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
                 return err_sys(err, errno, "making a socket pair");
         /* The first message; orders follow. */
-        pid_t pid = send(ends[0], operator, sizeof(*operator), MSG_NOSIGNAL) == (ssize_t) sizeof(*operator) ? fork() : -1;
+        bool is_told = send(ends[0], operator, sizeof(*operator), MSG_NOSIGNAL) == (ssize_t) sizeof(*operator);
+        pid_t pid = is_told ? fork() : -1;
         int fork_errno = errno;
         if (pid == 0)
                 become_proxy(ends[1]);

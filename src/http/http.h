@@ -60,6 +60,7 @@ void http_server_drain(struct http_server *server, void (*on_drained)(void *cont
 
 uint16_t http_server_port(const struct http_server *server); /* 0 without TCP */
 const struct http_counters *http_server_counters(const struct http_server *server);
+uint64_t http_server_queued(const struct http_server *server); /* bytes of answers that clients have not taken yet */
 
 /* ---- the request ---- */
 

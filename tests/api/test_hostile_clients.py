@@ -76,8 +76,9 @@ def test_one_key_cannot_hold_all_files_that_can_be_sent_at_once(make_service: St
     ann, bob = service.client("ann"), service.client("bob")
     part = '--b\r\nContent-Disposition: form-data; name="f"; filename="{}"\r\n\r\nx\r\n'
     parts = "".join(part.format(i) for i in range(32)).encode()
-    head = ann.head("POST", "/sandbox/a/file?path=.", "Content-Type: multipart/form-data; boundary=b",
-                    "Content-Length: 1000000")
+    head = ann.head(
+        "POST", "/sandbox/a/file?path=.", "Content-Type: multipart/form-data; boundary=b", "Content-Length: 1000000"
+    )
     assert ann.post("/sandbox/a/create").status == 201
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(ann.socket()) for _ in range(5)]
@@ -123,3 +124,31 @@ def test_runs_together_hold_a_bounded_amount_of_code(make_service: StartService)
     statuses = [ann.post("/sandbox/a/execute", large).status for _ in range(9)]
     assert statuses == [202] * 8 + [429], statuses
     bob.execute("b", "1")
+
+
+def test_large_answers_that_nobody_reads_have_a_bound_together(make_service: StartService) -> None:
+    service = make_service()
+    ann, bob = service.client("ann"), service.client("bob")
+    show = "for _ in range(11): display({'text/html': '<' * 1000000}, raw=True)"
+    run_id = ann.execute("a", show)["run_id"]
+    path = f"/sandbox/a/runs/{run_id}"
+    assert len(ann.get(path).body) > 8 << 20
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):  # each takes some megabytes, and systems hold different amounts of them on the way
+            connection = stack.enter_context(ann.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(ann.head("GET", path))
+            status = connection.recv(12)
+            if status != b"HTTP/1.1 200":
+                break
+        assert status == b"HTTP/1.1 503"
+        assert bob.execute("b", "1+1")["result"]["text/plain"] == "2"
+    wait_for("room again", lambda: ann.get(path).status == 200)
+
+
+def test_the_last_number_that_there_is_has_no_next(make_service: StartService) -> None:
+    client = make_service().client()
+    run_id = client.execute("a", "1")["run_id"]
+    answer = client.get(f"/sandbox/a/runs/{run_id}/events", {"Last-Event-ID": str(2**63 - 1)})
+    assert answer.status == 200 and b"event: result" in answer.body, answer
+    assert client.get(f"/sandbox/a/runs/{run_id}/events?from={2**63 - 1}").status == 400
