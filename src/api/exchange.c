@@ -133,7 +133,8 @@ static void on_whole(void *context, struct http_request *request, const char *by
         if (json_is_object(body))
                 exchange->then(exchange, body);
         else {
-                (void) err_set(&err, ERR_USAGE, "the body is not a JSON object: %s", body ? "something else" : where.text);
+                (void) err_set(&err, ERR_USAGE, "the body is not a JSON object: %s",
+                               body ? "something else" : where.text);
                 exchange_refuse(exchange, &err);
         }
         json_decref(body);

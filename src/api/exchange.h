@@ -2,7 +2,7 @@
  * server-sent events, or as lines of JSON.
  *
  * A run does not end because nobody listens any more. When the client leaves, the exchange stays behind without it and
- * waits for the run's end, so that quotas count what really runs; unless the client asked for the run to end with it. */
+ * waits for the run's end, so that quotas count what really runs; unless the client asked for it to end with it. */
 #pragma once
 
 #include <jansson.h>
@@ -38,7 +38,7 @@ struct exchange {
         bool is_begun;   /* the head of a stream was sent */
         bool is_broken;  /* something could not be sent: the stream must not look whole */
         bool is_detached; /* answered when the run was accepted */
-        uint64_t number; /* of the last event that was sent */
+        uint64_t number; /* of the last event of the run's that was seen */
         uint64_t heard_ms; /* when something was last sent */
         struct {
                 char bytes[4];
@@ -69,7 +69,7 @@ void exchange_answer_bytes(struct exchange *exchange, int status, const char *ty
 void exchange_refuse(struct exchange *exchange, const struct err *err);
 void exchange_problem(struct exchange *exchange, int status, const char *code, const char *detail, const char *remedy);
 
-/* As what the client wants a run's output: its Accept header decides, and `wants_stream` that it is no single answer. */
+/* As what the client wants a run's output: its Accept header decides, and `wants_stream` that it is not one answer. */
 void exchange_choose_form(struct exchange *exchange, bool wants_stream);
 
 /* Keeps the connections of streams open that have nothing to say for a while. */

@@ -69,7 +69,8 @@ static const struct option_row rows[] = {
           .help = "modules that every interpreter has imported already, separated by commas; \"\" for none; without it "
                   "numpy, pandas, sklearn, pyarrow, rdkit, matplotlib and scipy, as far as the image has them" },
         { .name = "idle", .kind = OPTION_DURATION, .offset = FIELD(options.idle_ms), .argument = "TIME",
-          .group = "Kernels", .variable = "IDLE_HIBERNATE_SEC", .alias = "SANDBOX_DOCKER_TIMEOUT", .standard = "900", .min = 0,
+          .group = "Kernels", .variable = "IDLE_HIBERNATE_SEC", .alias = "SANDBOX_DOCKER_TIMEOUT",
+          .standard = "900", .min = 0,
           .max = 365 * BOX_MS_PER_DAY,
           .help = "hibernate a session that nobody has used for so long; 0 for never" },
         { .name = "df-bytes", .kind = OPTION_BYTES, .offset = FIELD(options.df_bytes), .argument = "SIZE",

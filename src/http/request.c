@@ -114,6 +114,7 @@ static void collector_add(void *context, const char *bytes, size_t size) {
         if (collector->room - collector->used <= size) { /* one more, for the NUL */
                 int code = collector_grow(collector, (collector->used + size) * 2);
                 if (code < 0) {
+                        (void) http_add_header(collector->request, "Retry-After", "1");
                         http_problem(collector->request, 503, code == -ENOBUFS ? "busy" : "system",
                                      code == -ENOBUFS ? "too many large requests are being read" : "out of memory",
                                      "try again later");

@@ -286,7 +286,8 @@ static void drain(struct daemon *daemon) {
                 loop_stop(daemon->loop);
                 return;
         }
-        daemon->drain_timer = loop_timer(daemon->loop, loop_now_ms() + daemon->options->drain_ms, on_drain_time, daemon);
+        uint64_t end_ms = loop_now_ms() + daemon->options->drain_ms;
+        daemon->drain_timer = loop_timer(daemon->loop, end_ms, on_drain_time, daemon);
         daemon->options->front->drain(daemon->front, on_drained, daemon);
 }
 

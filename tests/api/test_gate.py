@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -182,6 +183,19 @@ def test_bodies_are_json_and_bounded(service: Service) -> None:
         connection.sendall(client.head("POST", path, "Content-Type: application/json", "Content-Length: 99999999"))
         assert b" 413 " in connection.recv(4096)
     assert client.post("/sandbox/bodies/execute", {"code": "1"}).status == 200
+
+
+def test_bodies_that_are_announced_keep_nobody_out(make_service: StartService) -> None:
+    """What counts is what has come (tests/unit/test_http_connection.c has the bound), and small ones get through."""
+    service = make_service(keys=("ann",))
+    client = service.client()
+    head = ("Content-Type: application/json", f"Content-Length: {19 << 20}")
+    with contextlib.ExitStack() as stack:
+        for _ in range(16):
+            connection = stack.enter_context(client.socket())
+            connection.sendall(client.head("POST", "/sandbox/large/execute", *head) + b'{"code": "')
+        wait_for("all of them", lambda: b"\nglovebox_http_requests_open 17\n" in client.get("/metrics").body)
+        assert client.post("/sandbox/large/execute", {"code": "1"}).status == 200
 
 
 @pytest.mark.parametrize("user_id", ["..", "a%2Fb", "%00", "a%0Ab", ".hidden", "x" * 129, "%ff", "a b"])

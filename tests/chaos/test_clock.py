@@ -23,9 +23,7 @@ def told_age_s(client: Client, name: str) -> float:
 
 
 @pytest.mark.parametrize("jump_s", [DAY_S, -DAY_S, 1, -1])
-def test_l14_a_jump_of_the_clock_neither_ends_a_run_nor_keeps_one_alive(
-    start_daemon: StartDaemon, jump_s: int
-) -> None:
+def test_l14_a_jump_of_the_clock_neither_ends_a_run_nor_keeps_one_alive(start_daemon: StartDaemon, jump_s: int) -> None:
     daemon = start_daemon("--idle", "2s", start=False)
     clock = daemon.glovebox.place.write("clock", struct.pack("=q", 0))
     library = find_binary().parent / "tests/support/clock-jump.so"
