@@ -266,8 +266,8 @@ static bool drain(struct tunnel *tunnel, enum side side) {
         return true;
 }
 
-/* The proxy behind ours has answered. Unless it made a connection, it would take what the client says next for a request
- * of its own, which our rules have not seen: then the client is not heard any more. */
+/* The proxy behind ours has answered. Unless it made a connection, it would take what the client says next for a
+ * request of its own, which our rules have not seen: then the client is not heard any more. */
 static bool hear_verdict(struct tunnel *tunnel) {
         static const char start[] = "HTTP/1.1 2";
         const struct flow *in = &tunnel->flows[SERVER];
