@@ -11,8 +11,14 @@
 #include "session/daemon.h"
 #include "session/modest.h"
 #include "session/operation.h"
+#include "session/session.h"
 
-enum { BEAT_MS = 15 * 1000 };
+enum {
+        BEAT_MS = 15 * 1000,
+        ANSWER_SMALL = 256 << 10,
+        ANSWERS_MAX = 128 << 20, /* of all that clients have not taken yet */
+        WAITING_MAX = 768, /* of one key: the server has 1024 connections, and others want some of them */
+};
 
 static const struct asker_type asker_type;
 
@@ -20,6 +26,14 @@ static const struct asker_type asker_type;
 
 struct exchange *exchange_open(struct service *service, struct http_request *request, const struct api_match *match,
                                const struct visitor *visitor) {
+        struct quota_use *use = visitor->use;
+        if (use && use->waiting >= WAITING_MAX) {
+                service->counted.turned_away++;
+                (void) http_add_header(request, "Retry-After", "1");
+                http_problem(request, 429, "limit", "this key has as many requests under way as it may",
+                             "wait for some of them to be answered, or close their connections");
+                return NULL;
+        }
         struct exchange *exchange = calloc(1, sizeof(*exchange));
         if (!exchange) {
                 http_problem(request, 503, "busy", "the service is out of memory", "try again in a moment");
@@ -29,6 +43,9 @@ struct exchange *exchange_open(struct service *service, struct http_request *req
         exchange->request = request;
         exchange->match = *match;
         exchange->visitor = *visitor;
+        exchange->is_waiting = use != NULL;
+        if (use)
+                use->waiting++;
         exchange->asker = (struct asker) { .type = &asker_type,
                                            .daemon = service->daemon,
                                            .owner = exchange->visitor.owner,
@@ -46,26 +63,16 @@ static void stop_counting(struct exchange *exchange) {
         exchange->is_run = false;
 }
 
-static void release_body(struct exchange *exchange) {
-        exchange->service->reserved -= exchange->reserved;
-        exchange->reserved = 0;
-}
-
-/* A body is held until it is whole: as many as there is memory for. */
-static bool reserve_body(struct exchange *exchange) {
-        struct service *service = exchange->service;
-        int64_t length = http_content_length(exchange->request);
-        size_t size = length >= 0 && length <= EXCHANGE_JSON_MAX ? (size_t) length : EXCHANGE_JSON_MAX;
-        if (service->reserved + size > EXCHANGE_BODIES_MAX)
-                return false;
-        exchange->reserved = size;
-        service->reserved += size;
-        return true;
+/* Nobody waits for its answer any more. */
+static void stop_waiting(struct exchange *exchange) {
+        if (exchange->is_waiting)
+                exchange->visitor.use->waiting--;
+        exchange->is_waiting = false;
 }
 
 void exchange_free(struct exchange *exchange) {
         stop_counting(exchange);
-        release_body(exchange);
+        stop_waiting(exchange);
         if (exchange->previous)
                 exchange->previous->next = exchange->next;
         else
@@ -82,18 +89,25 @@ const char *exchange_user(const struct exchange *exchange) {
 /* It waits for its run without a client: nothing is read from the journal for nobody. */
 static void go_on_alone(struct exchange *exchange) {
         exchange->request = NULL;
+        stop_waiting(exchange);
         exchange->asker.stream = true;
         exchange->asker.cursor = UINT64_MAX;
 }
 
 static void on_gone(void *context) {
         struct exchange *exchange = context;
-        if (exchange->asker.run && !exchange->asker.cancel_on_disconnect) {
-                go_on_alone(exchange);
+        struct asker *asker = &exchange->asker;
+        struct run *run = asker_run(asker);
+        /* Whoever only read along leaves nothing behind, however often it comes. */
+        bool is_under_way = exchange->is_run && (asker->stand_in || run);
+        if (!is_under_way || (asker->cancel_on_disconnect && !run)) {
+                asker_leave(asker);
+                exchange_free(exchange);
                 return;
         }
-        asker_leave(&exchange->asker);
-        exchange_free(exchange);
+        go_on_alone(exchange);
+        if (asker->cancel_on_disconnect) /* it counts until it has ended, which may take a while, or be now */
+                session_cancel(run->session, run);
 }
 
 static void on_drained(void *context) {
@@ -116,7 +130,6 @@ static void on_whole(void *context, struct http_request *request, const char *by
         json_t *body = size == 0                 ? json_object()
                        : modest_json(bytes, size) ? json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &where)
                                                   : NULL;
-        release_body(exchange);
         if (json_is_object(body))
                 exchange->then(exchange, body);
         else {
@@ -134,11 +147,6 @@ void exchange_read_json(struct exchange *exchange, void (*then)(struct exchange 
         if ((type || http_content_length(request) != 0) && !http_type_is(type, "application/json")) {
                 exchange_problem(exchange, 415, "wrong_type", "the body must be JSON, and say so",
                                  "send it with \"Content-Type: application/json\"");
-                return;
-        }
-        if (!reserve_body(exchange)) {
-                exchange_problem(exchange, 503, "busy", "too many large requests are on their way at once",
-                                 "try again in a moment");
                 return;
         }
         if (http_collect_body(request, EXCHANGE_JSON_MAX, on_whole, exchange) < 0)
@@ -213,11 +221,19 @@ void exchange_answer(struct exchange *exchange, int status, json_t *answer) {
 
 /* ---- what the session layer says ---- */
 
+/* Nobody can have the service hold a large answer for every connection there is. */
+static bool is_crowded(const struct exchange *exchange, size_t size) {
+        return size > ANSWER_SMALL && http_server_queued(exchange->service->server) + size > ANSWERS_MAX;
+}
+
 static void on_answer(struct asker *asker, const char *text, size_t size, json_t *json) {
         struct exchange *exchange = (struct exchange *) asker;
         int status = 200;
         if (!exchange->request)
                 exchange_free(exchange);
+        else if (is_crowded(exchange, size))
+                exchange_problem(exchange, 503, "busy", "the service holds as many large answers as it can for clients "
+                                 "that read slowly", "read them, or try again in a moment");
         else if (exchange->is_begun && size <= EXCHANGE_ANSWER_MAX) {
                 stream_end(exchange, text, size);
                 exchange_free(exchange);

@@ -16,7 +16,6 @@
 
 enum {
         EXCHANGE_JSON_MAX = 20 << 20, /* a request's: code may have 16 MiB, and grows when it is escaped */
-        EXCHANGE_BODIES_MAX = 256 << 20, /* what all requests together may have in memory while they arrive */
         EXCHANGE_ANSWER_MAX = 12 << 20,
 };
 
@@ -35,6 +34,7 @@ struct exchange {
         struct api_match match;
         enum exchange_form form;
         bool is_run;     /* counts as one */
+        bool is_waiting; /* the same, for an answer */
         bool is_begun;   /* the head of a stream was sent */
         bool is_broken;  /* something could not be sent: the stream must not look whole */
         bool is_detached; /* answered when the run was accepted */
@@ -44,7 +44,6 @@ struct exchange {
                 char bytes[4];
                 size_t size;
         } partial[2];    /* the beginning of a character whose end is still to come, of each stream */
-        size_t reserved; /* for its body, of EXCHANGE_BODIES_MAX */
         void (*then)(struct exchange *exchange, json_t *body);
         json_t *(*shape)(struct exchange *exchange, json_t *answer, int *status); /* NULL: as it is */
 };

@@ -1,5 +1,6 @@
 /* Runs: code and commands in a sandbox, their events, their results. */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,7 +131,7 @@ static int64_t number_of(const char *text) {
                 return 0;
         errno = 0;
         long long value = strtoll(text, &end, 10);
-        return errno || *end || end == text || value < 0 || *text == '+' ? -1 : value;
+        return errno || *end || end == text || value < 0 || value == LLONG_MAX || *text == '+' ? -1 : value;
 }
 
 static int64_t query_number(struct exchange *exchange, const char *name, struct err *err) {

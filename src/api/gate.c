@@ -75,11 +75,11 @@ int gate_load_keys(struct service *service, struct err *err) {
         service->keys_looked_ms = loop_now_ms();
         service->keys_changed_ns = 0;
         if (stat(service->keys_path, &status) == 0) {
-                service->keys_changed_ns = (int64_t) status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+                service->keys_changed_ns = (int64_t) status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
                 if (api_keys_load(&fresh, service->keys_path, err) < 0)
                         return -1;
         }
-        if (service->settings->key && api_keys_add(&fresh, "default", service->settings->key, err) < 0)
+        if (*service->settings->key.name && api_keys_add(&fresh, &service->settings->key, err) < 0)
                 return -1;
         service->keys = fresh;
         return 0;
@@ -93,7 +93,7 @@ static void look_again(struct service *service) {
                 return;
         service->keys_looked_ms = loop_now_ms();
         int64_t changed_ns = stat(service->keys_path, &status) == 0
-                                     ? (int64_t) status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec
+                                     ? (int64_t) status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec
                                      : 0;
         if (changed_ns != service->keys_changed_ns && gate_load_keys(service, &err) < 0)
                 daemon_log("the keys stay as they were: %s", err.message);

@@ -182,16 +182,24 @@ int api_keys_append(const char *path, const char *name, const char *key, struct 
         return code < 0 ? err_sys(err, -code, "writing the keys in %s", path) : 0;
 }
 
-int api_keys_add(struct api_keys *keys, const char *name, const char *key, struct err *err) {
-        if (check_new(keys, name, err) < 0 || check_plain(key, err) < 0)
-                return -1;
-        struct api_key added = { 0 };
+int api_key_hash(const char *name, const char *plain, struct api_key *ret_key, struct err *err) {
+        static const struct api_keys none;
         struct sha256 sha;
-        (void) strcpy(added.name, name);
+        if (check_new(&none, name, err) < 0 || check_plain(plain, err) < 0)
+                return -1;
+        *ret_key = (struct api_key) { 0 };
+        (void) strcpy(ret_key->name, name);
         sha256_init(&sha);
-        sha256_add(&sha, key, strlen(key));
-        sha256_finish(&sha, added.digest);
-        keys->keys[keys->n++] = added;
+        sha256_add(&sha, plain, strlen(plain));
+        sha256_finish(&sha, ret_key->digest);
+        explicit_bzero(&sha, sizeof(sha));
+        return 0;
+}
+
+int api_keys_add(struct api_keys *keys, const struct api_key *key, struct err *err) {
+        if (check_new(keys, key->name, err) < 0)
+                return -1;
+        keys->keys[keys->n++] = *key;
         return 0;
 }
 

@@ -47,8 +47,11 @@ int api_keys_load(struct api_keys *keys, const char *path, struct err *err);
 /* Adds a key's line to the file (made with mode 0600). ERR_EXISTS: the name is taken. */
 int api_keys_append(const char *path, const char *name, const char *key, struct err *err);
 
-/* Adds a key that is known in plain, as SANDBOX_API_KEY gives it. */
-int api_keys_add(struct api_keys *keys, const char *name, const char *key, struct err *err);
+/* What is kept of a key that is known in plain, as SANDBOX_API_KEY gives it. */
+int api_key_hash(const char *name, const char *plain, struct api_key *ret_key, struct err *err);
+
+/* ERR_EXISTS: the name is taken. */
+int api_keys_add(struct api_keys *keys, const struct api_key *key, struct err *err);
 
 /* Whose key is it? NULL: nobody's. Takes as long for a wrong one as for a right one. */
 const struct api_key *api_keys_find(const struct api_keys *keys, const char *key);

@@ -163,6 +163,13 @@ static double connections_open(const struct view *view) {
         return (double) view->http->open;
 }
 
+static double exchanges(const struct view *view) {
+        unsigned n = 0;
+        for (const struct exchange *exchange = view->service->exchanges; exchange; exchange = exchange->next)
+                n++;
+        return n;
+}
+
 static double requests(const struct view *view) {
         return (double) view->http->requests;
 }
@@ -232,6 +239,8 @@ static const struct metric metrics[] = {
         { "glovebox_http_connections", "gauge", "HTTP connections that are open.", .value = connections_open },
         { "glovebox_http_connections_total", "counter", "HTTP connections.", .lines = connection_lines },
         { "glovebox_http_requests_total", "counter", "HTTP requests whose head was good.", .value = requests },
+        { "glovebox_http_requests_open", "gauge", "Requests under way, and runs whose client has left.",
+          .value = exchanges },
         { "glovebox_http_streams_total", "counter", "Answers that were streams of events.", .value = streams },
         { "glovebox_http_refused_total", "counter", "HTTP requests refused, by reason.", .lines = refused_lines },
         { "glovebox_http_bytes_total", "counter", "Bytes over HTTP.", .lines = byte_lines },

@@ -16,7 +16,8 @@
 
 enum {
         FILES_MAX = 32,       /* of one request: each holds two descriptors */
-        ALL_FILES_MAX = 512,  /* of all requests, about */
+        ALL_FILES_MAX = 512,  /* of all requests */
+        KEY_FILES_MAX = 128,  /* of all requests of one key */
         PATH_ROOM = 4096,
 };
 
@@ -36,6 +37,7 @@ struct receiving {
         bool in_field;         /* the part is a field, not a file */
         char field[PATH_ROOM];
         size_t field_size;
+        bool is_crowded;       /* there is no room for one more file */
         struct received files[FILES_MAX];
         size_t n;
 };
@@ -48,6 +50,8 @@ static void receiving_free(struct receiving *receiving) {
                 free(receiving->files[i].path);
         }
         n_files -= receiving->n;
+        if (receiving->exchange->visitor.use)
+                receiving->exchange->visitor.use->files -= receiving->n;
         multipart_close(receiving->multipart);
         fd_close(&receiving->workspace_fd);
         free(receiving);
@@ -55,8 +59,11 @@ static void receiving_free(struct receiving *receiving) {
 
 static void refuse(struct receiving *receiving, const struct err *err) {
         struct exchange *exchange = receiving->exchange;
+        bool is_crowded = receiving->is_crowded;
         receiving_free(receiving);
-        if (err->code == ERR_LIMIT)
+        if (is_crowded)
+                exchange_problem(exchange, 503, "busy", err->message, NULL);
+        else if (err->code == ERR_LIMIT)
                 exchange_problem(exchange, 413, "too_large", err->message, NULL);
         else
                 exchange_refuse(exchange, err);
@@ -75,6 +82,12 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
         struct received *received = &receiving->files[receiving->n];
         if (receiving->n == FILES_MAX)
                 return err_set(err, ERR_LIMIT, "at most %d files can be sent at once", FILES_MAX);
+        struct quota_use *use = receiving->exchange->visitor.use;
+        if (n_files >= ALL_FILES_MAX || (use && use->files >= KEY_FILES_MAX)) {
+                receiving->is_crowded = true;
+                return err_set(err, ERR_BUSY, "as many files are being sent as %s at once; try again in a moment",
+                               n_files >= ALL_FILES_MAX ? "the service can take" : "a key may send");
+        }
         if (file_check_name(relative, err) < 0 ||
             workspace_create_file(receiving->workspace_fd, relative, &received->file, err) < 0)
                 return -1;
@@ -82,6 +95,8 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
         received->path = strdup(relative);
         receiving->n++;
         n_files++;
+        if (use)
+                use->files++;
         return received->path ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
 }
 
@@ -215,10 +230,8 @@ void receiving_begin(struct exchange *exchange, const struct session *session, c
         struct receiving *receiving = calloc(1, sizeof(*receiving));
         uint64_t disk_max = session->row.limits.disk_bytes, upload_max = exchange->service->settings->upload_max;
         struct err err = { 0 };
-        if (!receiving || n_files >= ALL_FILES_MAX) {
-                free(receiving);
-                exchange_problem(exchange, 503, "busy", "as many files are being sent as the service can take at once",
-                                 "try again in a moment");
+        if (!receiving) {
+                exchange_problem(exchange, 503, "busy", "the service is out of memory", "try again in a moment");
                 return;
         }
         receiving->exchange = exchange;

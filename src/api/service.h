@@ -19,7 +19,7 @@ enum { SERVICE_NAMES_MAX = 16 };
 struct service_settings {
         const char *host;      /* an address or "localhost"; NULL: no TCP */
         uint16_t port;         /* 0: any */
-        const char *key;       /* SANDBOX_API_KEY, or NULL */
+        struct api_key key;    /* of SANDBOX_API_KEY, or without a name */
         const char *names;     /* "a.example.org,b.example.org": what else clients may call us, or NULL */
         uint64_t sandboxes_max; /* of all keys together */
         struct quota quota;    /* of a key that has none of its own */
@@ -37,7 +37,6 @@ struct service {
         uint64_t keys_looked_ms; /* when the file of keys was last looked at, ... */
         int64_t keys_changed_ns; /* ... and when it had been changed */
         struct exchange *exchanges; /* under way */
-        size_t reserved;            /* for their bodies */
         char *description;          /* openapi.json, once somebody asked for it */
         struct loop_timer *beat;
         struct {

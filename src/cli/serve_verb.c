@@ -289,6 +289,16 @@ static bool wants_debug(void) {
         return text && strcmp(text, "1") == 0;
 }
 
+/* Only its hash is kept: neither processes that the daemon starts nor whoever looks at /proc/PID/environ see a key. */
+static int take_key(struct line *line, struct err *err) {
+        char *plain = getenv("SANDBOX_API_KEY");
+        int code = plain && *plain ? api_key_hash("default", plain, &line->service.key, err) : 0;
+        if (plain)
+                explicit_bzero(plain, strlen(plain));
+        (void) unsetenv("SANDBOX_API_KEY");
+        return code < 0 ? err_prefix(err, "SANDBOX_API_KEY") : 0;
+}
+
 static int read_line(struct line *line, char **args, bool *ret_help, struct err *err) {
         struct option_rest rest;
         if (option_parse(&serve_option_table, line, args, &rest, err) < 0)
@@ -299,7 +309,7 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
         if (rest.operands[0])
                 return err_set(err, ERR_USAGE, "serve takes no operand; leave \"%.60s\" out", rest.operands[0]);
         struct socket_place place;
-        if (socket_place_choose(&line->where, false, &place, err) < 0 ||
+        if (take_key(line, err) < 0 || socket_place_choose(&line->where, false, &place, err) < 0 ||
             place_data_dir(line->options.data_dir, err) < 0)
                 return -1;
         (void) snprintf(line->options.socket_path, sizeof(line->options.socket_path), "%s", place.path);
@@ -307,9 +317,6 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
         line->options.verbose |= wants_debug();
         line->options.front = &service_front;
         line->options.front_settings = &line->service;
-        line->service.key = getenv("SANDBOX_API_KEY");
-        if (line->service.key && !*line->service.key)
-                line->service.key = NULL;
         if (line->service.host || line->port != PORT_NONE) {
                 line->service.port = (uint16_t) (line->port == PORT_NONE ? PORT_STANDARD : line->port);
                 if (!line->service.host)

@@ -1,6 +1,7 @@
 #include "egress/address.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -95,7 +96,9 @@ bool egress_address_is_own(const union egress_address *address) {
         _cleanup_fd_ int fd = socket(address->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         egress_address_set_port(&to, 9);
         if (fd < 0 || connect(fd, &to.any, egress_address_size(&to)) < 0 || getsockname(fd, &from.any, &size) < 0)
-                return false; /* no route to it: nor will there be a connection */
+                /* No route to it: nor will there be a connection. All else, such as no descriptors, tells nothing, and
+                 * what is not known is not let through. */
+                return fd < 0 || (errno != ENETUNREACH && errno != EHOSTUNREACH && errno != EADDRNOTAVAIL);
         if (from.any.sa_family == AF_INET)
                 return from.v4.sin_addr.s_addr == to.v4.sin_addr.s_addr;
         return memcmp(&from.v6.sin6_addr, &to.v6.sin6_addr, sizeof(to.v6.sin6_addr)) == 0;

@@ -5,6 +5,9 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -15,21 +18,43 @@
 #include "egress/order.h"
 #include "egress/proxy.h"
 
+/* Its argument, for main() to know it by. */
+static const char word[] = "egress-proxy";
+
+enum { ORDERS_FD = 3 };
+
+/* A fresh image, with an empty environment: what parses the bytes of boxes has nothing of our memory, such as keys and
+ * passwords, to lose. */
+_Noreturn static void become_proxy(int orders_fd) {
+        char *argv[] = { (char[]) { "glovebox-egress" }, (char *) (uintptr_t) word, NULL }, *none[] = { NULL };
+        int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 && dup2(null_fd, STDOUT_FILENO) >= 0 &&
+            (orders_fd == ORDERS_FD ? fcntl(ORDERS_FD, F_SETFD, 0) : dup2(orders_fd, ORDERS_FD)) >= 0 &&
+            syscall(SYS_close_range, ORDERS_FD + 1, ~0u, 0) == 0)
+                (void) execve("/proc/self/exe", argv, none);
+        _exit(EXIT_FAILURE);
+}
+
+void egress_serve_if_asked(int argc, char *const *argv) {
+        static struct egress_operator operator;
+        if (argc != 2 || strcmp(argv[1], word) != 0)
+                return;
+        if (fcntl(ORDERS_FD, F_SETFD, FD_CLOEXEC) < 0 ||
+            recv(ORDERS_FD, &operator, sizeof(operator), 0) != (ssize_t) sizeof(operator))
+                _exit(EXIT_FAILURE); /* started by hand, or whoever started us is gone */
+        proxy_run(&operator, ORDERS_FD);
+}
+
 int egress_start(const struct egress_operator *operator, struct egress * ret_egress, struct err *err) {
         int ends[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
                 return err_sys(err, errno, "making a socket pair");
-        pid_t pid = fork();
-        if (pid == 0) {
-                int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-                (void) dup2(null_fd, STDIN_FILENO);
-                (void) dup2(null_fd, STDOUT_FILENO);
-                (void) dup2(ends[1], 3);
-                (void) syscall(SYS_close_range, 4, ~0u, 0);
-                (void) fcntl(3, F_SETFD, FD_CLOEXEC);
-                proxy_run(operator, 3);
-        }
+        /* The first message; orders follow. */
+        bool is_told = send(ends[0], operator, sizeof(*operator), MSG_NOSIGNAL) == (ssize_t) sizeof(*operator);
+        pid_t pid = is_told ? fork() : -1;
         int fork_errno = errno;
+        if (pid == 0)
+                become_proxy(ends[1]);
         fd_close(&ends[1]);
         if (pid < 0) {
                 fd_close(&ends[0]);

@@ -194,7 +194,7 @@ void proxy_run(const struct egress_operator *operator, int orders_fd) {
         (void) signal(SIGHUP, SIG_IGN);
         (void) prctl(PR_SET_NAME, "glovebox-egress");
         /* A name server that does not answer costs a thread for so long. */
-        (void) setenv("RES_OPTIONS", "timeout:3 attempts:2", 0);
+        (void) setenv("RES_OPTIONS", "timeout:3 attempts:2", 1);
         if (seal() < 0)
                 _exit(EXIT_FAILURE);
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of ids, which clears it */

@@ -64,6 +64,7 @@ struct tunnel {
         union egress_address addresses[RESOLVER_ADDRESSES_MAX];
         size_t n_addresses, next_address;
         struct flow flows[2]; /* by the side they come from */
+        bool is_held;         /* the proxy behind ours has not said yet whether there is a connection */
         size_t lingered;
 };
 
@@ -107,7 +108,7 @@ static uint64_t patience_ms(const struct tunnel *tunnel) {
         case LINGERING:
                 return LINGER_MS;
         default:
-                return is_half_closed(tunnel) ? HALF_CLOSED_MS : IDLE_MS;
+                return tunnel->is_held || is_half_closed(tunnel) ? HALF_CLOSED_MS : IDLE_MS;
         }
 }
 
@@ -265,11 +266,28 @@ static bool drain(struct tunnel *tunnel, enum side side) {
         return true;
 }
 
+/* The proxy behind ours has answered. Unless it made a connection, it would take what the client says next for a
+ * request of its own, which our rules have not seen: then the client is not heard any more. */
+static bool hear_verdict(struct tunnel *tunnel) {
+        static const char start[] = "HTTP/1.1 2";
+        const struct flow *in = &tunnel->flows[SERVER];
+        if (in->size < sizeof(start) - 1)
+                return false; /* no proxy sends less at a time */
+        tunnel->is_held = false;
+        if (strncmp(in->bytes, "HTTP/1.", 7) != 0 || in->bytes[8] != ' ' || in->bytes[9] != '2')
+                tunnel->flows[CLIENT].ended = tunnel->flows[CLIENT].told = true;
+        return true;
+}
+
 /* Moves what can be moved from this side to the other. */
 static bool move(struct tunnel *tunnel, enum side side) {
         struct flow *flow = &tunnel->flows[side];
         for (size_t moved = 0; moved < TURN_BYTES && !flow->told;) {
+                if (flow->size == 0 && side == CLIENT && tunnel->is_held)
+                        break;
                 if (flow->size == 0 && !flow->ended && !fill(tunnel, side))
+                        return false;
+                if (side == SERVER && flow->size && tunnel->is_held && !hear_verdict(tunnel))
                         return false;
                 if (flow->size == 0)
                         break;
@@ -304,7 +322,8 @@ static void pass(struct tunnel *tunnel) {
                 enter(tunnel, PASSING); /* with less patience */
         for (enum side side = CLIENT; side <= SERVER; side++) {
                 const struct flow *in = &tunnel->flows[side], *out = &tunnel->flows[!side];
-                uint32_t events = (in->size == 0 && !in->ended ? EPOLLIN : 0) | (out->size ? EPOLLOUT : 0);
+                bool is_heard = in->size == 0 && !in->ended && !(side == CLIENT && tunnel->is_held);
+                uint32_t events = (is_heard ? EPOLLIN : 0) | (out->size ? EPOLLOUT : 0);
                 if (!watch(tunnel, side, events)) {
                         tunnel_close(tunnel);
                         return;
@@ -360,8 +379,9 @@ static void start_passing(struct tunnel *tunnel) {
         }
         /* A proxy behind ours says by itself whether a connection is established. */
         bool ours_to_say = request->is_connect && !tunnel->guest->rules->via.port;
+        tunnel->is_held = request->is_connect && !ours_to_say;
         _cleanup_free_ char *words = first_words(tunnel);
-        bool good = words && load(out, words, strlen(words), tunnel->head, early) &&
+        bool good = words && !(tunnel->is_held && early) && load(out, words, strlen(words), tunnel->head, early) &&
                     load(in, established, ours_to_say ? sizeof(established) - 1 : 0, NULL, 0);
         free(tunnel->head);
         tunnel->head = NULL;

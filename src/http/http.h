@@ -42,9 +42,9 @@ struct http_handler {
         void *context;
 };
 
-/* What happened since the start; `open` is now. */
+/* What happened since the start; `open` and `collected`, the room of bodies that are read whole, are now. */
 struct http_counters {
-        uint64_t open, accepted, turned_away, requests, refused, timeouts, bytes_in, bytes_out;
+        uint64_t open, accepted, turned_away, requests, refused, timeouts, bytes_in, bytes_out, collected;
 };
 
 /* The options and the handler are copied, the loop is borrowed. */
@@ -60,6 +60,7 @@ void http_server_drain(struct http_server *server, void (*on_drained)(void *cont
 
 uint16_t http_server_port(const struct http_server *server); /* 0 without TCP */
 const struct http_counters *http_server_counters(const struct http_server *server);
+uint64_t http_server_queued(const struct http_server *server); /* bytes of answers that clients have not taken yet */
 
 /* ---- the request ---- */
 

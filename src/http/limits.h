@@ -17,6 +17,8 @@ enum {
         HTTP_OUT_KEPT = 16 << 10,    /* an empty queue gives back what is larger */
         HTTP_HEAD_KEPT = 4 << 10,    /* the same for the room of a head */
         HTTP_FIELDS_MAX = 8 << 10,   /* headers that a handler adds to its answer */
+        HTTP_COLLECT_SMALL = 128 << 10, /* room for a body that is read whole: this much there always is, ... */
+        HTTP_COLLECT_MAX = 256 << 20,   /* ... and more for as many as fit into this together */
         HTTP_DISCARD_MAX = 64 << 10, /* a body nobody wants: up to this is read away, beyond it the connection closes */
         HTTP_LINGER_MAX = 4 << 20,   /* read away after a refusal, so that the client gets to read why */
 

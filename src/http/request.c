@@ -1,4 +1,5 @@
 /* What a handler asks of its request. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,31 +77,50 @@ void http_resume_body(struct http_request *request) {
 
 struct collector {
         struct http_request *request;
+        struct http_counters *counters;
         char *bytes;
         size_t used, room;
         void (*on_whole)(void *context, struct http_request *request, const char *bytes, size_t size);
         void *context;
 };
 
+static void collector_free(struct collector *collector) {
+        collector->counters->collected -= collector->room;
+        free(collector->bytes);
+        free(collector);
+}
+
 static void collector_gone(void *context) {
         struct collector *collector = context;
         collector->on_whole(collector->context, NULL, NULL, 0);
-        free(collector->bytes);
-        free(collector);
+        collector_free(collector);
+}
+
+static int collector_grow(struct collector *collector, size_t room) {
+        uint64_t others = collector->counters->collected - collector->room;
+        if (room > HTTP_COLLECT_SMALL && others + room > HTTP_COLLECT_MAX)
+                return -ENOBUFS;
+        char *grown = realloc(collector->bytes, room);
+        if (!grown)
+                return -ENOMEM;
+        collector->counters->collected = others + room;
+        collector->bytes = grown;
+        collector->room = room;
+        return 0;
 }
 
 static void collector_add(void *context, const char *bytes, size_t size) {
         struct collector *collector = context;
         if (collector->room - collector->used <= size) { /* one more, for the NUL */
-                size_t room = (collector->used + size) * 2;
-                char *grown = realloc(collector->bytes, room);
-                if (!grown) {
-                        http_problem(collector->request, 503, "system", "out of memory", "try again later");
+                int code = collector_grow(collector, (collector->used + size) * 2);
+                if (code < 0) {
+                        (void) http_add_header(collector->request, "Retry-After", "1");
+                        http_problem(collector->request, 503, code == -ENOBUFS ? "busy" : "system",
+                                     code == -ENOBUFS ? "too many large requests are being read" : "out of memory",
+                                     "try again later");
                         collector_gone(collector);
                         return;
                 }
-                collector->bytes = grown;
-                collector->room = room;
         }
         memcpy(collector->bytes + collector->used, bytes, size);
         collector->used += size;
@@ -113,8 +133,7 @@ static void collector_end(void *context) {
                 collector->bytes[collector->used] = '\0';
         collector->on_whole(collector->context, collector->request, collector->used > 0 ? collector->bytes : "",
                             collector->used);
-        free(collector->bytes);
-        free(collector);
+        collector_free(collector);
 }
 
 int http_collect_body(struct http_request *request, size_t max,
@@ -130,7 +149,9 @@ int http_collect_body(struct http_request *request, size_t max,
                 http_problem(request, 503, "system", "out of memory", "try again later");
                 return -1;
         }
-        *collector = (struct collector) { .request = request, .on_whole = on_whole, .context = context };
+        *collector = (struct collector) { .request = request,
+                                           .counters = http_connection_of(request)->counters,
+                                           .on_whole = on_whole, .context = context };
         http_attend(request, &events, collector);
         return 0;
 }

@@ -105,6 +105,13 @@ uint16_t http_server_port(const struct http_server *server) {
         return http_listeners_port(server);
 }
 
+uint64_t http_server_queued(const struct http_server *server) {
+        uint64_t n = 0;
+        for (const struct http_link *link = server->links; link; link = link->next)
+                n += http_out_size(&link->connection.out);
+        return n;
+}
+
 const struct http_counters *http_server_counters(const struct http_server *server) {
         return &server->counters;
 }

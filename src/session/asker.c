@@ -50,8 +50,12 @@ void asker_refuse(struct asker *asker, const struct err *err) {
         asker->type->refuse(asker, err);
 }
 
+struct run *asker_run(const struct asker *asker) {
+        return asker->stand_in ? asker->stand_in->run : asker->run;
+}
+
 void asker_leave(struct asker *asker) {
-        struct run *run = asker->stand_in ? asker->stand_in->run : asker->run;
+        struct run *run = asker_run(asker);
         let_go(asker);
         if (run && asker->cancel_on_disconnect)
                 session_cancel(run->session, run);

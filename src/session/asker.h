@@ -71,6 +71,9 @@ void asker_refuse(struct asker *asker, const struct err *err);
 /* Whoever asked is gone. The run goes on without it, unless it asked otherwise. The caller frees the asker. */
 void asker_leave(struct asker *asker);
 
+/* The run that it waits for, its own or that of who stands in for it. NULL: none, or none yet. */
+struct run *asker_run(const struct asker *asker);
+
 /* There is room again for what it streams. May answer, so it may be the asker's last moment. */
 void asker_feed(struct asker *asker);
 

@@ -41,7 +41,7 @@
 
 void daemon_fill_request(const struct registry_session *row, struct maker_request *ret_request) {
         struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker,
-                                         .fresh = strcmp(row->mode, "fresh") == 0 };
+                                         .fresh = strcmp(row->mode, "fresh") == 0, .of_key = *row->owner != '\0' };
         (void) snprintf(request.image, sizeof(request.image), "%s", row->image);
         (void) snprintf(request.options, sizeof(request.options), "%s", row->options);
         *ret_request = request;
@@ -181,8 +181,9 @@ static int start_maker(struct daemon *daemon, struct err *err) {
         static char kernel_dir[4200];
         if (kernel_place_find(kernel_dir, sizeof(kernel_dir), err) < 0)
                 return -1;
-        static const char *read_paths[PATHS_MAX], *write_paths[PATHS_MAX];
+        static const char *read_paths[PATHS_MAX], *write_paths[PATHS_MAX], *key_write_paths[PATHS_MAX];
         if (split_paths(daemon->options->allow_read, NULL, read_paths, err) < 0 ||
+            split_paths(daemon->options->allow_write, NULL, key_write_paths, err) < 0 ||
             split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
                 return -1;
         settings = (struct maker_settings){ .data_dir = daemon->data_dir,
@@ -191,6 +192,7 @@ static int start_maker(struct daemon *daemon, struct err *err) {
                                             .kernel_dir = kernel_dir,
                                             .read_paths = read_paths,
                                             .write_paths = write_paths,
+                                            .key_write_paths = key_write_paths,
                                             .df_bytes = daemon->options->df_bytes,
                                             .np_bytes = daemon->options->np_bytes,
                                             .preload = daemon->options->preload ? daemon->options->preload

@@ -64,6 +64,7 @@ struct daemon {
         struct client *clients;
         size_t n_clients;
         uint64_t spilled_bytes; /* put aside for slow readers */
+        uint64_t run_bytes;     /* text of all runs that are not over */
         struct tally tally;
         struct session *sessions; /* named and ephemeral ones */
         size_t n_sessions;

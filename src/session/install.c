@@ -381,8 +381,8 @@ int install_begin(struct session *session, struct asker *asker, json_t *packages
         char directory[4200];
         if (!install)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        *install = (struct install) { .asker = { .type = &asker_type, .daemon = session->daemon, .owner = asker->owner,
-                                                 .stream = asker->stream, .cursor = 1,
+        *install = (struct install) { .asker = { .type = &asker_type, .daemon = session->daemon,
+                                                 .owner = session->row.owner, .stream = asker->stream, .cursor = 1,
                                                  .cancel_on_disconnect = asker->cancel_on_disconnect },
                                       .session = session, .packages = json_incref(packages),
                                       .timeout_ms = timeout_ms };

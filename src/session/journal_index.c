@@ -18,7 +18,8 @@ void journal_index_drop(struct journal *journal, size_t n_oldest) {
                 free(journal->runs[i].marks);
         journal->n_runs -= n_oldest;
         journal->n_dropped += n_oldest;
-        memmove(journal->runs, journal->runs + n_oldest, journal->n_runs * sizeof(journal->runs[0]));
+        if (n_oldest > 0)
+                memmove(journal->runs, journal->runs + n_oldest, journal->n_runs * sizeof(journal->runs[0]));
 }
 
 int journal_index_reserve_run(struct journal *journal) {

@@ -38,6 +38,7 @@ struct maker_request {
         bool fresh;     /* a Python of its own, never one forked from a nursery */
         bool network;   /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
         char packages[1024]; /* state directory of the session whose packages are shown (session/packages.h), or "" */
+        bool of_key;         /* of somebody with a key, not of the operator */
         bool installs;       /* a helper box: writes packages, may be shown what pip's settings name */
         char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"} */
 };
@@ -88,6 +89,7 @@ struct maker_settings { /* lives as long as the maker */
         const char *preload;    /* what nurseries import */
         uint64_t stock;         /* boxes to be kept without a kernel */
         const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
+        const char *const *key_write_paths; /* those of write_paths that sessions of keys may show, too */
         uint64_t df_bytes, np_bytes; /* what is large enough to be trimmed */
 };
 

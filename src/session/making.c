@@ -350,7 +350,9 @@ static int start_box(struct making *making, struct err *err) {
 static int make_box(struct making *making, struct err *err) {
         const struct maker_settings *settings = making->settings;
         const struct policy policy = { .operator = json_is_true(json_object_get(making->options, "operator")),
-                                       .read_paths = settings->read_paths, .write_paths = settings->write_paths,
+                                       .read_paths = settings->read_paths,
+                                       .write_paths = making->request->of_key ? settings->key_write_paths
+                                                                              : settings->write_paths,
                                        .state_dir = settings->data_dir };
         if (identity_lease(&making->uid, &making->gid, &making->lease_fd, err) < 0 ||
             open_workspace(making, &policy, err) < 0 || open_mounts(making, &policy, err) < 0 ||

@@ -32,7 +32,8 @@ static uint64_t timeout_of(const struct session *session, json_t *json) {
 /* `what` is the payload of EXECUTE but for its id; taken. */
 static int submit(struct asker *asker, json_t *json, json_t *what, struct err *err) {
         struct session *session = session_for(asker, json, err);
-        struct run *run = session ? run_make(session, what, timeout_of(session, json)) : NULL;
+        bool fits = session && run_fits(session, what);
+        struct run *run = fits ? run_make(session, what, timeout_of(session, json)) : NULL;
         json_decref(what);
         size_t waiting = 0;
         for (struct run *other = session ? session->runs : NULL; other; other = other->next)
@@ -40,6 +41,9 @@ static int submit(struct asker *asker, json_t *json, json_t *what, struct err *e
         if (session && waiting >= QUEUE_MAX)
                 (void) err_set(err, ERR_LIMIT, "%d runs already wait in session %s; wait for some to end", QUEUE_MAX,
                                session->row.name);
+        else if (session && !fits)
+                (void) err_set(err, ERR_LIMIT, "runs with more code than the daemon can hold are under way; wait for some "
+                               "to end, or put the code into a file");
         else if (session && !run)
                 (void) err_set(err, ERR_SYSTEM, "out of memory");
         if (!run || waiting >= QUEUE_MAX) {

@@ -12,7 +12,11 @@
 #include "session/session.h"
 #include "session/spill.h"
 
-enum { FEED_CHUNK = 256 << 10 };
+enum {
+        FEED_CHUNK = 256 << 10,
+        WEIGHT_SMALL = 128 << 10,
+        WEIGHTS_MAX = 128 << 20, /* of all runs together: they stay in memory until they are over */
+};
 
 /* An id that nobody guesses. Random bytes are fetched for many runs at a time, and each is used once. */
 static int make_id(char ret_id[static 33]) {
@@ -33,6 +37,21 @@ static int make_id(char ret_id[static 33]) {
         return 0;
 }
 
+/* The requests were bounded in depth when they were read (session/modest.h). */
+static size_t weigh(const json_t *value) {
+        size_t weight = json_string_length(value), i;
+        const char *key;
+        json_t *item;
+        json_array_foreach(value, i, item) weight += weigh(item);
+        json_object_foreach((json_t *) (uintptr_t) value, key, item) weight += strlen(key) + weigh(item);
+        return weight;
+}
+
+bool run_fits(const struct session *session, const json_t *request) {
+        size_t weight = weigh(request);
+        return weight <= WEIGHT_SMALL || session->daemon->run_bytes + weight <= WEIGHTS_MAX;
+}
+
 struct run *run_make(struct session *session, json_t *request, uint64_t timeout_ms) {
         struct run *run = calloc(1, sizeof(*run));
         if (!run || make_id(run->id) < 0) {
@@ -41,6 +60,8 @@ struct run *run_make(struct session *session, json_t *request, uint64_t timeout_
         }
         run->session = session;
         run->request = json_incref(request);
+        run->weight = weigh(request);
+        session->daemon->run_bytes += run->weight;
         run->timeout_ms = timeout_ms;
         run->displays = json_array();
         return run;
@@ -55,6 +76,7 @@ void run_free(struct run *run) {
                 run->askers = asker->next;
                 asker->run = NULL;
         }
+        run->session->daemon->run_bytes -= run->weight;
         json_decref(run->request);
         json_decref(run->displays);
         free(run);

@@ -21,6 +21,7 @@ struct run {
         struct session *session;
         char id[33];
         json_t *request; /* the payload of EXECUTE, but for its id */
+        size_t weight;   /* bytes of text in it */
         uint64_t timeout_ms;
         bool started;
         uint64_t started_us;
@@ -31,6 +32,9 @@ struct run {
         json_t *displays;
         struct asker *askers; /* who waits for it */
 };
+
+/* Is there room for one more with this request? All that there are together have a bound; small ones always fit. */
+bool run_fits(const struct session *session, const json_t *request);
 
 /* A run with a fresh id. `code` or `argv` is in request. NULL: out of memory. */
 struct run *run_make(struct session *session, json_t *request, uint64_t timeout_ms);

@@ -148,3 +148,29 @@ def test_rules_from_the_command_line_reach_the_daemon(start_daemon: StartDaemon,
     assert fetch(daemon.client(), web, "/cli") == "/cli"
     shown = daemon.client().request("session.show", session="s")
     assert json.dumps(shown["isolation"]["network"]) == '"proxy: 1 host"'
+
+
+def memory_of(pid: int) -> bytes:
+    """All of it that can be read, but for the shadow of a sanitizer."""
+    pieces = []
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            start, end = (int(part, 16) for part in line.split()[0].split("-"))
+            if line.split()[1][0] == "r" and end - start < 64 << 20:
+                with contextlib.suppress(OSError):
+                    memory.seek(start)
+                    pieces.append(memory.read(end - start))
+    return b"".join(pieces)
+
+
+def test_nothing_that_the_daemon_knows_is_in_the_proxy(start_daemon: StartDaemon, web: Web) -> None:
+    """It reads what boxes write, so it is a program of its own, not a copy of the daemon."""
+    secret = "sesame-of-the-operator"
+    env = {"PIP_INDEX_URL": f"http://operator:{secret}@packages.example/simple/"}
+    daemon = start_daemon(*web.pin, env=env)
+    client = daemon.client()
+    assert fetch(client, web, "/1", network={"allow": [web.rule]}) == "/1"
+    proxy = proxy_of(daemon)
+    assert secret.encode() in memory_of(daemon.pid), "one knows where to look"
+    memory = memory_of(proxy)
+    assert b"egress-proxy" in memory and secret.encode() not in memory

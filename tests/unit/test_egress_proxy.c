@@ -116,6 +116,21 @@ static void test_via(const struct place *place) {
                 "it is asked for the tunnel, in our words");
         say(upstream, "HTTP/1.1 200 OK from there\r\n\r\n");
         is_text(hear(client), "HTTP/1.1 200 OK from there\r\n\r\n", "its answer is passed on");
+        say(client, "ping\r\n\r\n");
+        is_text(hear(upstream), "ping\r\n\r\n", "and from there on bytes are");
+        _cleanup_fd_ int smuggler = connect_to(port);
+        say(smuggler, "CONNECT index.invalid:443 HTTP/1.1\r\n\r\n");
+        _cleanup_fd_ int unwilling = accept_soon(place->server_fd);
+        (void) hear(unwilling);
+        say(unwilling, "HTTP/1.1 502 Bad Gateway\r\n\r\n");
+        is_text(hear(smuggler), "HTTP/1.1 502 Bad Gateway\r\n\r\n", "a refusal is passed on");
+        say(smuggler, "GET http://other.invalid/ HTTP/1.1\r\n\r\n");
+        (void) shutdown(unwilling, SHUT_WR);
+        is_text(hear(unwilling), "", "and no request behind it, which it would take for one of ours");
+        _cleanup_fd_ int hasty = connect_to(port);
+        say(hasty, "CONNECT index.invalid:443 HTTP/1.1\r\n\r\nGET http://other.invalid/ HTTP/1.1\r\n\r\n");
+        _cleanup_fd_ int untold = accept_soon(place->server_fd);
+        is_text(hear(untold), "", "nor one that did not wait for the answer");
         _cleanup_fd_ int getter = connect_to(port);
         say(getter, "GET http://index.invalid/simple/ HTTP/1.1\r\nHost: x\r\nA: b\r\n\r\n");
         _cleanup_fd_ int second = accept_soon(place->server_fd);
@@ -155,7 +170,8 @@ static void test_own_public_address(const struct egress_operator *operator) {
         ok(egress_filter_addresses(operator, & rule, &host, &copy, 1, &refusal) == 1, "others are public");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+        egress_serve_if_asked(argc, argv);
         static struct egress_operator operator;
         struct egress egress = EGRESS_DOWN;
         struct err err = { 0 };

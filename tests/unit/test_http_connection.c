@@ -36,6 +36,14 @@ static void on_gone(void *context) {
 static const struct http_events events = { on_body, on_body_end, on_drained, on_gone };
 static const struct http_events no_body = { .on_drained = on_drained, .on_gone = on_gone };
 
+static void on_whole(void *context, struct http_request *request, const char *bytes, size_t size) {
+        (void) context;
+        (void) bytes;
+        note(!request ? "none " : size == 256 << 10 ? "large " : "small ");
+        if (request)
+                (void) http_respond(request, 200, "text/plain", "", 0);
+}
+
 /* The path says what the handler does. */
 static void handle(void *context, struct http_request *request) {
         (void) context;
@@ -50,7 +58,9 @@ static void handle(void *context, struct http_request *request) {
         else if (strcmp(path, "/limit") == 0) {
                 if (http_limit_body(request, 4))
                         http_attend(request, &events, NULL);
-        } else
+        } else if (strcmp(path, "/whole") == 0)
+                (void) http_collect_body(request, 1 << 20, on_whole, NULL);
+        else
                 http_attend(request, &no_body, NULL);
 }
 
@@ -150,6 +160,33 @@ static void test_bodies(void) {
         begin();
         (void) feed(REQUEST("POST", "/now") "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n");
         ok(connection->phase == PHASE_LAST && !strstr(take(), "Continue"), "so does one that was not asked for");
+}
+
+static void feed_body(size_t size) {
+        static char body[256 << 10];
+        char head[200];
+        begin();
+        (void) snprintf(head, sizeof(head), REQUEST("POST", "/whole") "Content-Length: %zu\r\n\r\n", size);
+        (void) feed(head);
+        memset(body, 'x', size);
+        for (size_t at = 0, n; at < size; at += n) {
+                n = http_connection_feed(connection, body + at, size - at < 4096 ? size - at : 4096);
+                if (n == 0)
+                        break;
+        }
+}
+
+/* However many send large bodies and never end them: all together have a bound, and small ones get through. */
+static void test_collected(void) {
+        feed_body(256 << 10);
+        ok(strstr(told, "large") && counters.collected == 0, "a large body is read whole, and its room given back");
+        counters.collected = HTTP_COLLECT_MAX; /* of others */
+        feed_body(256 << 10);
+        ok(strstr(told, "none") && begins(take(), "HTTP/1.1 503 "), "no large one while others have all the room");
+        feed_body(32 << 10);
+        ok(strstr(told, "small") && begins(take(), "HTTP/1.1 200 "), "but a small one");
+        ok(counters.collected == HTTP_COLLECT_MAX, "and all of it is given back");
+        counters.collected = 0;
 }
 
 static void test_refusals(void) {
@@ -256,6 +293,7 @@ static void test_headers(void) {
 int main(void) {
         test_exchanges();
         test_bodies();
+        test_collected();
         test_refusals();
         test_streams();
         test_headers();
