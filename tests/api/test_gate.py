@@ -148,7 +148,7 @@ def test_quotas_of_a_key(make_service: StartService) -> None:
     over = ann.post("/sandbox/q0/execute", {"code": "1"})
     assert over.status == 429 and over.headers["Retry-After"], over
     bob.execute("q0", "1")
-    assert ann.post("/sandbox/q0/interrupt").status == 200
+    wait_for("the run to be on", lambda: ann.post("/sandbox/q0/interrupt").json()["interrupted"])
     wait_for("room for a run", lambda: ann.post("/sandbox/q0/execute", {"code": "1"}).status == 200)
 
 
