@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "session/asker.h"
+#include "session/light.h"
 #include "session/operation.h"
 #include "session/row.h"
 #include "session/session.h"
@@ -33,6 +34,8 @@ static uint64_t timeout_of(const struct session *session, json_t *json) {
 static int submit(struct asker *asker, json_t *json, json_t *what, struct err *err) {
         struct session *session = session_for(asker, json, err);
         struct run *run = session ? run_make(session, what, timeout_of(session, json)) : NULL;
+        if (session && session->ephemeral)
+                session->light = light_suits(what, daemon_preload(asker->daemon));
         json_decref(what);
         size_t waiting = 0;
         for (struct run *other = session ? session->runs : NULL; other; other = other->next)
