@@ -150,7 +150,8 @@ static void become_nursery(const struct ward_request *request, const int slots[s
         struct stage_fds fds = { .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1, .listener_fd = -1 };
         take_view(slots, &fds);
         struct nursery_stage nursery = { .spec = &spec, .fds = &fds, .socket_fd = slots[WARD_SOCKET],
-                                         .library_fd = slots[WARD_LIBRARY], .preload = request->preload };
+                                         .library_fd = slots[WARD_LIBRARY], .preload = request->preload,
+                                         .light = request->light };
         nursery_stage_run(&nursery);
 }
 

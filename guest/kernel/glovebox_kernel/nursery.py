@@ -1,6 +1,6 @@
 """The nursery: imports what every kernel wants, once, and is forked for each kernel.
 
-`python3 -m glovebox_kernel.nursery MODULE,MODULE…`, started by a ward (src/session/ward.h) with the maker's socket as
+`python3 -m glovebox_kernel.nursery MODULE,MODULE… [light]`, started by a ward (src/session/ward.h) with the maker's socket as
 descriptor 3 and the library guest/nursery/spawn.c as descriptor 4. It never runs a user's code, and ends when the maker's
 socket does.
 """
@@ -64,10 +64,14 @@ class _Imprint:
         if self._is_open:
             self._library.imprint_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)
 
+    def end(self) -> None:
+        """What is allocated from here on is a kernel's own."""
+        if self._is_open:
+            ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self._usual))
+
     def take(self) -> None:
         """Without it (an old system, no memory) kernels are forked all the same, and take more."""
         if self._is_open:
-            ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self._usual))
             self._library.imprint_take()
 
 
@@ -162,13 +166,18 @@ def main() -> None:
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
+    is_light = "light" in sys.argv[2:]
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
     made = _settle(imprint)
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
-    imprint.take()
+    imprint.end()
+    if not is_light:
+        # A kernel of one run gives nothing back, and what is mapped from a file is entered page by page: in a small
+        # nursery that takes longer than to copy its page tables.
+        imprint.take()
     library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
     ctypes.pythonapi.PyOS_BeforeFork()  # once for all forks: from here on Python runs in kernels only
     if library.spawn_serve() == 0:
