@@ -69,6 +69,7 @@ struct daemon {
         struct kernel *pool[2 * DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs: full and light ones */
         size_t n_pool;
         bool took_light; /* the last time that somebody took one */
+        struct loop_timer *pool_timer; /* until what was taken is replaced */
         struct maker_nursery nurseries[DAEMON_NURSERIES_MAX]; /* as the maker told last */
         size_t n_nurseries;
         bool rootless, draining, end_sessions;
@@ -93,6 +94,7 @@ void daemon_fill_request(const struct registry_session *row, struct maker_reques
 
 /* Pool: kernels that wait, sealed and ready, for an ephemeral run with default limits. */
 void pool_refill(struct daemon *daemon);
+void pool_refill_soon(struct daemon *daemon); /* one was taken: when its run had a moment for itself */
 struct kernel *pool_take(struct daemon *daemon, const struct registry_session *row, bool light);
 size_t pool_ready(const struct daemon *daemon, bool light);
 size_t pool_wanted(const struct daemon *daemon, bool light);

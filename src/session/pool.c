@@ -11,6 +11,9 @@
 #include "session/reaper.h"
 #include "session/serve_options.h"
 
+/* Most runs are over by then, and had the processors for themselves. */
+enum { PAUSE_MS = 3 };
+
 static const struct kernel_listener listener;
 
 static void forget(struct kernel *kernel) {
@@ -115,6 +118,17 @@ void pool_refill(struct daemon *daemon) {
                 on_failed(kernel, &err);
 }
 
+static void on_time(void *context) {
+        struct daemon *daemon = context;
+        daemon->pool_timer = NULL;
+        pool_refill(daemon);
+}
+
+void pool_refill_soon(struct daemon *daemon) {
+        if (!daemon->pool_timer && !daemon->draining)
+                daemon->pool_timer = loop_timer(daemon->loop, loop_now_ms() + PAUSE_MS, on_time, daemon);
+}
+
 static bool is_plain(const struct daemon *daemon, const struct registry_session *row) {
         return strcmp(row->image, daemon->options->image) == 0 && !*row->options && !*row->workspace &&
                row->allow_weaker == daemon->options->allow_weaker && strcmp(row->mode, "fresh") != 0 &&
@@ -147,6 +161,7 @@ size_t pool_ready(const struct daemon *daemon, bool light) {
 }
 
 void pool_empty(struct daemon *daemon) {
+        loop_timer_drop(&daemon->pool_timer);
         while (daemon->n_pool)
                 discard(daemon->pool[0]);
 }

@@ -65,7 +65,7 @@ static void order_kernel(struct session *session) {
                 session->kernel->listener = &listener;
                 session->kernel->owner = session;
                 (void) snprintf(session->state_dir, sizeof(session->state_dir), "%s", session->kernel->state_dir);
-                pool_refill(session->daemon);
+                pool_refill_soon(session->daemon);
                 return;
         }
         struct egress_rules *rules = NULL;
