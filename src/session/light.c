@@ -7,16 +7,14 @@
 
 /* Whoever imports anything else, or code that cannot be seen from here, might want what is preloaded. */
 static const char *const plain_modules[] = {
-        "__future__", "abc",        "argparse",  "array",    "ast",        "asyncio", "base64",   "binascii",
-        "bisect",     "calendar",   "cmath",     "codecs",   "collections", "contextlib", "copy", "csv",
-        "dataclasses", "datetime",  "decimal",   "difflib",  "enum",       "errno",   "fractions", "functools",
-        "gc",         "getpass",    "glob",      "gzip",     "hashlib",    "heapq",   "hmac",     "html",
-        "inspect",    "io",         "itertools", "json",     "locale",     "logging", "math",     "numbers",
-        "operator",   "os",         "pathlib",   "platform", "pprint",     "queue",   "random",   "re",
-        "resource",   "secrets",    "select",    "shlex",    "shutil",     "signal",  "socket",   "sqlite3",
-        "statistics", "string",     "struct",    "subprocess", "sys",      "tempfile", "textwrap", "threading",
-        "time",       "traceback",  "types",     "typing",   "unicodedata", "urllib", "uuid",     "warnings",
-        "weakref",    "xml",        "zipfile",   "zlib",     "zoneinfo",
+        "__future__", "abc", "argparse", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "cmath",
+        "codecs", "collections", "contextlib", "copy", "csv", "ctypes", "dataclasses", "datetime", "decimal", "difflib",
+        "enum", "errno", "fcntl", "fractions", "functools", "gc", "getpass", "glob", "gzip", "hashlib", "heapq", "hmac",
+        "html", "inspect", "io", "itertools", "json", "locale", "logging", "math", "mmap", "numbers", "operator", "os",
+        "pathlib", "platform", "pprint", "queue", "random", "re", "resource", "secrets", "select", "shlex", "shutil",
+        "signal", "socket", "sqlite3", "stat", "statistics", "string", "struct", "subprocess", "sys", "tempfile",
+        "textwrap", "threading", "time", "timeit", "traceback", "types", "typing", "unicodedata", "urllib", "uuid",
+        "warnings", "weakref", "xml", "zipfile", "zlib", "zoneinfo",
 };
 
 enum { CODE_MAX = 64 << 10 }; /* longer than that it is not searched: nobody waits for it */
@@ -66,22 +64,25 @@ static bool is_keyword(const char *code, const char *at, const char *keyword) {
         return (at == code || !is_word(at[-1])) && strncmp(at, keyword, size) == 0 && !is_word(at[size]);
 }
 
-/* "from a.b import c, d": after its "from" was found plain, its "import" says nothing more. */
+/* "from a.b import c": where the names end if this is one, and else NULL, as in "yield from a". */
+static const char *find_import(const char *code, const char *module) {
+        while (is_word(*module) || *module == '.')
+                module++;
+        module = skip_blanks(module);
+        return *module == '\\' || is_keyword(code, module, "import") ? module : NULL;
+}
+
 static bool imports_only_plain(const char *code) {
         for (const char *at = code; (at = strpbrk(at, "if")); at++) {
-                if (is_keyword(code, at, "from")) {
-                        const char *module = skip_blanks(at + strlen("from"));
-                        size_t size = word_size(module);
-                        if (!is_plain_module(module, size))
-                                return false;
-                        at = module + size;
-                        while (is_word(*at) || *at == '.')
-                                at++;
-                        at = skip_blanks(at);
-                        if (!is_keyword(code, at, "import"))
-                                return false; /* "yield from", a text: in doubt */
-                } else if (is_keyword(code, at, "import") && !are_plain_modules(at + strlen("import")))
+                if (is_keyword(code, at, "import") && !are_plain_modules(at + strlen("import")))
                         return false;
+                if (!is_keyword(code, at, "from"))
+                        continue;
+                const char *module = skip_blanks(at + strlen("from")), *names = find_import(code, module);
+                if (names && !is_plain_module(module, word_size(module)))
+                        return false;
+                if (names)
+                        at = names; /* which are no modules, or parts of this one */
         }
         return true;
 }
