@@ -67,7 +67,7 @@ static struct nursery *find_nursery(const struct maker_request *request) {
         return find_kind(request, request->light);
 }
 
-/* The one to fork from now: that of the request's kind, or, where that is not there, a full one does all that a light one
+/* The one to fork from now: that of the request's kind; where a light one is not there, a full one does all that it
  * does. NULL: it starts cold. */
 static struct nursery *find_ready(const struct maker_request *request) {
         struct nursery *nursery = find_nursery(request);
@@ -99,7 +99,8 @@ static void start_nurseries(const struct maker_settings *settings, const struct 
 static struct stock stock;
 
 static void describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
-        *ret_nursery = (struct maker_nursery) { .light = nursery->light, .state = nursery->state, .pid = nursery->pid, .forks = nursery->forks,
+        *ret_nursery = (struct maker_nursery) { .light = nursery->light, .state = nursery->state,
+                                                .pid = nursery->pid, .forks = nursery->forks,
                                                 .n_preloaded = nursery->n_preloaded };
         if (strcmp(stock.kind.image, nursery->image) == 0)
                 ret_nursery->n_stock = (uint32_t) stock.n_boxes;
@@ -133,7 +134,9 @@ static size_t n_flights;
 
 static void reply_to(int fd, const struct maker_request *request, struct making *making, const struct err *err) {
         struct maker_reply reply = { 0 };
-        const struct nursery *nursery = find_nursery(request);
+        const struct nursery *nursery = making ? making_nursery(making) : NULL;
+        if (!nursery)
+                nursery = find_nursery(request);
         for (size_t i = 0; i < MAKER_FDS; i++)
                 reply.fds[i] = -1;
         memcpy(reply.kernel_id, request->kernel_id, sizeof(reply.kernel_id));

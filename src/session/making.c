@@ -415,6 +415,10 @@ const struct maker_request *making_request(const struct making *making) {
         return making->request;
 }
 
+const struct nursery *making_nursery(const struct making *making) {
+        return making->nursery;
+}
+
 int making_wait_fd(const struct making *making) {
         return making->is_settling ? making->birth.sync_fd : -1;
 }

@@ -74,12 +74,13 @@ static int status(struct asker *asker, json_t *json, struct err *err) {
                 if (session_is_seen_by(session, asker->owner))
                         json_array_append_new(sessions, session_to_json(session));
         json_t *answer = json_pack(
-                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:o}", "daemon", "pid",
-                (int) getpid(), "version", GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms),
-                "memory_bytes", (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "data_dir",
-                daemon->data_dir, "image", daemon->options->image, "clients", (json_int_t) daemon->n_clients,
-                "log_dropped", (json_int_t) log_dropped(), "pool", "wanted", (json_int_t) daemon->options->pool,
-                "ready", (json_int_t) pool_ready(daemon, false), "light_wanted", (json_int_t) pool_wanted(daemon, true),
+                "{s:{s:i, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:o}", "daemon",
+                "pid", (int) getpid(), "version", GLOVEBOX_VERSION, "uptime_ms",
+                (json_int_t) (loop_now_ms() - daemon->started_ms), "memory_bytes",
+                (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "data_dir", daemon->data_dir,
+                "image", daemon->options->image, "clients", (json_int_t) daemon->n_clients, "log_dropped",
+                (json_int_t) log_dropped(), "pool", "wanted", (json_int_t) daemon->options->pool, "ready",
+                (json_int_t) pool_ready(daemon, false), "light_wanted", (json_int_t) pool_wanted(daemon, true),
                 "light_ready", (json_int_t) pool_ready(daemon, true), "nursery", describe_nursery(daemon, false),
                 "light_nursery", describe_nursery(daemon, true), "sessions", sessions);
         asker_answer(asker, answer);

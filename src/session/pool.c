@@ -1,6 +1,6 @@
 /* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run that wants nothing special.
- * Each is used once. Of full ones, which have imported what is preloaded, and of light ones, which have not, as many are
- * kept: a run tells by its code which of them it needs (session/light.h). */
+ * Each is used once. As many full ones, which have imported what is preloaded, are kept as light ones, which have not:
+ * the code of a run tells which of them it needs (session/light.h). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -38,8 +38,8 @@ void ward_leave(struct ward *ward);
 /* In place of box_clone: the ward makes the namespaces. birth->spec holds host ids. */
 int ward_clone_box(struct ward *ward, struct box_birth *birth, struct err *err);
 
-/* Starts a nursery with this image; of each kind, light or not, there is one, and the last one ends. *ret_socket_fd takes orders (wire/nursery.h) and *ret_pidfd is the process. It is
- * not ready before it says so. */
+/* Starts a nursery with this image; of each kind, light or not, there is one: an older one ends. *ret_socket_fd takes
+ * orders (wire/nursery.h) and *ret_pidfd is the process. It is not ready before it says so. */
 int ward_start_nursery(struct ward *ward, const struct box_spec *spec, bool light, const char *preload, int library_fd,
                        int *ret_socket_fd, int *ret_pidfd, struct err *err);
 
