@@ -190,7 +190,7 @@ def test_a_forked_kernel_inherits_no_secret(house: House) -> None:
 STARTED = "print(open('/proc/self/stat').read().rpartition(')')[2].split()[19])"
 
 
-# The module is imported by full nurseries and by nothing else, so that there are light ones: what they were started with.
+# Where a module is preloaded there are light kernels, too. They are told by what their nursery was started with.
 IS_LIGHT = "\nprint('light' in open('/proc/self/cmdline').read().split('\\0'))"
 
 
