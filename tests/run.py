@@ -32,7 +32,7 @@ PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "nursery": ("kernels forked from a warm Python", lambda: pytest_part("nursery", "tests/nursery", 300)),
     "kernel": ("the Python kernel, without a box", kernel),
     "session": ("the daemon and its sessions", lambda: pytest_part("session", "tests/session", 600)),
-    "chaos": ("faults that the daemon survives", lambda: pytest_part("chaos", "tests/chaos", 420)),
+    "chaos": ("faults that the daemon survives", lambda: pytest_part("chaos", "tests/chaos", 600)),
     "escape": ("attempts to get out", lambda: pytest_part("escape", "tests/escape", 420)),
     "sanitizers": ("unit and smoke tests with ASan and UBSan", sanitizers),
     "fuzz": ("parsers of foreign bytes", fuzz),

@@ -46,8 +46,26 @@ static void stop_counting(struct exchange *exchange) {
         exchange->is_run = false;
 }
 
+static void release_body(struct exchange *exchange) {
+        exchange->service->reserved -= exchange->reserved;
+        exchange->reserved = 0;
+}
+
+/* A body is held until it is whole: as many as there is memory for. */
+static bool reserve_body(struct exchange *exchange) {
+        struct service *service = exchange->service;
+        int64_t length = http_content_length(exchange->request);
+        size_t size = length >= 0 && length <= EXCHANGE_JSON_MAX ? (size_t) length : EXCHANGE_JSON_MAX;
+        if (service->reserved + size > EXCHANGE_BODIES_MAX)
+                return false;
+        exchange->reserved = size;
+        service->reserved += size;
+        return true;
+}
+
 void exchange_free(struct exchange *exchange) {
         stop_counting(exchange);
+        release_body(exchange);
         if (exchange->previous)
                 exchange->previous->next = exchange->next;
         else
@@ -98,10 +116,12 @@ static void on_whole(void *context, struct http_request *request, const char *by
         json_t *body = size == 0                 ? json_object()
                        : modest_json(bytes, size) ? json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &where)
                                                   : NULL;
+        release_body(exchange);
         if (json_is_object(body))
                 exchange->then(exchange, body);
         else {
-                (void) err_set(&err, ERR_USAGE, "the body is not a JSON object: %s", body ? "something else" : where.text);
+                (void) err_set(&err, ERR_USAGE, "the body is not a JSON object: %s",
+                               body ? "something else" : where.text);
                 exchange_refuse(exchange, &err);
         }
         json_decref(body);
@@ -114,6 +134,11 @@ void exchange_read_json(struct exchange *exchange, void (*then)(struct exchange 
         if ((type || http_content_length(request) != 0) && !http_type_is(type, "application/json")) {
                 exchange_problem(exchange, 415, "wrong_type", "the body must be JSON, and say so",
                                  "send it with \"Content-Type: application/json\"");
+                return;
+        }
+        if (!reserve_body(exchange)) {
+                exchange_problem(exchange, 503, "busy", "too many large requests are on their way at once",
+                                 "try again in a moment");
                 return;
         }
         if (http_collect_body(request, EXCHANGE_JSON_MAX, on_whole, exchange) < 0)

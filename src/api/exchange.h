@@ -2,7 +2,7 @@
  * server-sent events, or as lines of JSON.
  *
  * A run does not end because nobody listens any more. When the client leaves, the exchange stays behind without it and
- * waits for the run's end, so that quotas count what really runs; unless the client asked for the run to end with it. */
+ * waits for the run's end, so that quotas count what really runs; unless the client asked for it to end with it. */
 #pragma once
 
 #include <jansson.h>
@@ -16,6 +16,7 @@
 
 enum {
         EXCHANGE_JSON_MAX = 20 << 20, /* a request's: code may have 16 MiB, and grows when it is escaped */
+        EXCHANGE_BODIES_MAX = 256 << 20, /* what all requests together may have in memory while they arrive */
         EXCHANGE_ANSWER_MAX = 12 << 20,
 };
 
@@ -37,12 +38,13 @@ struct exchange {
         bool is_begun;   /* the head of a stream was sent */
         bool is_broken;  /* something could not be sent: the stream must not look whole */
         bool is_detached; /* answered when the run was accepted */
-        uint64_t number; /* of the last event that was sent */
+        uint64_t number; /* of the last event of the run's that was seen */
         uint64_t heard_ms; /* when something was last sent */
         struct {
                 char bytes[4];
                 size_t size;
         } partial[2];    /* the beginning of a character whose end is still to come, of each stream */
+        size_t reserved; /* for its body, of EXCHANGE_BODIES_MAX */
         void (*then)(struct exchange *exchange, json_t *body);
         json_t *(*shape)(struct exchange *exchange, json_t *answer, int *status); /* NULL: as it is */
 };
@@ -68,7 +70,7 @@ void exchange_answer_bytes(struct exchange *exchange, int status, const char *ty
 void exchange_refuse(struct exchange *exchange, const struct err *err);
 void exchange_problem(struct exchange *exchange, int status, const char *code, const char *detail, const char *remedy);
 
-/* As what the client wants a run's output: its Accept header decides, and `wants_stream` that it is no single answer. */
+/* As what the client wants a run's output: its Accept header decides, and `wants_stream` that it is not one answer. */
 void exchange_choose_form(struct exchange *exchange, bool wants_stream);
 
 /* Keeps the connections of streams open that have nothing to say for a while. */

@@ -11,7 +11,7 @@
 
 /* ---- one event ---- */
 
-/* `text` is JSON on one line. Number 0: the event has none, and a client that comes back goes on from the one before. */
+/* `text` is JSON on one line. Number 0: it has none, and a client that comes back goes on from the one before. */
 static void put_event(struct exchange *exchange, const char *name, uint64_t number, const char *text, size_t size) {
         struct http_request *request = exchange->request;
         char head[96];
@@ -30,8 +30,6 @@ static void put_event(struct exchange *exchange, const char *name, uint64_t numb
         memcpy(whole + n + size, tail, strlen(tail));
         if (http_stream_write(request, whole, (size_t) n + size + strlen(tail)) < 0)
                 exchange->is_broken = true;
-        if (number)
-                exchange->number = number;
         exchange->heard_ms = loop_now_ms();
 }
 
@@ -97,8 +95,12 @@ void stream_put_output(struct exchange *exchange, const struct asker_output *out
         memcpy(bytes + *held_size, output->bytes, output->size);
         *held_size = partial_size(bytes, size);
         memcpy(held, bytes + size - *held_size, *held_size);
-        if (size > *held_size || output->is_last)
-                put_text(exchange, output->is_error, output->is_last ? output->number : 0, bytes, size - *held_size);
+        /* A number says that all up to here was sent: not while a part of a character is held, of either stream. */
+        bool is_whole = output->is_last && exchange->partial[0].size == 0 && exchange->partial[1].size == 0;
+        if (output->is_last)
+                exchange->number = output->number;
+        if (size > *held_size || is_whole)
+                put_text(exchange, output->is_error, is_whole ? output->number : 0, bytes, size - *held_size);
 }
 
 static void put_partial(struct exchange *exchange) {
@@ -134,7 +136,8 @@ void stream_end(struct exchange *exchange, const char *result, size_t size) {
         uint64_t number = exchange->number + 1;
         _cleanup_free_ char *text = malloc(size + 96);
         if (text) {
-                int n = snprintf(text, 96, "{\"event\":\"result\",\"number\":%llu,\"result\":", (unsigned long long) number);
+                int n = snprintf(text, 96, "{\"event\":\"result\",\"number\":%llu,\"result\":",
+                                 (unsigned long long) number);
                 memcpy(text + n, result, size);
                 text[(size_t) n + size] = '}';
                 put_event(exchange, "result", number, text, (size_t) n + size + 1);

@@ -69,9 +69,14 @@ static const struct option_row rows[] = {
           .help = "modules that every interpreter has imported already, separated by commas; \"\" for none; without it "
                   "numpy, pandas, sklearn, pyarrow, rdkit, matplotlib and scipy, as far as the image has them" },
         { .name = "idle", .kind = OPTION_DURATION, .offset = FIELD(options.idle_ms), .argument = "TIME",
-          .group = "Kernels", .variable = "IDLE_HIBERNATE_SEC", .alias = "SANDBOX_DOCKER_TIMEOUT", .standard = "900", .min = 0,
+          .group = "Kernels", .variable = "IDLE_HIBERNATE_SEC", .alias = "SANDBOX_DOCKER_TIMEOUT",
+          .standard = "900", .min = 0,
           .max = 365 * BOX_MS_PER_DAY,
           .help = "hibernate a session that nobody has used for so long; 0 for never" },
+        { .name = "keep-outputs", .kind = OPTION_DURATION, .offset = FIELD(options.keep_outputs_ms), .argument = "TIME",
+          .group = "Kernels", .variable = "GLOVEBOX_KEEP_OUTPUTS", .standard = "24h", .min = 0,
+          .max = 365 * BOX_MS_PER_DAY,
+          .help = "remove artifacts of ephemeral runs after so long; 0 for never" },
         { .name = "df-bytes", .kind = OPTION_BYTES, .offset = FIELD(options.df_bytes), .argument = "SIZE",
           .group = "Kernels", .variable = "DF_BYTES", .standard = "1m", .min = 1, .max = 1024 * GIB,
           .help = "tables larger than this go to the disk when a session is trimmed" },
@@ -289,7 +294,8 @@ static int make_key(const struct line *line, struct err *err) {
 int verb_serve(int argc, char **argv) {
         (void) argc;
         struct line line = { .options = { .image = "host", .limits = LIMITS_DEFAULT, .pool = 2, .stock = 4,
-                                          .idle_ms = 900 * 1000, .df_bytes = MIB, .np_bytes = MIB, .drain_ms = 10000 },
+                                          .idle_ms = 900 * 1000, .keep_outputs_ms = BOX_MS_PER_DAY, .df_bytes = MIB,
+                                          .np_bytes = MIB, .drain_ms = 10000 },
                              .service = { .sandboxes_max = 1000, .quota = { .runs = 256 }, .upload_max = GIB },
                              .port = PORT_NONE };
         struct err err = { 0 };

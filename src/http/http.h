@@ -28,7 +28,7 @@ struct http_options {
         const char *unix_path; /* NULL: no UNIX socket; made with mode 0600, answers its owner and root only */
 
         /* 0 means the default, in parentheses. */
-        unsigned connections_max; /* (1024) past it the longest idle one is closed, or the new one gets 503 */
+        unsigned connections_max; /* (1024) past it a silent or idle one is closed, or the new one gets 503 */
         unsigned head_ms;         /* (10 000) from the first byte of a head, or from the accept, to its last */
         unsigned idle_ms;         /* (60 000) between two requests */
         unsigned body_window_ms;  /* (10 000) in each of these spans of time ... */

@@ -22,6 +22,12 @@ bool http_link_is_idle(const struct http_link *link) {
         return link->connection.phase == PHASE_IDLE && !has_input(link) && http_out_size(&link->connection.out) == 0;
 }
 
+bool http_link_is_unproven(const struct http_link *link) {
+        const struct http_connection *connection = &link->connection;
+        return (connection->phase == PHASE_IDLE && connection->n_requests == 0) ||
+               (connection->phase == PHASE_HEAD && connection->n_requests == 1);
+}
+
 void http_link_close(struct http_link *link) {
         http_connection_abandon(&link->connection);
         loop_timer_drop(&link->turn);

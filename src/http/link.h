@@ -44,5 +44,8 @@ void http_link_close(struct http_link *link);
 /* No request is under way, none has begun, and nothing waits to be sent. */
 bool http_link_is_idle(const struct http_link *link);
 
+/* It has not said anything whole yet. */
+bool http_link_is_unproven(const struct http_link *link);
+
 /* The request under way is the last one. */
 void http_link_drain(struct http_link *link);

@@ -46,11 +46,17 @@ static void turn_away(struct http_server *server, int fd) {
         fd_close(&fd);
 }
 
+/* The oldest of those that have not said anything whole yet goes first: a crowd of silent connections then pushes itself
+ * out, and not the clients that are known to speak. */
 static bool make_room(struct http_server *server) {
-        struct http_link *oldest = NULL;
-        for (struct http_link *link = server->links; link; link = link->next)
-                if (http_link_is_idle(link) && (!oldest || link->since_ms <= oldest->since_ms))
-                        oldest = link;
+        struct http_link *silent = NULL, *idle = NULL;
+        for (struct http_link *link = server->links; link; link = link->next) {
+                if (http_link_is_unproven(link) && (!silent || link->since_ms <= silent->since_ms))
+                        silent = link;
+                if (http_link_is_idle(link) && (!idle || link->since_ms <= idle->since_ms))
+                        idle = link;
+        }
+        struct http_link *oldest = silent ? silent : idle;
         if (oldest)
                 http_link_close(oldest);
         return oldest != NULL;

@@ -18,11 +18,14 @@ static void let_go(struct asker *asker) {
                 asker->session->asker = NULL;
         if (asker->stand_in)
                 asker->stand_in->behalf_of = NULL;
+        if (asker->held_by)
+                *asker->held_by = NULL;
         spill_free(asker->spill);
         asker->run = NULL;
         asker->next = NULL;
         asker->session = NULL;
         asker->spill = NULL;
+        asker->held_by = NULL;
         asker->stand_in = NULL;
 }
 

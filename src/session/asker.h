@@ -57,6 +57,7 @@ struct asker {
         struct asker *next;
         struct session *session;
         struct spill *spill;
+        struct asker **held_by; /* somebody's pointer to it, or NULL; it is NULL once the asker is gone */
 
         /* somebody who asks on its behalf, and answers it in the end; and the other way around (session/install.c) */
         struct asker *stand_in, *behalf_of;

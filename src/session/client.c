@@ -171,8 +171,9 @@ static void on_answer(struct asker *asker, const char *text, size_t size, json_t
 static void on_output(struct asker *asker, const struct asker_output *output) {
         const struct client_request *request = (struct client_request *) asker;
         struct client *client = request->client;
-        if (message_queue_send(&client->queue, client->fd, output->is_error ? MESSAGE_ERR : MESSAGE_OUT, request->number,
-                               (uint32_t) output->number, output->bytes, output->size) < 0)
+        enum message_type type = output->is_error ? MESSAGE_ERR : MESSAGE_OUT;
+        if (message_queue_send(&client->queue, client->fd, type, request->number, (uint32_t) output->number,
+                               output->bytes, output->size) < 0)
                 client->closing = true;
         settle(client);
 }

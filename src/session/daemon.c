@@ -32,6 +32,7 @@
 #include "session/listener.h"
 #include "session/network.h"
 #include "session/oom.h"
+#include "session/outputs.h"
 #include "session/reaper.h"
 #include "session/serve_options.h"
 #include "session/session.h"
@@ -266,6 +267,7 @@ static void on_sweep(void *context) {
                         session->touched =
                                 registry_touch(daemon->registry, session->row.id, session->row.used_ms, NULL) < 0;
         finish_removals(daemon);
+        outputs_sweep(daemon);
         if (daemon->janitor.fd < 0)
                 (void) janitor_start(&daemon->janitor, daemon->loop, NULL);
         pool_refill(daemon);
@@ -292,7 +294,8 @@ static void drain(struct daemon *daemon) {
                 loop_stop(daemon->loop);
                 return;
         }
-        daemon->drain_timer = loop_timer(daemon->loop, loop_now_ms() + daemon->options->drain_ms, on_drain_time, daemon);
+        uint64_t end_ms = loop_now_ms() + daemon->options->drain_ms;
+        daemon->drain_timer = loop_timer(daemon->loop, end_ms, on_drain_time, daemon);
         daemon->options->front->drain(daemon->front, on_drained, daemon);
 }
 
@@ -422,7 +425,8 @@ int serve_run(const struct serve_options *options, struct err *err) {
                                  .maker = { .fd = -1 },
                                  .janitor = { .fd = -1 },
                                  .egress = EGRESS_DOWN,
-                                 .started_ms = loop_now_ms() };
+                                 .started_ms = loop_now_ms(),
+                                 .started_wall_ms = loop_wall_ms() };
         (void) snprintf(daemon.data_dir, sizeof(daemon.data_dir), "%s", options->data_dir);
         uint32_t hash = 2166136261u; /* FNV-1a of the data directory: one daemon serves it at a time */
         for (const char *at = options->data_dir; *at; at++)

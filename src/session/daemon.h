@@ -40,6 +40,8 @@ struct daemon {
         char group_prefix[16]; /* of the control groups of our kernels */
         char data_dir[4096], runtime_dir[512], socket_path[512];
         uint64_t started_ms;
+        int64_t started_wall_ms;   /* the time of day then */
+        uint64_t outputs_swept_ms; /* 0: never */
         struct cgroup_host host;
         struct registry *registry;
         struct vault vault;

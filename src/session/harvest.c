@@ -2,11 +2,16 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "base/fd.h"
+#include "session/outputs.h"
 #include "session/session.h"
+
+enum { MUCH_BYTES = 4 << 20, MUCH_FILES = 100 }; /* more than this is not copied by the daemon itself */
 
 static int64_t in_ns(const struct timespec *when) {
         return (int64_t) when->tv_sec * 1000000000 + when->tv_nsec;
@@ -46,19 +51,79 @@ void harvest_prepare(struct session *session) {
         note_empty(session);
 }
 
+static void copy_out(struct session *session, int workspace_fd, const char *run_id, struct artifact_list *list) {
+        char out_dir[4200];
+        (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run_id);
+        (void) artifact_copy_out(workspace_fd, list, out_dir, session->row.limits.disk_bytes, NULL);
+        outputs_stamp(session->daemon, out_dir);
+}
+
+/* ---- by a child ---- */
+
+static bool is_much(const struct artifact_list *list) {
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < list->count; i++)
+                bytes += list->items[i].size;
+        return bytes > MUCH_BYTES || list->count > MUCH_FILES;
+}
+
+static int copy_in_child(const int *fds, int out_fd, void *context) {
+        struct session *session = context;
+        struct artifact_list list = { 0 };
+        if (artifact_scan(fds[0], &list, NULL) < 0)
+                return -1;
+        artifact_keep_changed(&list, &session->seen);
+        copy_out(session, fds[0], session->runs->id, &list);
+        json_t *array = artifact_list_to_json(&list);
+        char *text = json_dumps(array, JSON_COMPACT);
+        return text && fd_write_all(out_fd, text, strlen(text)) == 0 ? 0 : -1;
+}
+
+static void on_copied(void *context, const char *bytes, size_t size) {
+        struct session *session = context;
+        session->errand = NULL;
+        session->harvest = bytes ? json_loadb(bytes, size, 0, NULL) : NULL;
+        if (!session->harvest)
+                session->harvest = json_array(); /* what was copied is swept with the rest */
+        session->harvested(session);
+}
+
+bool harvest_is_much(const struct session *session) {
+        struct artifact_list list = { 0 };
+        if (!session->ephemeral || session->harvest || session->workspace_fd < 0 || is_still_empty(session) ||
+            artifact_scan(session->workspace_fd, &list, NULL) < 0)
+                return false;
+        artifact_keep_changed(&list, &session->seen);
+        bool much = is_much(&list);
+        artifact_list_release(&list);
+        return much;
+}
+
+bool harvest_begin(struct session *session, void (*harvested)(struct session *session)) {
+        const struct errand_order order = { .fds = { session->workspace_fd }, .n_fds = 1, .work = copy_in_child,
+                                            .done = on_copied, .context = session };
+        session->harvested = harvested;
+        session->errand = errand_start(session->daemon->loop, &order);
+        return session->errand != NULL;
+}
+
+/* ---- on the spot ---- */
+
 json_t *harvest_collect(struct session *session, const char *run_id) {
         struct artifact_list now = { 0 }, fresh = { 0 };
+        if (session->harvest) {
+                json_t *harvest = session->harvest;
+                session->harvest = NULL;
+                return harvest;
+        }
         if (session->workspace_fd < 0 || is_still_empty(session) ||
             artifact_scan(session->workspace_fd, &now, NULL) < 0)
                 return json_array();
         if (now.count && artifact_scan(session->workspace_fd, &fresh, NULL) == 0) {
                 artifact_keep_changed(&fresh, &session->seen);
-                if (session->ephemeral) {
-                        char out_dir[4200];
-                        (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run_id);
-                        (void) artifact_copy_out(session->workspace_fd, &fresh, out_dir, session->row.limits.disk_bytes,
-                                                 NULL);
-                } else if (!*session->row.owner) /* to others, where it is on the host says nothing they may know */
+                if (session->ephemeral)
+                        copy_out(session, session->workspace_fd, run_id, &fresh);
+                else if (!*session->row.owner) /* to others, where it is on the host says nothing they may know */
                         (void) artifact_locate(&fresh, session->workspace, NULL);
         }
         json_t *array = artifact_list_to_json(&fresh);

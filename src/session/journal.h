@@ -7,8 +7,9 @@
  * channel bytes, run ended with this result
  *
  * Output goes from the kernel's pipe into `out` or `err` with splice: there is no moment at which bytes are only in the
- * daemon's memory. Channel bytes are peeked at, appended here, and only then consumed. Writes are not fsynced: what is
- * here survives the death of any process, not a power cut. */
+ * daemon's memory. Channel bytes are peeked at, appended here, and only then consumed; a daemon killed between the two
+ * leaves a piece of a large frame in both places, and the next one ends a kernel whose frame makes no sense. Writes
+ * are not fsynced: what is here survives the death of any process, not a power cut. */
 #pragma once
 
 #include <stdbool.h>

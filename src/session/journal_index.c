@@ -12,6 +12,8 @@ bool journal_is_run_id(const char *id, size_t size) {
 }
 
 void journal_index_drop(struct journal *journal, size_t n_oldest) {
+        if (n_oldest == 0)
+                return; /* there may be no list yet */
         for (size_t i = 0; i < n_oldest; i++)
                 free(journal->runs[i].marks);
         journal->n_runs -= n_oldest;

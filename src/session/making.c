@@ -18,6 +18,7 @@
 #include "box/policy.h"
 #include "box/tree.h"
 #include "image/image.h"
+#include "session/log.h"
 #include "session/oom.h"
 #include "session/packages.h"
 #include "wire/frame.h"
@@ -292,6 +293,8 @@ static int start_kernel(struct making *making, struct maker_reply *reply, struct
                                              .is_awaited = !making->request->pooled };
         bool is_forked = code == 0 && nursery && nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL],
                                                               &reply->fds[MAKER_STATUS], err) == 0;
+        if (code == 0 && nursery && !is_forked)
+                daemon_log("a kernel starts cold: %s", err->message);
         if (code == 0 && !is_forked)
                 code = execute_kernel(making, making->environment, theirs, err);
         for (size_t i = 0; i < 4; i++)

@@ -8,6 +8,7 @@
 #include "session/artifact.h"
 #include "session/asker.h"
 #include "session/download.h"
+#include "session/errand.h"
 #include "session/operation.h"
 #include "session/session.h"
 #include "session/upload.h"
@@ -62,9 +63,61 @@ static int on_piece(struct upload *upload, const char *bytes, size_t size, struc
         return code < 0 ? err_sys(err, -code, "writing the file") : 0;
 }
 
+/* "sync": true. The disk may take its time, so a child of ours waits for it. */
+struct durable_write {
+        struct asker *asker; /* NULL when it has gone */
+        struct workspace_file file;
+        size_t size;
+};
+
+static int write_durably(const int *fds, int out_fd, void *context) {
+        struct durable_write *durable = context;
+        struct err err = { 0 };
+        durable->file.fd = fds[0];
+        durable->file.workspace_fd = fds[1];
+        (void) workspace_finish_file_durably(&durable->file, &err);
+        return fd_write_all(out_fd, &err, sizeof(err));
+}
+
+static void on_written(void *context, const char *bytes, size_t size) {
+        struct durable_write *durable = context;
+        struct err err;
+        struct asker *asker = durable->asker;
+        (void) err_set(&err, ERR_SYSTEM, "the file may not have been written: the process that did it died; try again");
+        if (size == sizeof(err))
+                memcpy(&err, bytes, sizeof(err));
+        workspace_drop_file(&durable->file); /* our side of it; a name that it had has gone */
+        if (asker && err.code != ERR_NONE)
+                asker_refuse(asker, &err);
+        else if (asker)
+                asker_answer(asker, json_pack("{s:I}", "size", (json_int_t) durable->size));
+        free(durable);
+}
+
+static void finish_durably(struct file_upload *upload) {
+        struct asker *asker = upload->upload.asker;
+        struct durable_write *durable = calloc(1, sizeof(*durable));
+        struct err err;
+        (void) err_set(&err, ERR_BUSY, "too much is being written to the disk at once; try again in a moment");
+        if (durable) {
+                *durable = (struct durable_write) { asker, upload->file, upload->upload.size };
+                const struct errand_order order = { .fds = { durable->file.fd, durable->file.workspace_fd }, .n_fds = 2,
+                                                    .work = write_durably, .done = on_written, .context = durable };
+                if (errand_start(asker->daemon->loop, &order)) {
+                        asker->held_by = &durable->asker;
+                        upload->file = (struct workspace_file) { .fd = -1, .workspace_fd = -1 };
+                        return;
+                }
+        }
+        free(durable);
+        asker_refuse(asker, &err);
+}
+
 static void on_finish(struct upload *upload) {
         struct err err;
-        if (workspace_finish_file(&((struct file_upload *) upload)->file, &err) < 0)
+        if (json_is_true(json_object_get(upload->json, "sync")))
+                finish_durably((struct file_upload *) upload);
+        else if (workspace_finish_file(&((struct file_upload *) upload)->file, &err) < 0)
                 asker_refuse(upload->asker, &err);
         else
                 asker_answer(upload->asker, json_pack("{s:I}", "size", (json_int_t) upload->size));

@@ -131,8 +131,23 @@ static int run(struct registry *registry, enum registry_statement which, const c
         sqlite3_stmt *statement = registry->statements[which];
         int code = sqlite3_step(statement);
         int failed = code == SQLITE_DONE ? 0 : registry_fail(registry->db, code, what, err);
+        registry->last_code = code;
         (void) sqlite3_reset(statement);
         (void) sqlite3_clear_bindings(statement);
+        return failed;
+}
+
+/* What was answered is there after a power cut: the log is on the disk before the answer. When a session was used last
+ * is not worth that. */
+static void set_durable(struct registry *registry, bool durable) {
+        (void) sqlite3_exec(registry->db, durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", NULL,
+                            NULL, NULL);
+}
+
+static int run_durably(struct registry *registry, enum registry_statement which, const char *what, struct err *err) {
+        set_durable(registry, true);
+        int failed = run(registry, which, what, err);
+        set_durable(registry, false);
         return failed;
 }
 
@@ -145,10 +160,10 @@ int registry_add(struct registry *registry, const struct registry_session *sessi
         int code = bind_session(statement, session);
         if (code != SQLITE_OK)
                 return registry_fail(registry->db, code, "cannot add the session to the registry", err);
-        if (run(registry, REGISTRY_ADD, "cannot add the session to the registry", err) == 0)
+        if (run_durably(registry, REGISTRY_ADD, "cannot add the session to the registry", err) == 0)
                 return 0;
         /* An id of 134 random bits does not come twice: it is the name. */
-        if ((sqlite3_errcode(registry->db) & 0xff) == SQLITE_CONSTRAINT)
+        if ((registry->last_code & 0xff) == SQLITE_CONSTRAINT)
                 return err_set(err, ERR_EXISTS,
                                "there is a session \"%s\" already: use it, remove it, or take another name",
                                session->name);
@@ -164,7 +179,7 @@ static int expect_change(struct registry *registry, const char *id, struct err *
 
 int registry_remove(struct registry *registry, const char *id, struct err *err) {
         (void) sqlite3_bind_text(registry->statements[REGISTRY_REMOVE], 1, id, -1, SQLITE_STATIC);
-        if (run(registry, REGISTRY_REMOVE, "cannot remove the session from the registry", err) < 0)
+        if (run_durably(registry, REGISTRY_REMOVE, "cannot remove the session from the registry", err) < 0)
                 return -1;
         return expect_change(registry, id, err);
 }

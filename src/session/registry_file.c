@@ -273,6 +273,18 @@ static void remove_all(const char *path) {
         }
 }
 
+/* A name is on the disk when its directory is. A file system that cannot do that has no power cuts to fear. */
+static void sync_directory(const char *path) {
+        char dir[4200];
+        (void) snprintf(dir, sizeof(dir), "%s", path);
+        char *slash = strrchr(dir, '/');
+        if (slash)
+                *slash = '\0';
+        _cleanup_fd_ int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0)
+                (void) fsync(fd);
+}
+
 /* Made beside and renamed: a registry.db that is there is whole, and an empty one has been truncated. */
 int registry_file_make(const char *path, struct err *err) {
         char beside[4150], what[4200];
@@ -296,6 +308,8 @@ int registry_file_make(const char *path, struct err *err) {
         close_db(&db);
         if (failed == 0 && rename(beside, path) < 0)
                 failed = err_sys(err, errno, "%s", what);
+        if (failed == 0)
+                sync_directory(path);
         if (failed < 0)
                 remove_all(beside);
         return failed;

@@ -19,6 +19,7 @@ struct registry {
         int lock_fd;
         sqlite3 *db;
         sqlite3_stmt *statements[REGISTRY_STATEMENTS];
+        int last_code; /* what SQLite said to the last of them that was run */
 };
 
 /* Says what SQLite answered in our words. Returns -1. */

@@ -42,6 +42,7 @@ struct serve_options {
         uint64_t stock;      /* boxes kept without a kernel; 0: none */
         const char *preload; /* modules separated by commas or blanks; NULL: the image's own list; "": none */
         uint64_t idle_ms;    /* until a session is hibernated; 0: never */
+        uint64_t keep_outputs_ms; /* how long artifacts of ephemeral runs are kept; 0: for ever */
         uint64_t df_bytes;   /* DataFrames, Series and Tables above this are trimmed */
         uint64_t np_bytes;   /* arrays above this are trimmed */
         uint64_t drain_ms;   /* how long requests that are under way may hold up the end */

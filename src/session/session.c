@@ -233,12 +233,49 @@ static void leave_run(struct session *session) {
                 session_advance(session);
 }
 
+static void on_ended(struct kernel *kernel);
+static void on_harvested(struct session *session);
+
+/* What an ephemeral run left may be much to copy: then its answer waits, and the daemon does not. */
+static bool is_harvested_first(struct session *session, json_t *outcome) {
+        if (session->errand)
+                return true;
+        if (!harvest_is_much(session) || !harvest_begin(session, on_harvested))
+                return false;
+        loop_timer_drop(&session->runs->timer); /* the code has ended in time */
+        session->outcome = json_incref(outcome);
+        return true;
+}
+
+static void finish_run(struct session *session, json_t *outcome) {
+        if (is_harvested_first(session, outcome))
+                return;
+        run_finish(session->runs, outcome);
+        if (session->kernel->state != KERNEL_DEAD) {
+                leave_run(session);
+                return;
+        }
+        end_run(session); /* it died while its artifacts were copied */
+        on_ended(session->kernel);
+}
+
+static void on_harvested(struct session *session) {
+        json_t *outcome = session->outcome;
+        session->outcome = NULL;
+        if (outcome)
+                finish_run(session, outcome);
+        else
+                on_ended(session->kernel);
+        json_decref(outcome);
+}
+
 static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
         struct session *session = kernel->owner;
         struct run *run = session->runs;
         if (type == KERNEL_DISPLAY && run && json_array_size(run->displays) >= DISPLAYS_MAX)
                 return;
-        if (type == KERNEL_RESULT && run && run->started && run_finish_plain(run, payload, size)) {
+        if (type == KERNEL_RESULT && run && run->started && !harvest_is_much(session) &&
+            run_finish_plain(run, payload, size)) {
                 leave_run(session);
                 return;
         }
@@ -261,10 +298,9 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
         } else {
                 /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
                 const char *id = json_string_value(json_object_get(json, "id"));
-                if (id && strcmp(id, run->id) == 0) {
-                        run_finish(run, json);
-                        leave_run(session);
-                } else { /* whatever it answers from now on would be one run late */
+                if (id && strcmp(id, run->id) == 0)
+                        finish_run(session, json);
+                else { /* whatever it answers from now on would be one run late */
                         kernel->broke_protocol = true;
                         kernel_kill(kernel);
                 }
@@ -275,6 +311,8 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
 static void on_ended(struct kernel *kernel) {
         struct session *session = kernel->owner;
         struct run *run = session->runs;
+        if (run && run->started && kernel->was_ready && is_harvested_first(session, NULL))
+                return; /* it comes back here */
         if (!session->ephemeral)
                 (void) vault_drop(&session->daemon->vault, kernel->id, NULL);
         if (session->asked == SESSION_ASKED_PACKAGES && session->install)

@@ -7,6 +7,7 @@
 
 #include "session/artifact.h"
 #include "session/daemon.h"
+#include "session/errand.h"
 #include "session/kernel.h"
 #include "session/run.h"
 
@@ -47,6 +48,10 @@ struct session {
         struct install *helps;   /* this is the helper box of an install */
         bool awake;  /* this kernel holds all there is; nothing is left on disk */
         bool ending; /* the kernel was told to end; the next run waits for another */
+        struct errand *errand; /* copies what an ephemeral run left, while its answer waits */
+        void (*harvested)(struct session *session);
+        json_t *harvest; /* what it copied */
+        json_t *outcome; /* the kernel's answer that waits for it, or NULL when the kernel is dead */
         bool removing, keep_files;
         bool still_listed; /* being removed, but the registry has not forgotten it yet */
         /* Last, and of its options only the text is allocated, which is short as a rule: never copy it whole. */

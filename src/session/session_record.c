@@ -111,6 +111,9 @@ void session_free(struct session *session) {
                 session->runs = run->next;
                 run_free(run);
         }
+        errand_drop(&session->errand);
+        json_decref(session->harvest);
+        json_decref(session->outcome);
         kernel_free(session->kernel);
         artifact_list_release(&session->seen);
         fd_close(&session->workspace_fd);

@@ -228,6 +228,33 @@ int workspace_finish_file(struct workspace_file *file, struct err *err) {
         return code ? -1 : 0;
 }
 
+/* Every directory on the way to the file: some may have been made for it. */
+static int sync_parents(int workspace_fd, const char *relative, struct err *err) {
+        char path[4096];
+        (void) snprintf(path, sizeof(path), "%s", relative);
+        for (char *slash = strrchr(path, '/');; slash = strrchr(path, '/')) {
+                if (slash)
+                        *slash = '\0';
+                _cleanup_fd_ int fd =
+                        sys_openat2(workspace_fd, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, BENEATH);
+                if (fd < 0 || fsync(fd) < 0)
+                        return fail(err, errno, relative);
+                if (!slash)
+                        return 0;
+        }
+}
+
+int workspace_finish_file_durably(struct workspace_file *file, struct err *err) {
+        _cleanup_free_ char *relative = strdup(file->relative);
+        _cleanup_fd_ int workspace_fd = fcntl(file->workspace_fd, F_DUPFD_CLOEXEC, 3);
+        if (!relative || workspace_fd < 0 || fsync(file->fd) < 0) {
+                (void) fail(err, relative ? errno : ENOMEM, file->relative);
+                workspace_drop_file(file);
+                return -1;
+        }
+        return workspace_finish_file(file, err) < 0 ? -1 : sync_parents(workspace_fd, relative, err);
+}
+
 void workspace_drop_file(struct workspace_file *file) {
         if (file->temporary[0])
                 (void) unlinkat(file->workspace_fd, file->temporary, 0);

@@ -33,6 +33,10 @@ struct workspace_file {
 };
 int workspace_create_file(int workspace_fd, const char *relative, struct workspace_file *ret_file, struct err *err);
 int workspace_finish_file(struct workspace_file *file, struct err *err); /* lets go of it, in any case */
+
+/* The same, and on return it is on the disk with its name: waits for that. */
+int workspace_finish_file_durably(struct workspace_file *file, struct err *err);
+
 void workspace_drop_file(struct workspace_file *file);                   /* also of one that is gone already */
 
 /* {"path", "type" (file, directory, link, other), "size", "modified"} */

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ def service(binary: Path) -> Iterator[Service]:
 def make_service(start_daemon: StartDaemon) -> StartService:
     """`make_service("--upload", "1m", keys=("ann",))`: a service of this test's own."""
 
-    def start(*options: str, keys: Sequence[str] = ("ann", "bob")) -> Service:
-        return start_service(start_daemon(*options, start=False), keys)
+    def start(*options: str, keys: Sequence[str] = ("ann", "bob"), env: Mapping[str, str] | None = None) -> Service:
+        return start_service(start_daemon(*options, start=False, env=env), keys)
 
     return start

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
+import select
 import signal
 import socket
 import stat
@@ -182,6 +184,22 @@ def test_bodies_are_json_and_bounded(service: Service) -> None:
         connection.sendall(client.head("POST", path, "Content-Type: application/json", "Content-Length: 99999999"))
         assert b" 413 " in connection.recv(4096)
     assert client.post("/sandbox/bodies/execute", {"code": "1"}).status == 200
+
+
+def test_bodies_on_their_way_are_bounded_together(make_service: StartService) -> None:
+    """Each may have 20 MiB; not a thousand of them."""
+    service = make_service(keys=("ann",))
+    client = service.client()
+    head = ("Content-Type: application/json", f"Content-Length: {19 << 20}")
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(client.socket()) for _ in range(16)]
+        for connection in held:
+            connection.sendall(client.head("POST", "/sandbox/large/execute", *head) + b'{"code": "')
+        refused = wait_for("the last to be refused", lambda: select.select(held, [], [], 0)[0])
+        answer = refused[0].recv(4096)
+        assert b" 503 " in answer and b"Retry-After" in answer, answer
+        assert len(refused) <= 3, "256 MiB have room for 13 of them"
+    wait_for("room again", lambda: client.post("/sandbox/large/execute", {"code": "1"}).status == 200)
 
 
 @pytest.mark.parametrize("user_id", ["..", "a%2Fb", "%00", "a%0Ab", ".hidden", "x" * 129, "%ff", "a b"])

@@ -200,6 +200,12 @@ for byte in "ä€😀".encode() + b"\\xff" + "é".encode()[:1]:
     answer = client.request("POST", "/sandbox/cut/execute", body(code=code), SSE)
     events = events_of(answer.body.decode())
     assert "".join(event["text"] for event in events if event["event"] == "stdout") == "ä€😀\ufffd\ufffd"
+    # A number is where one can go on: never in the middle of a character.
+    whole = [event["number"] for event in events if event["event"] == "stdout" and "number" in event]
+    path = f"/sandbox/cut/runs/{answer.headers['X-Run-Id']}/events"
+    rest = events_of(client.get(f"{path}?from={whole[0] + 1}").body.decode())
+    assert "".join(event["text"] for event in rest if event["event"] == "stdout") == "€😀\ufffd\ufffd"
+    assert rest[-1] == events[-1]
 
 
 def test_a_broken_stream_goes_on_where_it_was(service: Service) -> None:

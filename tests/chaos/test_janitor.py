@@ -1,8 +1,10 @@
-"""Removing much, and being killed while doing so."""
+"""Removing and copying much, and being killed while doing so."""
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
 import signal
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ from support.client import Client
 from support.daemon import Daemon, _named, _parent, wait_for
 from support.daemons import StartDaemon
 from support.glovebox import slowness
+from support.inject import Inject
 
 
 def fill(client: Client, name: str, directories: int) -> None:
@@ -28,9 +31,7 @@ def fill(client: Client, name: str, directories: int) -> None:
 
 
 def janitor(daemon: Daemon) -> int:
-    return int(
-        wait_for("a janitor", lambda: next(_named("glovebox-sweep", lambda pid: _parent(pid) == daemon.pid), 0))
-    )
+    return int(wait_for("a janitor", lambda: next(_named("glovebox-sweep", lambda pid: _parent(pid) == daemon.pid), 0)))
 
 
 @pytest.mark.timeout(240)
@@ -78,3 +79,44 @@ def test_a_daemon_killed_while_it_removes_is_finished_by_the_next(start_daemon: 
     assert client.request("session.list")["sessions"] == []
     wait_for("the rest to go", lambda: os.listdir(daemon.data / "state") == [])
     assert os.listdir(daemon.data / "sessions") == []
+
+
+LEAVE = "import os\nfor i in range({}): open(f'artifacts/{{i}}', 'w').write(str(i))\nprint('left')\n"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="optional: knows the calls of x86-64 only")
+def test_what_a_run_left_is_copied_by_a_child_when_it_is_much(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(start=False)
+    injected = Inject(daemon.glovebox.place.path / "control")
+    daemon.wrapper = injected.wrapper
+    client = daemon.start().client()
+    injected.arm("glovebox-errand")
+    done = client.execute(LEAVE.format(3))
+    assert len(done["artifacts"]) == 3 and injected.calls() == []
+    done = client.execute(LEAVE.format(300))
+    assert (done["status"], done["stdout"], len(done["artifacts"])) == ("ok", "left\n", 300), done["status"]
+    assert len(injected.calls()) > 300
+    copied = Path(next(item["host_path"] for item in done["artifacts"] if item["path"] == "/workspace/artifacts/7"))
+    assert copied.read_text() == "7"
+    # The kernel is gone by then, or dies while it is done.
+    done = client.execute(LEAVE.format(300) + "os._exit(3)")
+    assert (done["status"], done["exit_code"], len(done["artifacts"])) == ("error", 3, 300), done["status"]
+    # A child that cannot do it is no reason to wait, or to fail.
+    injected.arm("glovebox-errand", 1, 1, errno.ENOMEM)
+    done = client.execute(LEAVE.format(300))
+    assert injected.failed() is not None
+    assert (done["status"], done["stdout"], done["artifacts"]) == ("ok", "left\n", []), done["status"]
+    wait_for("the boxes to go", lambda: not daemon.kernels())
+
+
+def test_outputs_are_kept_for_a_while_and_then_removed(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--keep-outputs", "1h", "--idle", "100ms")  # with which it sweeps ten times a second
+    client = daemon.client()
+    outputs = daemon.data / "outputs"
+    kept, old = (client.execute(LEAVE.format(1))["run_id"] for _ in range(2))
+    assert sorted(os.listdir(outputs)) == sorted([kept, old])
+    hours_ago = time.time() - 2 * 3600
+    os.utime(outputs / old, (hours_ago, hours_ago))
+    daemon.kill()  # one that has just started looks at once, and then every six minutes
+    daemon.start()
+    wait_for("the old one to go", lambda: os.listdir(outputs) == [kept])

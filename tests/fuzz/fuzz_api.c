@@ -21,7 +21,7 @@ static const struct api_route rows[] = {
         { .method = "POST", .pattern = "/sandbox/{user_id}/create", .name = "create", .summary = "" },
         { .method = "GET", .pattern = "/sandbox/{user_id}/runs/{run_id}/events", .name = "events", .summary = "" },
 };
-static const struct api_routes routes = { rows, ELEMENTS(rows) };
+static const struct api_routes routes = { .rows = rows, .n = ELEMENTS(rows) };
 
 static void find(const char *line) {
         char method[32] = "", allow[API_ALLOW_SIZE];

@@ -57,6 +57,10 @@ class Served:
     def try_execute(self, session: str, code: str, *options: str) -> Completed:
         return self.glovebox("exec", *options, session, "-c", code)
 
+    def log(self) -> str:
+        """Why something was not as it should be."""
+        return (self.glovebox.place.data / "daemon.log").read_text()
+
     def status(self) -> dict[str, Any]:
         value = json.loads(good(self.glovebox("status", "--json")))
         assert isinstance(value, dict)
@@ -79,7 +83,7 @@ class Served:
 
 @pytest.fixture
 def served(glovebox: Glovebox) -> Iterator[Served]:
-    served = Served(glovebox)
+    served = Served(glovebox.own_socket())
     yield served
     good(glovebox("stop", "--end-sessions", timeout=90))
     if os.geteuid() == 0:
@@ -90,8 +94,8 @@ def served(glovebox: Glovebox) -> Iterator[Served]:
 def test_kernels_are_forked_unless_they_are_to_be_fresh(served: Served) -> None:
     served.start().warm()
     before = served.nursery()["forks"]
-    assert served.execute("one", IS_FORKED) == "True\n"
-    assert served.execute("two", IS_FORKED) == "True\n"
+    assert served.execute("one", IS_FORKED) == "True\n", served.log()
+    assert served.execute("two", IS_FORKED) == "True\n", served.log()
     assert served.execute("own", IS_FORKED, "--mode", "fresh") == "False\n"
     nursery = served.nursery()
     assert nursery["forks"] == before + 2
@@ -157,7 +161,7 @@ print(ctypes.CDLL(None, use_errno=True).unshare(0x10000000), ctypes.get_errno())
 @pytest.mark.vm
 def test_a_forked_kernel_is_sealed_and_inherits_nothing(served: Served) -> None:
     served.start(SECRET="sesame").warm()
-    assert served.execute("sealed", IS_FORKED, "--env", "MINE=yes", "--cpus", "2") == "True\n"
+    assert served.execute("sealed", IS_FORKED, "--env", "MINE=yes", "--cpus", "2") == "True\n", served.log()
     seen = json.loads(served.execute("sealed", SEAL))
     # Standard streams, the channel, the kernel's own copies of 1 and 2.
     assert seen["fds"] == {"0": "/dev/null", "1": "pipe", "2": "pipe", "3": "socket", "4": "pipe", "5": "pipe"}
@@ -227,7 +231,7 @@ def test_killing_the_nursery_ends_no_session(served: Served) -> None:
     assert served.execute("keeps", "x + 1") == "42\n"
     assert served.execute("meanwhile", "1 + 1") == "2\n"  # cold, or forked already from the next one
     wait_for("another nursery", lambda: served.nursery()["state"] == "ready")
-    assert served.execute("again", IS_FORKED) == "True\n"
+    assert served.execute("again", IS_FORKED) == "True\n", served.log()
     assert served.execute("keeps", "x") == "41\n"
 
 
@@ -244,7 +248,7 @@ def test_how_a_forked_kernel_ended_is_known_and_it_can_be_interrupted(served: Se
 
 def test_forked_kernels_outlive_the_daemon_and_their_end_is_still_known(served: Served) -> None:
     served.start().warm()
-    assert served.execute("keeps", "x = 41; " + IS_FORKED) == "True\n"
+    assert served.execute("keeps", "x = 41; " + IS_FORKED) == "True\n", served.log()
     os.kill(served.status()["daemon"]["pid"], signal.SIGKILL)
     wait_for(
         "the daemon is gone",

@@ -76,6 +76,7 @@ class Glovebox:
         self.place = place
         self.groups = groups
         self.who = place.who
+        self.more: dict[str, str] = {}  # variables of every call of this one
         self.changes_user = os.geteuid() == 0 and place.uid != 0
 
     def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -90,8 +91,14 @@ class Glovebox:
         if os.geteuid() == 0:
             fixed["GLOVEBOX_CGROUP_PARENT"] = self.groups.name
         fixed.update({name: os.environ[name] for name in PASSED_ON if name in os.environ})
+        fixed.update(self.more)
         fixed.update(env or {})
         return fixed
+
+    def own_socket(self) -> Glovebox:
+        """A daemon at the user's own place could be anybody's who is root here, too."""
+        self.more["GLOVEBOX_SOCKET"] = str(self.place.data / "own.sock")
+        return self
 
     def _become(self) -> None:
         """Between fork and exec: into the delegated group while still root, then the user for good."""

@@ -1,0 +1,116 @@
+#include "session/errand.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+enum { FIRST_FD = 3, PIECE = 64 << 10, AT_ONCE_MAX = 64 };
+
+static unsigned n_errands; /* of this process */
+
+struct errand {
+        struct errand_order order;
+        pid_t pid;
+        int fd;
+        struct loop_watch *watch;
+        char *bytes;
+        size_t size;
+};
+
+/* Keeps nothing of the daemon's but what it was given: a client's socket held here would look open. */
+_Noreturn static void run(const struct errand_order *order, int out_fd) {
+        int fds[ERRAND_FDS_MAX + 1], moved[ERRAND_FDS_MAX + 1];
+        (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void) prctl(PR_SET_NAME, "glovebox-errand");
+        for (size_t i = 0; i <= order->n_fds; i++)
+                if ((moved[i] = fcntl(i < order->n_fds ? order->fds[i] : out_fd, F_DUPFD_CLOEXEC, 100)) < 0)
+                        _exit(EXIT_FAILURE);
+        for (size_t i = 0; i <= order->n_fds; i++)
+                if ((fds[i] = dup3(moved[i], FIRST_FD + (int) i, O_CLOEXEC)) < 0)
+                        _exit(EXIT_FAILURE);
+        if (syscall(SYS_close_range, FIRST_FD + order->n_fds + 1, ~0u, 0) < 0)
+                _exit(EXIT_FAILURE);
+        _exit(order->work(fds, fds[order->n_fds], order->context) == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+static void errand_free(struct errand *errand) {
+        loop_unwatch(&errand->watch);
+        fd_close(&errand->fd);
+        free(errand->bytes);
+        free(errand);
+        n_errands--;
+}
+
+/* It has closed its end, or said too much. */
+static void finish(struct errand *errand, bool good) {
+        int status = 0;
+        pid_t waited;
+        if (!good)
+                (void) kill(errand->pid, SIGKILL);
+        while ((waited = waitpid(errand->pid, &status, 0)) < 0 && errno == EINTR)
+                ;
+        good = good && waited == errand->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        void (*done)(void *, const char *, size_t) = errand->order.done;
+        void *context = errand->order.context;
+        char *bytes = errand->bytes;
+        size_t size = errand->size;
+        errand->bytes = NULL;
+        errand_free(errand);
+        done(context, good ? (bytes ? bytes : "") : NULL, good ? size : 0);
+        free(bytes);
+}
+
+static void on_words(void *context, uint32_t events) {
+        struct errand *errand = context;
+        (void) events;
+        char *grown = errand->size + PIECE > ERRAND_ANSWER_MAX ? NULL : realloc(errand->bytes, errand->size + PIECE);
+        if (!grown) {
+                finish(errand, false);
+                return;
+        }
+        errand->bytes = grown;
+        ssize_t n = read(errand->fd, errand->bytes + errand->size, PIECE);
+        if (n > 0)
+                errand->size += (size_t) n;
+        else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+                finish(errand, n == 0);
+}
+
+struct errand *errand_start(struct loop *loop, const struct errand_order *order) {
+        int ends[2];
+        struct errand *errand = n_errands < AT_ONCE_MAX ? calloc(1, sizeof(*errand)) : NULL;
+        if (!errand || pipe2(ends, O_CLOEXEC) < 0) {
+                free(errand);
+                return NULL;
+        }
+        n_errands++;
+        *errand = (struct errand) { .order = *order, .fd = ends[0], .pid = -1 };
+        if (fd_set_nonblocking(errand->fd) == 0 &&
+            (errand->watch = loop_watch(loop, errand->fd, EPOLLIN, on_words, errand)))
+                errand->pid = fork();
+        if (errand->pid == 0)
+                run(order, ends[1]);
+        fd_close(&ends[1]);
+        if (errand->pid > 0)
+                return errand;
+        errand_free(errand);
+        return NULL;
+}
+
+void errand_drop(struct errand **errand) {
+        if (!*errand)
+                return;
+        (void) kill((*errand)->pid, SIGKILL);
+        (void) waitpid((*errand)->pid, NULL, 0);
+        errand_free(*errand);
+        *errand = NULL;
+}

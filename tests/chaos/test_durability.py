@@ -1,0 +1,76 @@
+"""A power cut after the answer: what was acknowledged as durable was given to the disk before.
+
+The power is not cut here. What the daemon asks of the kernel is looked at instead: whether the calls that put a file
+and its name on the disk come before the answer, and in which order."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.client import DaemonError
+from support.daemon import Daemon
+from support.daemons import StartDaemon
+from support.inject import FDATASYNC, FSYNC, RENAMEAT, Inject
+
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="optional: knows the calls of x86-64 only")
+
+
+@pytest.fixture
+def watched(start_daemon: StartDaemon) -> Iterator[tuple[Inject, Daemon]]:
+    daemon = start_daemon(start=False)
+    injected = Inject(daemon.glovebox.place.path / "control")
+    daemon.wrapper = injected.wrapper
+    yield injected, daemon.start()
+    injected.disarm()
+
+
+def test_l19_a_session_is_on_the_disk_before_its_creation_or_removal_is_answered(
+    watched: tuple[Inject, Daemon],
+) -> None:
+    injected, daemon = watched
+    client = daemon.client()
+    client.request("session.create", session="first")
+    for op in ("session.create", "session.remove"):
+        injected.arm("glovebox")
+        client.request(op, session="s")  # whatever is counted came before its answer, or right after
+        calls = injected.calls()
+        injected.disarm()
+        assert {FSYNC, FDATASYNC} & set(calls), (op, calls)
+
+
+def test_l19_a_file_that_is_to_be_durable_is_on_the_disk_with_its_name_before_the_answer(
+    watched: tuple[Inject, Daemon],
+) -> None:
+    injected, daemon = watched
+    client = daemon.client()
+    client.request("session.create", session="s")
+    workspace = Path(client.request("session.show", session="s")["workspace"])
+    for name in ("glovebox", "glovebox-errand"):
+        injected.arm(name)
+        assert client.request("file.write", b"quick", session="s", path="quick")["size"] == 5
+        assert not {FSYNC, FDATASYNC} & set(injected.calls())  # nobody asked for it, and it costs
+    injected.arm("glovebox-errand")
+    assert client.request("file.write", b"slow", session="s", path="a/b/file", sync=True)["size"] == 4
+    order = [call for call in injected.calls() if call in (FSYNC, RENAMEAT)]
+    injected.disarm()
+    assert order == [FSYNC, RENAMEAT, FSYNC, FSYNC, FSYNC], order  # the file; its name; a/b, a, the workspace
+    assert (workspace / "a/b/file").read_bytes() == b"slow"
+
+
+def test_l19_a_disk_that_fails_is_told(watched: tuple[Inject, Daemon]) -> None:
+    injected, daemon = watched
+    client = daemon.client()
+    client.request("session.create", session="s")
+    workspace = Path(client.request("session.show", session="s")["workspace"])
+    injected.arm("glovebox-errand")
+    client.request("file.write", b"x", session="s", path="file", sync=True)
+    place = 1 + injected.calls().index(FSYNC)
+    injected.arm("glovebox-errand", 1, place, 5)  # EIO
+    with pytest.raises(DaemonError):
+        client.request("file.write", b"lost", session="s", path="file", sync=True)
+    assert injected.failed() == FSYNC
+    injected.disarm()
+    assert (workspace / "file").read_bytes() == b"x" and [path.name for path in workspace.glob(".*")] == []
