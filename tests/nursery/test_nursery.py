@@ -103,7 +103,6 @@ def test_kernels_are_forked_unless_they_are_to_be_fresh(served: Served) -> None:
     assert nursery["memory_bytes"] > 1 << 20
 
 
-@pytest.mark.vm
 def test_a_run_that_needs_nothing_of_it_is_forked_from_the_light_one(served: Served) -> None:
     def light() -> dict[str, Any]:
         return served.status()["light_nursery"] or {}
