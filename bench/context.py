@@ -71,7 +71,8 @@ class Daemon:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             pool = client.request("status").get("pool") or {}
-            if pool.get("ready", 0) >= min(self.pool, pool.get("wanted", self.pool)):
+            wanted = min(self.pool, pool.get("wanted", self.pool)) + pool.get("light_wanted", 0)
+            if pool.get("ready", 0) + pool.get("light_ready", 0) >= wanted:
                 return
             time.sleep(0.002)
         raise RuntimeError(f"the pool was not filled within {seconds:g} s")

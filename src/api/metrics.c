@@ -85,12 +85,12 @@ static double sandboxes_max(const struct view *view) {
         return (double) view->service->settings->sandboxes_max;
 }
 
-static double pool_wanted(const struct view *view) {
-        return (double) view->daemon->options->pool;
+static double pool_should_hold(const struct view *view) {
+        return (double) (pool_wanted(view->daemon, false) + pool_wanted(view->daemon, true));
 }
 
-static double pool_is_ready(const struct view *view) {
-        return (double) pool_ready(view->daemon);
+static double pool_holds(const struct view *view) {
+        return (double) (pool_ready(view->daemon, false) + pool_ready(view->daemon, true));
 }
 
 static void kernel_lines(const struct view *view, const struct metric *metric) {
@@ -223,8 +223,8 @@ static const struct metric metrics[] = {
         { "glovebox_sandboxes_max", "gauge", "Sandboxes that all keys together may have.", .value = sandboxes_max },
         { "glovebox_key_sandboxes", "gauge", "Sandboxes of a key.", .lines = key_sandbox_lines },
         { "glovebox_key_runs", "gauge", "Runs of a key that are under way.", .lines = key_run_lines },
-        { "glovebox_pool_wanted", "gauge", "Kernels that the pool should hold ready.", .value = pool_wanted },
-        { "glovebox_pool_ready", "gauge", "Kernels that the pool holds ready.", .value = pool_is_ready },
+        { "glovebox_pool_wanted", "gauge", "Kernels that the pool should hold ready.", .value = pool_should_hold },
+        { "glovebox_pool_ready", "gauge", "Kernels that the pool holds ready.", .value = pool_holds },
         { "glovebox_kernels_started_total", "counter", "Kernels made, by how they started.", .lines = kernel_lines },
         { "glovebox_orders_waiting", "gauge", "Kernels that wait to be made.", .value = orders_waiting },
         { "glovebox_orders_given", "gauge", "Kernels that are being made.", .value = orders_given },

@@ -110,7 +110,7 @@ static int execute(const struct nursery_stage *nursery) {
                 "MALLOC_CONF=background_thread:false", "JE_ARROW_MALLOC_CONF=background_thread:false", NULL,
         };
         const char *const argv[] = { nursery->spec->image->python, "-m", "glovebox_kernel.nursery", nursery->preload,
-                                     NULL };
+                                     nursery->light ? "light" : NULL, NULL };
         (void) execve(argv[0], (char *const *) (uintptr_t) argv, (char *const *) (uintptr_t) environment);
         return -errno;
 }

@@ -9,6 +9,7 @@ struct nursery_stage {
         int socket_fd;               /* orders; becomes descriptor 3 */
         int library_fd;              /* sealed memfd with spawn.so; becomes descriptor 4 */
         const char *preload;         /* modules separated by commas */
+        bool light;                  /* its kernels live for one run */
 };
 
 /* Never returns: becomes Python, or reports through fds->sync_fd and exits. For a process that was cloned by the ward

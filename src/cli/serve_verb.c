@@ -60,7 +60,7 @@ static const struct option_row rows[] = {
         EGRESS_ROWS(FIELD(options.egress)),
         { .name = "pool", .kind = OPTION_COUNT, .offset = FIELD(options.pool), .argument = "NUMBER", .group = "Kernels",
           .variable = "GLOVEBOX_POOL", .standard = "2", .min = 0, .max = SERVE_POOL_MAX,
-          .help = "sealed interpreters that wait, ready, for ephemeral runs" },
+          .help = "sealed interpreters that wait, ready, for ephemeral runs; as many more without preloaded modules" },
         { .name = "stock", .kind = OPTION_COUNT, .offset = FIELD(options.stock), .argument = "NUMBER",
           .group = "Kernels", .variable = "GLOVEBOX_STOCK", .standard = "4", .min = 0, .max = SERVE_STOCK_MAX,
           .help = "sealed boxes that wait without an interpreter, for when the pool is empty" },

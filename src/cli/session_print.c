@@ -165,15 +165,15 @@ void session_print_runs(const json_t *runs) {
 
 /* ---- the daemon ---- */
 
-static void add_nursery(struct table *table, const json_t *nursery) {
+static void add_nursery(struct table *table, const char *title, const json_t *nursery) {
         char text[100];
         if (json_is_object(nursery)) {
                 (void) snprintf(text, sizeof(text), "%s%s%" PRIu64,
                                 text_at(nursery, "state") ? text_at(nursery, "state") : "",
                                 text_at(nursery, "state") ? ", pid " : "pid ", number_at(nursery, "pid"));
-                add_row(table, "nursery", text);
+                add_row(table, title, text);
         } else
-                add_row(table, "nursery", json_string_value(nursery));
+                add_row(table, title, json_string_value(nursery));
 }
 
 void status_print(const json_t *status) {
@@ -192,8 +192,14 @@ void status_print(const json_t *status) {
                 add_row(&table, strcmp(texts[i], "data_dir") == 0 ? "data" : texts[i], text_at(daemon, texts[i]));
         (void) snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " ready", number_at(pool, "ready"),
                         number_at(pool, "wanted"));
+        if (number_at(pool, "light_wanted")) {
+                size_t size = strlen(text);
+                (void) snprintf(text + size, sizeof(text) - size, ", light %" PRIu64 " of %" PRIu64,
+                                number_at(pool, "light_ready"), number_at(pool, "light_wanted"));
+        }
         add_row(&table, "pool", text);
-        add_nursery(&table, json_object_get(status, "nursery"));
+        add_nursery(&table, "nursery", json_object_get(status, "nursery"));
+        add_nursery(&table, "light nursery", json_object_get(status, "light_nursery"));
         const json_t *sessions = json_object_get(status, "sessions");
         (void) snprintf(text, sizeof(text), "%zu", json_array_size(sessions));
         add_row(&table, "sessions", text);

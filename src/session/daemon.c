@@ -105,16 +105,21 @@ struct kernel *daemon_find_kernel(struct daemon *daemon, const char *id) {
 static void on_maker_died(struct daemon *daemon);
 
 static void note_nursery(struct daemon *daemon, const struct maker_nursery *news) {
-        size_t i = 0;
-        while (i < daemon->n_nurseries && strcmp(daemon->nurseries[i].image, news->image) != 0)
-                i++;
+        size_t i = daemon->n_nurseries;
+        for (size_t other = 0; other < daemon->n_nurseries; other++) {
+                if (strcmp(daemon->nurseries[other].image, news->image) != 0)
+                        continue;
+                daemon->nurseries[other].n_stock = news->n_stock; /* boxes are for both */
+                if (daemon->nurseries[other].light == news->light)
+                        i = other;
+        }
         if (i == DAEMON_NURSERIES_MAX)
                 return;
         if (i == daemon->n_nurseries)
                 daemon->n_nurseries++;
         if (daemon->nurseries[i].state != news->state && news->state == NURSERY_DOWN)
-                daemon_log("the nursery of image %s is down (%s); kernels start cold until it is back", news->image,
-                           news->trouble);
+                daemon_log("the %snursery of image %s is down (%s); kernels start cold until it is back",
+                           news->light ? "light " : "", news->image, news->trouble);
         daemon->nurseries[i] = *news;
 }
 
@@ -176,6 +181,10 @@ static int split_paths(const char *text, const char *also, const char *ret_paths
         return copy ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
 }
 
+const char *daemon_preload(const struct daemon *daemon) {
+        return daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD;
+}
+
 static int start_maker(struct daemon *daemon, struct err *err) {
         static struct maker_settings settings;
         static char kernel_dir[4200];
@@ -195,8 +204,7 @@ static int start_maker(struct daemon *daemon, struct err *err) {
                                             .key_write_paths = key_write_paths,
                                             .df_bytes = daemon->options->df_bytes,
                                             .np_bytes = daemon->options->np_bytes,
-                                            .preload = daemon->options->preload ? daemon->options->preload
-                                                                                : DAEMON_PRELOAD };
+                                            .preload = daemon_preload(daemon) };
         if (maker_start(&settings, &daemon->maker, err) < 0)
                 return -1;
         daemon->maker_watch = loop_watch(daemon->loop, daemon->maker.fd, EPOLLIN, on_maker, daemon);

@@ -69,8 +69,10 @@ struct daemon {
         struct session *sessions; /* named and ephemeral ones */
         size_t n_sessions;
         struct session *by_id[DAEMON_SESSION_ROWS], *by_name[DAEMON_SESSION_ROWS]; /* the same, to find one */
-        struct kernel *pool[DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs */
+        struct kernel *pool[2 * DAEMON_POOL_MAX]; /* made or being made, for ephemeral runs: full and light ones */
         size_t n_pool;
+        bool took_light; /* the last time that somebody took one */
+        struct loop_timer *pool_timer; /* until what was taken is replaced */
         struct maker_nursery nurseries[DAEMON_NURSERIES_MAX]; /* as the maker told last */
         size_t n_nurseries;
         bool rootless, draining, end_sessions;
@@ -88,11 +90,16 @@ struct kernel *daemon_find_kernel(struct daemon *daemon, const char *id);
 /* Asks the maker for a kernel, now or as soon as it has time. */
 int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err);
 
+/* Modules that nurseries import, as text; "": none, and then there are no light kernels: all of them are. */
+const char *daemon_preload(const struct daemon *daemon);
+
 /* What a row says about its kernels. */
 void daemon_fill_request(const struct registry_session *row, struct maker_request *ret_request);
 
 /* Pool: kernels that wait, sealed and ready, for an ephemeral run with default limits. */
 void pool_refill(struct daemon *daemon);
-struct kernel *pool_take(struct daemon *daemon, const struct registry_session *row);
-size_t pool_ready(const struct daemon *daemon);
+void pool_refill_soon(struct daemon *daemon); /* one was taken: when its run had a moment for itself */
+struct kernel *pool_take(struct daemon *daemon, const struct registry_session *row, bool light);
+size_t pool_ready(const struct daemon *daemon, bool light);
+size_t pool_wanted(const struct daemon *daemon, bool light);
 void pool_empty(struct daemon *daemon);

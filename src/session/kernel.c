@@ -45,6 +45,7 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
         kernel->listener = listener;
         kernel->owner = owner;
         kernel->ephemeral = request->ephemeral;
+        kernel->light = request->light;
         (void) snprintf(kernel->id, sizeof(kernel->id), "%s", request->kernel_id);
         (void) snprintf(kernel->group, sizeof(kernel->group), "%s", request->group);
         (void) snprintf(kernel->state_dir, sizeof(kernel->state_dir), "%s", request->state_dir);

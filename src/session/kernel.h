@@ -62,7 +62,7 @@ struct kernel {
 
         char id[27], group[48];
         char state_dir[1024], workspace[1024]; /* of this kernel; workspace is "" when it is a tmpfs */
-        bool ephemeral;
+        bool ephemeral, light;
         enum kernel_state state;
         pid_t pid;
         uid_t host_uid;

@@ -23,7 +23,8 @@
 #include "session/stock.h"
 
 enum {
-        NURSERIES_MAX = 4,
+        WARDS_MAX = 4,     /* images that have nurseries: worth their memory for a few; the others start cold */
+        NURSERIES_MAX = 2 * WARDS_MAX,
         WAITING_MAX = 64,
         FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
         NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
@@ -36,19 +37,43 @@ enum {
 static struct nursery nurseries[NURSERIES_MAX];
 static size_t n_nurseries;
 
-/* A nursery is worth its memory for a few images; the others start cold. */
-static struct nursery *find_nursery(const struct maker_request *request) {
+static struct ward wards[WARDS_MAX];
+static size_t n_wards;
+
+static struct nursery *find_kind(const struct maker_request *request, bool light) {
+        struct ward *ward = NULL;
         if (request->fresh)
                 return NULL;
-        for (size_t i = 0; i < n_nurseries; i++)
-                if (strcmp(nurseries[i].image, request->image) == 0)
+        for (size_t i = 0; i < n_nurseries; i++) {
+                if (strcmp(nurseries[i].image, request->image) != 0)
+                        continue;
+                if (nurseries[i].light == light)
                         return &nurseries[i];
-        if (n_nurseries == NURSERIES_MAX)
+                ward = nurseries[i].ward;
+        }
+        if (!ward && n_wards == WARDS_MAX)
                 return NULL;
+        if (!ward) {
+                ward = &wards[n_wards++];
+                *ward = (struct ward) { .fd = -1 };
+        }
         struct nursery *nursery = &nurseries[n_nurseries++];
-        *nursery = (struct nursery) { .ward = { .fd = -1 }, .socket_fd = -1, .pidfd = -1 };
+        *nursery = (struct nursery) { .light = light, .ward = ward, .socket_fd = -1, .pidfd = -1 };
         (void) snprintf(nursery->image, sizeof(nursery->image), "%s", request->image);
         return nursery;
+}
+
+static struct nursery *find_nursery(const struct maker_request *request) {
+        return find_kind(request, request->light);
+}
+
+/* The one to fork from now: that of the request's kind; where a light one is not there, a full one does all that it
+ * does. NULL: it starts cold. */
+static struct nursery *find_ready(const struct maker_request *request) {
+        struct nursery *nursery = find_nursery(request);
+        if (request->light && nursery && nursery->state != NURSERY_READY)
+                nursery = find_kind(request, false);
+        return nursery && nursery->state == NURSERY_READY ? nursery : NULL;
 }
 
 static void start_nursery(const struct maker_settings *settings, struct nursery *nursery) {
@@ -62,10 +87,20 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
         image_close(&image);
 }
 
+/* Those that the request asks for. Whoever is content with a light kernel now may want a full one next. */
+static void start_nurseries(const struct maker_settings *settings, const struct maker_request *request) {
+        for (int light = request->light; light >= 0; light--) {
+                struct nursery *nursery = find_kind(request, light);
+                if (nursery && nursery_is_due(nursery, loop_now_ms()))
+                        start_nursery(settings, nursery);
+        }
+}
+
 static struct stock stock;
 
 static void describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
-        *ret_nursery = (struct maker_nursery) { .state = nursery->state, .pid = nursery->pid, .forks = nursery->forks,
+        *ret_nursery = (struct maker_nursery) { .light = nursery->light, .state = nursery->state,
+                                                .pid = nursery->pid, .forks = nursery->forks,
                                                 .n_preloaded = nursery->n_preloaded };
         if (strcmp(stock.kind.image, nursery->image) == 0)
                 ret_nursery->n_stock = (uint32_t) stock.n_boxes;
@@ -99,7 +134,9 @@ static size_t n_flights;
 
 static void reply_to(int fd, const struct maker_request *request, struct making *making, const struct err *err) {
         struct maker_reply reply = { 0 };
-        const struct nursery *nursery = find_nursery(request);
+        const struct nursery *nursery = making ? making_nursery(making) : NULL;
+        if (!nursery)
+                nursery = find_nursery(request);
         for (size_t i = 0; i < MAKER_FDS; i++)
                 reply.fds[i] = -1;
         memcpy(reply.kernel_id, request->kernel_id, sizeof(reply.kernel_id));
@@ -128,10 +165,8 @@ static void land(int fd, struct making *making) {
 
 static void launch(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
                    const struct maker_request *request) {
-        struct nursery *nursery = find_nursery(request);
         struct err err;
-        bool is_ready = nursery && nursery->state == NURSERY_READY;
-        struct making *making = making_start(settings, host, is_ready ? nursery : NULL, &stock, request, &err);
+        struct making *making = making_start(settings, host, find_ready(request), &stock, request, &err);
         if (!making)
                 reply_to(fd, request, NULL, &err);
         else if (making_wait_fd(making) < 0 || n_flights == FLIGHTS_MAX)
@@ -189,12 +224,13 @@ static void land_settled(int fd, const struct pollfd *polled, size_t n_polled) {
 }
 
 /* Requests that wait until a nursery is ready. One that wants modules imported has them from there before a cold Python
- * would; any other is served cold at once. */
+ * would, and a light one for the pool is in no hurry; any other is served cold at once. */
 static struct maker_request *waiting[WAITING_MAX];
 static size_t n_waiting;
 
 static bool should_wait(const struct maker_request *request) {
-        const struct nursery *nursery = *request->preload ? find_nursery(request) : NULL;
+        bool has_time = *request->preload || (request->light && request->pooled);
+        const struct nursery *nursery = has_time ? find_nursery(request) : NULL;
         return nursery && nursery->state == NURSERY_STARTING && loop_now_ms() - nursery->started_ms < NURSERY_WAIT_MS;
 }
 
@@ -236,9 +272,7 @@ static void take_request(const struct maker_settings *settings, const struct cgr
         static struct maker_request request; /* large: not on the stack */
         if (recv(fd, &request, sizeof(request), 0) != (ssize_t) sizeof(request))
                 _exit(EXIT_SUCCESS);
-        struct nursery *nursery = find_nursery(&request);
-        if (nursery && nursery_is_due(nursery, loop_now_ms()))
-                start_nursery(settings, nursery);
+        start_nurseries(settings, &request);
         if (!postpone(&request))
                 launch(settings, host, fd, &request);
 }

@@ -36,6 +36,7 @@ struct maker_request {
         bool ephemeral; /* the workspace is a bounded tmpfs */
         bool pooled;    /* nobody waits for it yet */
         bool fresh;     /* a Python of its own, never one forked from a nursery */
+        bool light;     /* forked from the nursery that has imported nothing: it needs none of the modules */
         bool network;   /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
         char packages[1024]; /* state directory of the session whose packages are shown (session/packages.h), or "" */
         bool of_key;         /* of somebody with a key, not of the operator */
@@ -59,9 +60,10 @@ enum maker_fd {
         MAKER_FDS
 };
 
-/* How the nursery of an image is, for `glovebox status`. */
+/* How a nursery of an image is, for `glovebox status`. */
 struct maker_nursery {
         char image[65];
+        bool light;
         enum nursery_state state;
         pid_t pid;
         uint64_t forks;
@@ -86,7 +88,7 @@ struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
         const char *group_prefix; /* of the names of control groups */
         const char *kernel_dir; /* holds the package glovebox_kernel */
-        const char *preload;    /* what nurseries import */
+        const char *preload;    /* what nurseries import, but for the light ones */
         uint64_t stock;         /* boxes to be kept without a kernel */
         const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
         const char *const *key_write_paths; /* those of write_paths that sessions of keys may show, too */

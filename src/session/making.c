@@ -337,7 +337,7 @@ static int start_without_ward(struct making *making, struct err *err) {
 /* A box of the nursery's ward, so that it can fork into it; or, when that does not work out, of nobody's. */
 static int start_box(struct making *making, struct err *err) {
         if (making->nursery && box_prepare(&making->spec, making->host, &making->birth, err) == 0) {
-                if (ward_clone_box(&making->nursery->ward, &making->birth, err) == 0 &&
+                if (ward_clone_box(making->nursery->ward, &making->birth, err) == 0 &&
                     box_proceed(&making->birth, err) == 0) {
                         making->is_settling = true;
                         return 0;
@@ -420,6 +420,10 @@ const struct maker_request *making_request(const struct making *making) {
         return making->request;
 }
 
+const struct nursery *making_nursery(const struct making *making) {
+        return making->nursery;
+}
+
 int making_wait_fd(const struct making *making) {
         return making->is_settling ? making->birth.sync_fd : -1;
 }
@@ -466,7 +470,7 @@ void making_store(struct making *making, struct stock *stock) {
         if (!making->nursery)
                 return; /* not below a ward: nothing could be forked into it */
         const struct stock_box made = { .box = making->box, .uid = making->uid, .gid = making->gid,
-                                        .ward_pid = making->nursery->ward.pid,
+                                        .ward_pid = making->nursery->ward->pid,
                                         .fingerprint = nursery_fingerprint(&making->image),
                                         .lease_fd = take_fd(&making->lease_fd),
                                         .workspace_fd = take_fd(&making->workspace_fd) };

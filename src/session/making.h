@@ -20,6 +20,7 @@ void making_free(struct making *making); /* takes apart what was not handed on *
 
 bool making_is_for_stock(const struct making *making);
 const struct maker_request *making_request(const struct making *making);
+const struct nursery *making_nursery(const struct making *making); /* that it was begun with, or NULL */
 
 /* Readable when making_settle can be called without a wait; -1 when that is now. */
 int making_wait_fd(const struct making *making);

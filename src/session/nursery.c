@@ -61,11 +61,11 @@ static void set_patience(int fd) {
 int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err) {
         _cleanup_fd_ int library_fd = fd_sealed_copy("spawn", spawn_image, spawn_image_size());
         int code = library_fd < 0 ? err_sys(err, -library_fd, "preparing the nursery's library") : 0;
-        if (code == 0 && nursery->ward.fd < 0)
-                code = ward_start(&nursery->ward, err);
+        if (code == 0 && nursery->ward->fd < 0)
+                code = ward_start(nursery->ward, err);
         if (code == 0)
-                code = ward_start_nursery(&nursery->ward, spec, preload, library_fd, &nursery->socket_fd,
-                                          &nursery->pidfd, err);
+                code = ward_start_nursery(nursery->ward, spec, nursery->light, nursery->light ? "" : preload,
+                                          library_fd, &nursery->socket_fd, &nursery->pidfd, err);
         if (code < 0) {
                 fail(nursery, err);
                 return -1;
@@ -225,7 +225,7 @@ int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int
                 fail(nursery, err);
                 return -1;
         }
-        if (ward_watch(&nursery->ward, pidfd, status_write, err) < 0 || let_go(sync_ours, err) < 0) {
+        if (ward_watch(nursery->ward, pidfd, status_write, err) < 0 || let_go(sync_ours, err) < 0) {
                 (void) sys_pidfd_send_signal(pidfd, SIGKILL);
                 return -1;
         }

@@ -1,5 +1,8 @@
-/* A nursery as the maker sees it: one per image, in a ward of its own, from which kernels are forked. It is a
- * shortcut and nothing more: whatever goes wrong here, the maker starts the kernel cold instead. */
+/* A nursery as the maker sees it: a process of an image from which kernels are forked. It is a shortcut and nothing
+ * more: whatever goes wrong here, the maker starts the kernel cold instead.
+ *
+ * An image has one ward and up to two nurseries in it: the full one has imported what is to be preloaded, the light one
+ * nothing but the kernel, so that a fork of it copies little. Both fork into the same boxes. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,9 +14,10 @@
 
 struct nursery {
         char image[65];
+        bool light;
         uint64_t fingerprint; /* of the image as it was when the nursery was started */
         enum nursery_state state;
-        struct ward ward;
+        struct ward *ward; /* shared with the other one of the image */
         int socket_fd, pidfd;
         pid_t pid; /* on the host */
         uint64_t started_ms, retry_ms;

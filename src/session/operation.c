@@ -48,12 +48,12 @@ static int ping(struct asker *asker, json_t *json, struct err *err) {
         return 0;
 }
 
-/* The nursery of the daemon's own image, or null. */
-static json_t *describe_nursery(const struct daemon *daemon) {
+/* The nursery of the daemon's own image that is light or not, or null. */
+static json_t *describe_nursery(const struct daemon *daemon, bool light) {
         static const char *const states[] = { "down", "starting", "ready" };
         for (size_t i = 0; i < daemon->n_nurseries; i++) {
                 const struct maker_nursery *nursery = &daemon->nurseries[i];
-                if (strcmp(nursery->image, daemon->options->image) != 0)
+                if (strcmp(nursery->image, daemon->options->image) != 0 || nursery->light != light)
                         continue;
                 uint64_t memory_bytes = nursery->pid > 0 ? memory_bytes_of(nursery->pid) : 0;
                 return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
@@ -74,13 +74,16 @@ static int status(struct asker *asker, json_t *json, struct err *err) {
                 if (session_is_seen_by(session, asker->owner))
                         json_array_append_new(sessions, session_to_json(session));
         json_t *answer = json_pack(
-                "{s:{s:i, s:s, s:I, s:I, s:s, s:s?, s:s, s:s, s:I, s:I}, s:{s:I, s:I}, s:o, s:o}", "daemon", "pid",
-                (int) getpid(), "version", GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - daemon->started_ms),
-                "memory_bytes", (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "api",
+                "{s:{s:i, s:s, s:I, s:I, s:s, s:s?, s:s, s:s, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:o}",
+                "daemon", "pid", (int) getpid(), "version", GLOVEBOX_VERSION, "uptime_ms",
+                (json_int_t) (loop_now_ms() - daemon->started_ms), "memory_bytes",
+                (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "api",
                 *daemon->front_address ? daemon->front_address : NULL, "data_dir", daemon->data_dir, "image",
-                daemon->options->image, "clients", (json_int_t) daemon->n_clients,
-                "log_dropped", (json_int_t) log_dropped(), "pool", "wanted", (json_int_t) daemon->options->pool,
-                "ready", (json_int_t) pool_ready(daemon), "nursery", describe_nursery(daemon), "sessions", sessions);
+                daemon->options->image, "clients", (json_int_t) daemon->n_clients, "log_dropped",
+                (json_int_t) log_dropped(), "pool", "wanted", (json_int_t) daemon->options->pool, "ready",
+                (json_int_t) pool_ready(daemon, false), "light_wanted", (json_int_t) pool_wanted(daemon, true),
+                "light_ready", (json_int_t) pool_ready(daemon, true), "nursery", describe_nursery(daemon, false),
+                "light_nursery", describe_nursery(daemon, true), "sessions", sessions);
         asker_answer(asker, answer);
         return 0;
 }

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "session/asker.h"
+#include "session/light.h"
 #include "session/operation.h"
 #include "session/row.h"
 #include "session/session.h"
@@ -34,6 +35,8 @@ static int submit(struct asker *asker, json_t *json, json_t *what, struct err *e
         struct session *session = session_for(asker, json, err);
         bool fits = session && run_fits(session, what);
         struct run *run = fits ? run_make(session, what, timeout_of(session, json)) : NULL;
+        if (session && session->ephemeral)
+                session->light = light_suits(what, daemon_preload(asker->daemon));
         json_decref(what);
         size_t waiting = 0;
         for (struct run *other = session ? session->runs : NULL; other; other = other->next)

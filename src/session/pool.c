@@ -1,5 +1,6 @@
 /* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run that wants nothing special.
- * Each is used once. */
+ * Each is used once. As many full ones, which have imported what is preloaded, are kept as light ones, which have not:
+ * the code of a run tells which of them it needs (session/light.h). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,9 @@
 #include "session/kernel.h"
 #include "session/reaper.h"
 #include "session/serve_options.h"
+
+/* Most runs are over by then, and had the processors for themselves. */
+enum { PAUSE_MS = 3 };
 
 static const struct kernel_listener listener;
 
@@ -66,20 +70,38 @@ static bool is_one_on_its_way(const struct daemon *daemon) {
         return false;
 }
 
+static size_t count(const struct daemon *daemon, bool light) {
+        size_t n = 0;
+        for (size_t i = 0; i < daemon->n_pool; i++)
+                n += daemon->pool[i]->light == light;
+        return n;
+}
+
+size_t pool_wanted(const struct daemon *daemon, bool light) {
+        uint64_t wanted = light && !*daemon_preload(daemon) ? 0 : daemon->options->pool;
+        return wanted < DAEMON_POOL_MAX ? (size_t) wanted : DAEMON_POOL_MAX;
+}
+
+static bool is_short(const struct daemon *daemon, bool light) {
+        return count(daemon, light) < pool_wanted(daemon, light);
+}
+
 void pool_refill(struct daemon *daemon) {
         struct err err;
+        /* The kind that was taken last is the one that will be asked for next. */
+        bool light = is_short(daemon, daemon->took_light) ? daemon->took_light : !daemon->took_light;
         struct registry_session row = { .limits = daemon->options->limits,
                                         .allow_weaker = daemon->options->allow_weaker };
-        if (daemon->draining || daemon->n_pool >= daemon->options->pool || daemon->n_pool >= DAEMON_POOL_MAX ||
-            is_one_on_its_way(daemon) || daemon->n_orders + daemon->n_ordered > 0)
+        if (daemon->draining || !is_short(daemon, light) || is_one_on_its_way(daemon) ||
+            daemon->n_orders + daemon->n_ordered > 0)
                 return; /* those that somebody waits for come first; daemon.c calls again after the last of them */
         struct maker_request request;
         (void) snprintf(row.image, sizeof(row.image), "%s", daemon->options->image);
         daemon_fill_request(&row, &request);
         request.ephemeral = request.pooled = true;
+        request.light = light;
         /* Only here: a kernel that somebody waits for imports what its code asks for, and nothing else. */
-        (void) snprintf(request.preload, sizeof(request.preload), "%s",
-                        daemon->options->preload ? daemon->options->preload : DAEMON_PRELOAD);
+        (void) snprintf(request.preload, sizeof(request.preload), "%s", light ? "" : daemon_preload(daemon));
         if (daemon_name_kernel(daemon, &request, &err) < 0)
                 return;
         char state_dir[1024];
@@ -96,6 +118,17 @@ void pool_refill(struct daemon *daemon) {
                 on_failed(kernel, &err);
 }
 
+static void on_time(void *context) {
+        struct daemon *daemon = context;
+        daemon->pool_timer = NULL;
+        pool_refill(daemon);
+}
+
+void pool_refill_soon(struct daemon *daemon) {
+        if (!daemon->pool_timer && !daemon->draining)
+                daemon->pool_timer = loop_timer(daemon->loop, loop_now_ms() + PAUSE_MS, on_time, daemon);
+}
+
 static bool is_plain(const struct daemon *daemon, const struct registry_session *row) {
         return strcmp(row->image, daemon->options->image) == 0 && !*row->options && !*row->workspace &&
                row->allow_weaker == daemon->options->allow_weaker && strcmp(row->mode, "fresh") != 0 &&
@@ -104,27 +137,31 @@ static bool is_plain(const struct daemon *daemon, const struct registry_session 
                row->limits.disk_bytes == daemon->options->limits.disk_bytes;
 }
 
-struct kernel *pool_take(struct daemon *daemon, const struct registry_session *row) {
+struct kernel *pool_take(struct daemon *daemon, const struct registry_session *row, bool light) {
+        struct kernel *found = NULL;
         if (!is_plain(daemon, row))
                 return NULL;
         for (size_t i = 0; i < daemon->n_pool; i++) {
                 struct kernel *kernel = daemon->pool[i];
-                if (kernel->state == KERNEL_IDLE) {
-                        forget(kernel);
-                        return kernel;
-                }
+                bool fits = kernel->light == light || (light && !found); /* a full one does what a light one does */
+                if (kernel->state == KERNEL_IDLE && fits)
+                        found = kernel;
         }
-        return NULL;
+        daemon->took_light = light && pool_wanted(daemon, true) > 0;
+        if (found)
+                forget(found);
+        return found;
 }
 
-size_t pool_ready(const struct daemon *daemon) {
+size_t pool_ready(const struct daemon *daemon, bool light) {
         size_t n = 0;
         for (size_t i = 0; i < daemon->n_pool; i++)
-                n += daemon->pool[i]->state == KERNEL_IDLE;
+                n += daemon->pool[i]->light == light && daemon->pool[i]->state == KERNEL_IDLE;
         return n;
 }
 
 void pool_empty(struct daemon *daemon) {
+        loop_timer_drop(&daemon->pool_timer);
         while (daemon->n_pool)
                 discard(daemon->pool[0]);
 }

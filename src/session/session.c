@@ -61,11 +61,11 @@ static void order_kernel(struct session *session) {
         struct err err;
         struct maker_request request;
         if (session->ephemeral && !session->granted &&
-            (session->kernel = pool_take(session->daemon, &session->row))) {
+            (session->kernel = pool_take(session->daemon, &session->row, session->light))) {
                 session->kernel->listener = &listener;
                 session->kernel->owner = session;
                 (void) snprintf(session->state_dir, sizeof(session->state_dir), "%s", session->kernel->state_dir);
-                pool_refill(session->daemon);
+                pool_refill_soon(session->daemon);
                 return;
         }
         struct egress_rules *rules = NULL;
@@ -74,6 +74,7 @@ static void order_kernel(struct session *session) {
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         request.workspace_is_ours = !*session->row.workspace;
         request.ephemeral = session->ephemeral && !*session->row.workspace;
+        request.light = session->light;
         if (session->helps)
                 install_fill_request(session->helps, &request);
         else if (!session->ephemeral)

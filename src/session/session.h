@@ -28,6 +28,7 @@ struct session {
         struct session *next, **backlink; /* among all; what points here */
         struct session *next_by_id, *next_by_name;
         bool ephemeral;
+        bool light; /* its only run needs nothing that is preloaded */
         enum session_state state;
         char state_dir[1024], workspace[1024];
         struct kernel *kernel;

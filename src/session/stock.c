@@ -68,7 +68,7 @@ bool stock_take(struct stock *stock, const struct maker_request *request, const 
                 return false;
         while (stock->n_boxes) {
                 struct stock_box stocked = stock->boxes[--stock->n_boxes];
-                if (stocked.ward_pid == nursery->ward.pid && stocked.fingerprint == nursery->fingerprint &&
+                if (stocked.ward_pid == nursery->ward->pid && stocked.fingerprint == nursery->fingerprint &&
                     is_alive(&stocked)) {
                         *ret_box = stocked;
                         return true;

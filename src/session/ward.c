@@ -177,7 +177,7 @@ int ward_clone_box(struct ward *ward, struct box_birth *birth, struct err *err) 
         return box->pid > 0 ? 0 : err_set(err, ERR_GONE, "the box died while it was made");
 }
 
-int ward_start_nursery(struct ward *ward, const struct box_spec *spec, const char *preload, int library_fd,
+int ward_start_nursery(struct ward *ward, const struct box_spec *spec, bool light, const char *preload, int library_fd,
                        int *ret_socket_fd, int *ret_pidfd, struct err *err) {
         _cleanup_free_ struct ward_request *request = calloc(1, sizeof(*request));
         _cleanup_(stage_fds_close) struct stage_fds fds;
@@ -189,6 +189,7 @@ int ward_start_nursery(struct ward *ward, const struct box_spec *spec, const cha
         if (fill_request(spec, &fds, request, slots, err) < 0)
                 return -1;
         request->kind = WARD_START_NURSERY;
+        request->light = light;
         (void) snprintf(request->preload, sizeof(request->preload), "%s", preload);
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
                 return err_sys(err, errno, "making a socket pair");

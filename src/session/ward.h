@@ -13,7 +13,7 @@
  *                       └── parent of all of them: reaps them, and writes how a kernel ended into its status pipe
  *
  * A nursery that dies takes nothing with it. A ward that dies takes its boxes along: it does as little as possible.
- * When the maker goes away (the daemon was killed, or ended), the ward ends its nursery, and itself after its last
+ * When the maker goes away (the daemon was killed, or ended), the ward ends its nurseries, and itself after its last
  * box. */
 #pragma once
 
@@ -38,9 +38,9 @@ void ward_leave(struct ward *ward);
 /* In place of box_clone: the ward makes the namespaces. birth->spec holds host ids. */
 int ward_clone_box(struct ward *ward, struct box_birth *birth, struct err *err);
 
-/* Starts a nursery with this image. *ret_socket_fd takes orders (wire/nursery.h) and *ret_pidfd is the process. It is
- * not ready before it says so. */
-int ward_start_nursery(struct ward *ward, const struct box_spec *spec, const char *preload, int library_fd,
+/* Starts a nursery with this image; of each kind, light or not, there is one: an older one ends. *ret_socket_fd takes
+ * orders (wire/nursery.h) and *ret_pidfd is the process. It is not ready before it says so. */
+int ward_start_nursery(struct ward *ward, const struct box_spec *spec, bool light, const char *preload, int library_fd,
                        int *ret_socket_fd, int *ret_pidfd, struct err *err);
 
 /* The wait status of this process, a child of the ward, will be written to status_fd as an int.

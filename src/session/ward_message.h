@@ -12,6 +12,7 @@ struct ward_request {
         uid_t uid; /* of the box, as N sees it */
         gid_t gid;
         bool has_memory_cgroup, has_pids_cgroup;
+        bool light; /* which of the two nurseries */
         char preload[WARD_PRELOAD_MAX];
         size_t n_mounts;
         struct {

@@ -36,7 +36,7 @@ static struct {
 } watched[WATCHED_MAX];
 static size_t n_watched;
 
-static pid_t nursery_pid;
+static pid_t nursery_pids[2]; /* full and light */
 static int nursery_count;
 
 /* ---- coming to life ---- */
@@ -134,9 +134,9 @@ static int clone_box(const struct ward_request *request, int slots[static WARD_S
         return code;
 }
 
-static void stop_nursery(void) {
-        if (nursery_pid > 0)
-                (void) kill(nursery_pid, SIGKILL);
+static void stop_nursery(bool light) {
+        if (nursery_pids[light] > 0)
+                (void) kill(nursery_pids[light], SIGKILL);
 }
 
 static void become_nursery(const struct ward_request *request, const int slots[static WARD_SLOTS], int report_fd)
@@ -150,14 +150,15 @@ static void become_nursery(const struct ward_request *request, const int slots[s
         struct stage_fds fds = { .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1, .listener_fd = -1 };
         take_view(slots, &fds);
         struct nursery_stage nursery = { .spec = &spec, .fds = &fds, .socket_fd = slots[WARD_SOCKET],
-                                         .library_fd = slots[WARD_LIBRARY], .preload = request->preload };
+                                         .library_fd = slots[WARD_LIBRARY], .preload = request->preload,
+                                         .light = request->light };
         nursery_stage_run(&nursery);
 }
 
 static int start_nursery(const struct ward_request *request, const int slots[static WARD_SLOTS], int *ret_pidfd,
                          struct err *err) {
         int report[2];
-        stop_nursery();
+        stop_nursery(request->light);
         if (pipe2(report, O_CLOEXEC) < 0)
                 return err_sys(err, errno, "making a pipe");
         _cleanup_fd_ int report_read = report[0];
@@ -175,7 +176,7 @@ static int start_nursery(const struct ward_request *request, const int slots[sta
                 become_nursery(request, slots, report_write);
         if (pid < 0)
                 return err_sys(err, errno, "cloning the nursery");
-        nursery_pid = pid;
+        nursery_pids[request->light] = pid;
         fd_close(&report_write);
         struct err reported;
         if (fd_read_exactly(report_read, &reported, sizeof(reported)) < 0)
@@ -233,8 +234,9 @@ static bool reap(void) {
         int status;
         pid_t pid;
         while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-                if (pid == nursery_pid)
-                        nursery_pid = 0;
+                for (size_t i = 0; i < ELEMENTS(nursery_pids); i++)
+                        if (pid == nursery_pids[i])
+                                nursery_pids[i] = 0;
                 for (size_t i = 0; i < n_watched; i++) {
                         if (watched[i].pid != pid)
                                 continue;
@@ -277,8 +279,9 @@ void ward_process_run(int start_fd, int fd, bool drop_groups) {
                 if (polled[1].revents && !handle_request(fd)) {
                         asked = false;
                         fd_close(&fd); /* so that nobody waits for us */
-                        stop_nursery();
-                        has_children |= nursery_pid > 0;
+                        stop_nursery(false);
+                        stop_nursery(true);
+                        has_children |= nursery_pids[false] > 0 || nursery_pids[true] > 0;
                         has_children |= reap();
                 }
                 if (!asked && !has_children)

@@ -190,16 +190,27 @@ def test_a_forked_kernel_inherits_no_secret(house: House) -> None:
 STARTED = "print(open('/proc/self/stat').read().rpartition(')')[2].split()[19])"
 
 
+# Where a module is preloaded there are light kernels, too. They are told by what their nursery was started with.
+IS_LIGHT = "\nprint('light' in open('/proc/self/cmdline').read().split('\\0'))"
+
+
 @pytest.mark.timeout(300)
-def test_a_kernel_that_waited_in_the_pool_is_sealed_as_any(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon("--pool", "1", who="user")
+@pytest.mark.parametrize("preload", ["", "colorsys"], ids=["full", "light"])
+def test_a_kernel_that_waited_in_the_pool_is_sealed_as_any(start_daemon: StartDaemon, preload: str) -> None:
+    daemon = start_daemon("--pool", "1", "--preload", preload, who="user")
     client = daemon.client()
+
+    def is_full() -> bool:
+        pool = client.request("status")["pool"]
+        return bool(pool["ready"] == 1 and pool["light_ready"] == pool["light_wanted"] == (1 if preload else 0))
+
     code = FINGERPRINT.read_text()
     made_for_it = flat(json.loads(client.execute(code, operator=True)["stdout"]))
-    wait_for("the pool to be full", lambda: client.request("status")["pool"]["ready"] == 1)
+    wait_for("the pool to be full", is_full)
     now = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
-    answer = client.execute(code + STARTED)
-    printed, started = answer["stdout"].splitlines()
+    answer = client.execute(code + STARTED + IS_LIGHT)
+    printed, started, is_light = answer["stdout"].splitlines()
+    assert is_light == str(bool(preload))
     assert int(started) <= now, "the kernel did not wait in the pool"
     assert not set(differences(flat(json.loads(printed)), made_for_it)) - OF_A_FORK
 

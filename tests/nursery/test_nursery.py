@@ -103,6 +103,31 @@ def test_kernels_are_forked_unless_they_are_to_be_fresh(served: Served) -> None:
     assert nursery["memory_bytes"] > 1 << 20
 
 
+def test_a_run_that_needs_nothing_of_it_is_forked_from_the_light_one(served: Served) -> None:
+    def light() -> dict[str, Any]:
+        return served.status()["light_nursery"] or {}
+
+    def forks() -> tuple[int, int]:
+        status = served.status()
+        return status["nursery"]["forks"], status["light_nursery"]["forks"]
+
+    def run(code: str) -> str:
+        return good(served.glovebox("run", "-c", code))
+
+    served.start().warm()
+    assert light() == {}, "sessions are forked from the full one"
+    assert run("print(6 * 7)") == "42\n"
+    wait_for("the light one is ready", lambda: light().get("state") == "ready")
+    full_forks, light_forks = forks()
+    assert run("print(6 * 7)") == "42\n"
+    assert forks() == (full_forks, light_forks + 1)
+    assert run(IS_FORKED) == "True\n"
+    assert forks() == (full_forks + 1, light_forks + 1)
+    os.kill(killed := light()["pid"], signal.SIGKILL)
+    assert run("print(6 * 7)") == "42\n"
+    wait_for("another one", lambda: light().get("state") == "ready" and light()["pid"] != killed)
+
+
 SEAL = """
 import json, os
 def link(fd):

@@ -2,7 +2,8 @@
 
 Started in one of two ways:
 - `python3 -m glovebox_kernel --fd 3`: by exec, cold;
-- `serve(fd)` in a process forked from a nursery that called `preload([...])` before: then `after_fork()` first.
+- `serve(kernel)` in a process forked from a nursery that called `preload([...])` and `make(fd)` before: then
+  `after_fork()` first.
 The loop starts no thread and holds no descriptor besides the channel and copies of 1 and 2.
 """
 
@@ -87,6 +88,7 @@ class Kernel:
         self._runner = Runner(self._channel, self._gate, self._stdio)
         self._is_ending = False
         self._has_run = False
+        self._python = platform.python_version()
         self._requests: dict[int, Callable[[dict[str, Any]], Answer]] = {
             wire.TRIM: self._trim,
             wire.SLEEP: self._sleep,
@@ -95,8 +97,10 @@ class Kernel:
             wire.PACKAGES: self._packages,
         }
 
-    def install(self) -> None:
-        """Make this process a kernel: streams, signals, builtins, fork hooks."""
+    def prepare(self) -> None:
+        """The part of becoming a kernel that can be done before a fork: streams, signals, builtins.
+
+        In a nursery 1 and 2 must be of the kind that they will be, and the channel is not there yet."""
         self._gate.install()
         self._stdio.install()
         builtins.input = stdio.input_refuse  # type: ignore[assignment]
@@ -104,10 +108,17 @@ class Kernel:
         builtins.load = store.load  # type: ignore[attr-defined]
         builtins.save = store.save  # type: ignore[attr-defined]
         figures.PyplotHook(self._runner.show_figures).install()
-        # A child must neither print twice what its parent had not yet flushed, nor speak to the host.
-        os.register_at_fork(before=self._stdio.flush, after_in_child=self._channel.close)
         self._install_exit()
         sys.argv = [""]
+
+    def begin(self) -> None:
+        """The other part, in the process that is to be the kernel."""
+        self._gate.pid = os.getpid()
+        self._stdio.begin()
+        if os.environ.get("MPLBACKEND") != "Agg":
+            os.environ["MPLBACKEND"] = "Agg"
+        # A child must neither print twice what its parent had not yet flushed, nor speak to the host.
+        os.register_at_fork(before=self._stdio.flush, after_in_child=self._channel.close)
         if "" not in sys.path:
             sys.path.insert(0, "")  # as in an interactive Python: the current directory, wherever that will be
         self._table.get(DEFAULT).enter()
@@ -148,7 +159,7 @@ class Kernel:
 
     def serve(self, rest: Rest | None = None) -> int:
         """Answer requests until the host closes the channel; the exit code."""
-        ready = {"protocol": wire.PROTOCOL, "pid": os.getpid(), "python": platform.python_version()}
+        ready = {"protocol": wire.PROTOCOL, "pid": os.getpid(), "python": self._python}
         try:
             self._channel.send(wire.READY, json_pack(ready))
             while not self._is_ending:
@@ -288,10 +299,16 @@ def _id_of(payload: bytes) -> Any:
         return None
 
 
-def serve(fd: int, rest: Rest | None = None, is_awaited: bool = False) -> NoReturn:
-    """Be a kernel from here on; never returns. One that somebody waits for does nothing ahead of need."""
+def make(fd: int) -> Kernel:
+    """A kernel that can begin, here or in a process forked from here."""
     kernel = Kernel(fd)
-    kernel.install()
+    kernel.prepare()
+    return kernel
+
+
+def serve(kernel: Kernel, rest: Rest | None = None, is_awaited: bool = False) -> NoReturn:
+    """Be a kernel from here on; never returns. One that somebody waits for does nothing ahead of need."""
+    kernel.begin()
     if not is_awaited:
         kernel.rehearse()
     exit_code = kernel.serve(rest)
@@ -306,4 +323,4 @@ def main() -> None:
     preload(name for name in arguments.preload.split(",") if name)
     if sys.path and sys.path[0] == os.getcwd():
         del sys.path[0]
-    serve(arguments.fd)
+    serve(make(arguments.fd))

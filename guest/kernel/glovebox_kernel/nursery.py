@@ -1,6 +1,6 @@
 """The nursery: imports what every kernel wants, once, and is forked for each kernel.
 
-`python3 -m glovebox_kernel.nursery MODULE,MODULE…`, started by a ward (src/session/ward.h) with the maker's socket as
+`python3 -m glovebox_kernel.nursery MODULE,MODULE… [light]`, started by a ward (src/session/ward.h) with the maker's socket as
 descriptor 3 and the library guest/nursery/spawn.c as descriptor 4. It never runs a user's code, and ends when the maker's
 socket does.
 """
@@ -21,6 +21,7 @@ from glovebox_kernel import main as kernel
 from glovebox_kernel.rehearsal import nursery_rehearse
 from glovebox_kernel.trim import memory_trim
 
+CHANNEL_FD = 3  # of a kernel; in a nursery it is the maker's socket, which nothing here reads or writes
 LIBRARY_FD = 4
 _PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
 _ARENAS = ("PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator")
@@ -63,10 +64,14 @@ class _Imprint:
         if self._is_open:
             self._library.imprint_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)
 
+    def end(self) -> None:
+        """What is allocated from here on is a kernel's own."""
+        if self._is_open:
+            ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self._usual))
+
     def take(self) -> None:
         """Without it (an old system, no memory) kernels are forked all the same, and take more."""
         if self._is_open:
-            ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self._usual))
             self._library.imprint_take()
 
 
@@ -107,7 +112,7 @@ def _widen_pools() -> None:
             getattr(sys.modules[module], function)(int(text))
 
 
-def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
+def _become_kernel(made: kernel.Kernel, library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
     """In the sealed child: the box's environment in place of the nursery's, then as any kernel."""
     index, left = 0, dict(os.environb)
     while (text := library.spawn_environment(index)) is not None:
@@ -122,12 +127,27 @@ def _become_kernel(library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
     sys.path[:] = ["", *given, *(part for part in own_path if part not in given)]
     kernel.after_fork()
     _widen_pools()
-    kernel.serve(3, _Rest(library), is_awaited=bool(library.spawn_is_awaited()))
+    kernel.serve(made, _Rest(library), is_awaited=bool(library.spawn_is_awaited()))
 
 
-def _settle(imprint: _Imprint) -> None:
+def _make_kernel() -> kernel.Kernel:
+    """The kernel that each fork will be. Its streams remember what they write to: pipes, then as now."""
+    read_fd, write_fd = os.pipe()
+    null_fds = os.dup(1), os.dup(2)
+    for fd in (1, 2):
+        os.dup2(write_fd, fd)
+    made = kernel.make(CHANNEL_FD)
+    for fd, null_fd in zip((1, 2), null_fds):
+        os.dup2(null_fd, fd)
+    for fd in (read_fd, write_fd, *null_fds):
+        os.close(fd)
+    return made
+
+
+def _settle(imprint: _Imprint) -> kernel.Kernel:
     """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
     nursery_rehearse()
+    made = _make_kernel()
     for _ in range(8):
         ctypes.pythonapi.PyOS_BeforeFork()
         ctypes.pythonapi.PyOS_AfterFork_Child()
@@ -136,6 +156,7 @@ def _settle(imprint: _Imprint) -> None:
     memory_trim()
     gc.freeze()
     imprint.fill()
+    return made
 
 
 def main() -> None:
@@ -145,18 +166,23 @@ def main() -> None:
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
+    is_light = "light" in sys.argv[2:]
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
-    _settle(imprint)
+    made = _settle(imprint)
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
-    imprint.take()
+    imprint.end()
+    if not is_light:
+        # A kernel of one run gives nothing back, and what is mapped from a file is entered page by page: in a small
+        # nursery that takes longer than to copy its page tables.
+        imprint.take()
     library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
     ctypes.pythonapi.PyOS_BeforeFork()  # once for all forks: from here on Python runs in kernels only
     if library.spawn_serve() == 0:
         ctypes.pythonapi.PyOS_AfterFork_Child()
-        _become_kernel(library, own_path)
+        _become_kernel(made, library, own_path)
     ctypes.pythonapi.PyOS_AfterFork_Parent()
 
 

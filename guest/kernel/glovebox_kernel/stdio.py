@@ -89,15 +89,22 @@ class Ticker:
 
     def __init__(self, on_tick: Callable[[], None]) -> None:
         self._timer = ctypes.c_void_p()
-        self.works = False
-        event = _Sigevent(signo=_SIGNAL, notify=0)
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        self._pid = 0  # of the process that has it: it is not inherited by a fork
+        with contextlib.suppress(OSError, ValueError):
             signal.signal(_SIGNAL, lambda _signum, _frame: on_tick())
             signal.siginterrupt(_SIGNAL, False)
-            self.works = _libc.timer_create(1, ctypes.byref(event), ctypes.byref(self._timer)) == 0
+
+    def works(self) -> bool:
+        if self._pid != os.getpid():
+            event = _Sigevent(signo=_SIGNAL, notify=0)
+            with contextlib.suppress(AttributeError):
+                if _libc.timer_create(1, ctypes.byref(event), ctypes.byref(self._timer)) == 0:
+                    self._pid = os.getpid()
+        return self._pid == os.getpid()
 
     def start(self) -> None:
-        self._set(TICK_SECONDS)
+        if self.works():
+            self._set(TICK_SECONDS)
 
     def stop(self) -> None:
         self._set(0.0)
@@ -133,20 +140,24 @@ class FloodBuffer(io.BufferedWriter):
 
 class Stdio:
     def __init__(self) -> None:
-        self._saved_fds = (os.dup(1), os.dup(2))
+        self._saved_fds: tuple[int, ...] = ()
         self._flooded: list[io.TextIOWrapper] = []
         self._ticker: Ticker | None = None
         self._streams: list[io.TextIOWrapper] = []
 
     def install(self) -> None:
-        null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        os.dup2(null_fd, 0)
-        os.close(null_fd)
         sys.stdin = sys.__stdin__ = NoInput()  # type: ignore[assignment, misc]
         self._ticker = Ticker(self._on_tick)
         self._streams = [self._open(1), self._open(2)]
         sys.stdout = sys.__stdout__ = self._streams[0]  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self._streams[1]  # type: ignore[misc]
+
+    def begin(self) -> None:
+        """In the process whose streams these are: what a fork does not pass on."""
+        null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        os.dup2(null_fd, 0)
+        os.close(null_fd)
+        self._saved_fds = (os.dup(1), os.dup(2))
 
     def close(self) -> None:
         """Its descriptors; sys.stdout and its like are the caller's to put back."""
@@ -168,7 +179,7 @@ class Stdio:
 
     def _begin_flood(self, stream: io.TextIOWrapper) -> None:
         ticker = self._ticker
-        if ticker is None or not ticker.works or stream in self._flooded or stream.closed:
+        if ticker is None or not ticker.works() or stream in self._flooded or stream.closed:
             return
         self._flooded.append(stream)
         stream.reconfigure(line_buffering=False)
