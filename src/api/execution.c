@@ -10,12 +10,13 @@
 #include "api/service.h"
 #include "base/memory.h"
 #include "http/query.h"
+#include "session/row.h"
 #include "session/session.h"
 
 /* ---- a new run ---- */
 
 /* "timeout" in seconds, as people say it; "timeout_ms" is there for programs. */
-static int take_timeout(json_t *body, json_t *operation, struct err *err) {
+static int take_timeout(const struct exchange *exchange, json_t *body, json_t *operation, struct err *err) {
         json_t *seconds = json_object_get(body, "timeout"), *ms = json_object_get(body, "timeout_ms");
         double value = seconds ? json_number_value(seconds) * 1000 : json_number_value(ms);
         if ((!seconds || json_is_null(seconds)) && (!ms || json_is_null(ms)))
@@ -23,7 +24,7 @@ static int take_timeout(json_t *body, json_t *operation, struct err *err) {
         if (!(json_is_number(seconds) || json_is_number(ms)) || !(value >= 1 && value <= 7.0 * 86400 * 1000))
                 return err_set(err, ERR_USAGE, "timeout is a number of seconds, at least 0.001 and at most a week");
         json_object_set_new(operation, "timeout_ms", json_integer((json_int_t) value));
-        return 0;
+        return row_check_ceiling(&exchange->asker, &(const struct limits) { .timeout_ms = (uint64_t) value }, err);
 }
 
 static int count_run(struct exchange *exchange, struct err *err) {
@@ -67,7 +68,7 @@ static void begin(struct exchange *exchange, json_t *operation, json_t *body, co
         json_object_set_new(operation, "stream", json_boolean(exchange->form != EXCHANGE_WHOLE));
         if (json_is_true(json_object_get(body, "cancel_on_disconnect")))
                 json_object_set_new(operation, "cancel_on_disconnect", json_true());
-        if (check_members(body, own, &err) < 0 || take_timeout(body, operation, &err) < 0 ||
+        if (check_members(body, own, &err) < 0 || take_timeout(exchange, body, operation, &err) < 0 ||
             !sandbox_has_room(exchange, exchange_user(exchange), &err) || count_run(exchange, &err) < 0) {
                 json_decref(operation);
                 exchange_refuse(exchange, &err);

@@ -98,6 +98,15 @@ static const struct option_row rows[] = {
         { .name = "max-sandboxes", .kind = OPTION_COUNT, .offset = FIELD(service.sandboxes_max), .argument = "NUMBER",
           .group = "Service", .variable = "SANDBOX_MAX_CONTAINERS", .standard = "1000", .min = 1, .max = 4000,
           .help = "sandboxes of all keys together" },
+        { .name = "max-memory", .kind = OPTION_BYTES, .offset = FIELD(options.ceiling.memory_bytes), .argument = "SIZE",
+          .group = "Service", .variable = "SANDBOX_MAX_MEMORY", .min = 8 * MIB, .max = 1024 * GIB,
+          .help = "memory that a key may give to one sandbox; without it half of the host's" },
+        { .name = "max-cpus", .kind = OPTION_THOUSANDTHS, .offset = FIELD(options.ceiling.cpu_thousandths),
+          .argument = "NUMBER", .group = "Service", .variable = "SANDBOX_MAX_CPUS", .min = 10, .max = 1024 * 1000,
+          .help = "processors that a key may give to one sandbox; without it all of the host's" },
+        { .name = "max-timeout", .kind = OPTION_DURATION, .offset = FIELD(options.ceiling.timeout_ms),
+          .argument = "TIME", .group = "Service", .variable = "SANDBOX_MAX_TIMEOUT", .standard = "1h", .min = 1,
+          .max = 7 * BOX_MS_PER_DAY, .help = "time that a key may give to one run" },
         { .name = "key-sandboxes", .kind = OPTION_COUNT, .offset = FIELD(service.quota.sandboxes),
           .argument = "NUMBER", .group = "Service", .variable = "SANDBOX_KEY_SANDBOXES", .standard = "0", .min = 0,
           .max = 4000, .help = "sandboxes of one key, unless the file of keys says otherwise; 0 for no bound" },
@@ -299,6 +308,26 @@ static int take_key(struct line *line, struct err *err) {
         return code < 0 ? err_prefix(err, "SANDBOX_API_KEY") : 0;
 }
 
+/* What a key may ask for: what the operator said, else what the host bears; never less than what everybody gets. */
+static void settle_ceiling(struct serve_options *options) {
+        static const struct limits usual = { .pids = 4096, .timeout_ms = 3600 * 1000, .tmp_bytes = 4 * GIB,
+                                             .disk_bytes = 64 * GIB };
+        struct limits host = usual;
+        host.memory_bytes = (uint64_t) sysconf(_SC_PHYS_PAGES) * (uint64_t) sysconf(_SC_PAGESIZE) / 2;
+        host.cpu_thousandths = (uint64_t) sysconf(_SC_NPROCESSORS_ONLN) * 1000;
+        static const size_t fields[] = { offsetof(struct limits, memory_bytes), offsetof(struct limits, cpu_thousandths),
+                                         offsetof(struct limits, pids), offsetof(struct limits, timeout_ms),
+                                         offsetof(struct limits, tmp_bytes), offsetof(struct limits, disk_bytes) };
+        for (size_t i = 0; i < ELEMENTS(fields); i++) {
+                uint64_t *most = (uint64_t *) ((char *) &options->ceiling + fields[i]);
+                uint64_t standard = *(uint64_t *) ((char *) &options->limits + fields[i]);
+                if (*most == 0)
+                        *most = *(uint64_t *) ((char *) &host + fields[i]);
+                if (*most < standard)
+                        *most = standard;
+        }
+}
+
 static int read_line(struct line *line, char **args, bool *ret_help, struct err *err) {
         struct option_rest rest;
         if (option_parse(&serve_option_table, line, args, &rest, err) < 0)
@@ -315,6 +344,7 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
         (void) snprintf(line->options.socket_path, sizeof(line->options.socket_path), "%s", place.path);
         (void) snprintf(line->options.project, sizeof(line->options.project), "%s", place.project);
         line->options.verbose |= wants_debug();
+        settle_ceiling(&line->options);
         line->options.front = &service_front;
         line->options.front_settings = &line->service;
         if (line->service.host || line->port != PORT_NONE) {

@@ -58,6 +58,19 @@ static int read_limits(json_t *json, struct limits *limits, struct err *err) {
         return 0;
 }
 
+int row_check_ceiling(const struct asker *asker, const struct limits *limits, struct err *err) {
+        const struct limits *ceiling = &asker->daemon->options->ceiling;
+        for (size_t i = 0; i < ELEMENTS(limit_fields) && !asker_is_operator(asker); i++) {
+                uint64_t most = *(const uint64_t *) ((const char *) ceiling + limit_fields[i].offset);
+                uint64_t wanted = *(const uint64_t *) ((const char *) limits + limit_fields[i].offset);
+                if (most && wanted > most)
+                        return err_set(err, ERR_REFUSED, "limit %s: this service gives a sandbox at most %g; ask for "
+                                       "less, or its operator for more", limit_fields[i].name,
+                                       (double) most / limit_fields[i].factor);
+        }
+        return 0;
+}
+
 static int read_text(json_t *json, const char *key, char *ret_text, size_t room, struct err *err) {
         json_t *value = json_object_get(json, key);
         if (!value || json_is_null(value))
@@ -114,10 +127,12 @@ int row_from_json(const struct asker *asker, json_t *json, struct registry_sessi
         bool has_network = false;
         (void) snprintf(row.image, sizeof(row.image), "%s", options->image);
         (void) snprintf(row.owner, sizeof(row.owner), "%s", asker->owner);
-        if (check_rights(asker, json, err) < 0 || read_text(json, "image", row.image, sizeof(row.image), err) < 0 || image_check_name(row.image, err) < 0 ||
+        if (check_rights(asker, json, err) < 0 || read_text(json, "image", row.image, sizeof(row.image), err) < 0 ||
+            image_check_name(row.image, err) < 0 ||
             read_text(json, "mode", row.mode, sizeof(row.mode), err) < 0 ||
             read_text(json, "workspace", row.workspace, 1000, err) < 0 ||
             read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 ||
+            row_check_ceiling(asker, &row.limits, err) < 0 ||
             check_network(asker->daemon, json, &has_network, err) < 0 ||
             read_options(asker, json, has_network, &row, err) < 0)
                 return -1;

@@ -31,6 +31,7 @@ struct serve_options {
         /* what sessions and ephemeral runs get unless they ask for something else */
         const char *image;
         struct limits limits;
+        struct limits ceiling; /* what keys of the service may ask for at most; 0: no bound */
         bool allow_weaker;
 
         /* what callers of the socket may show to a box: directories separated by colons, NULL for none */

@@ -152,6 +152,18 @@ def test_quotas_of_a_key(make_service: StartService) -> None:
     wait_for("room for a run", lambda: ann.post("/sandbox/q0/execute", {"code": "1"}).status == 200)
 
 
+def test_limits_have_a_ceiling_for_keys(make_service: StartService) -> None:
+    service = make_service("--max-memory", "1g", "--max-cpus", "2", "--max-timeout", "1m")
+    ann = service.client("ann")
+    for limits in ({"memory": "2g"}, {"cpus": 3}, {"timeout": 61}, {"pids": 5000}, {"disk": "1t"}, {"tmp": "5g"}):
+        answer = ann.post("/sandbox/high/create", {"limits": limits})
+        assert answer.status == 403 and "at most" in answer.json()["detail"], answer
+    assert ann.post("/sandbox/high/create", {"limits": {"memory": "1g", "cpus": 2, "timeout": 60}}).status == 201
+    assert ann.post("/sandbox/high/execute", {"code": "1", "timeout": 61}).status == 403
+    assert ann.execute("high", "1", timeout=60)["status"] == "ok"
+    assert over_unix(service, "GET", "/sandboxes").status == 200
+
+
 def test_a_rate_of_requests(make_service: StartService) -> None:
     service = make_service("--key-rate", "30")
     ann = service.client("ann")
