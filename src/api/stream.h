@@ -6,8 +6,8 @@
  *     {"event":"result","number":7,"result":{…}}    the last one; or {"event":"error","problem":{…}}
  *
  * An event without a number is a part of the next one that has one: who goes on after number N drops what came behind
- * it, for it comes again. They are sent as lines (application/x-ndjson) or as server-sent events, whose `event` and `id`
- * fields say the same. */
+ * it, for it comes again. They are sent as lines (application/x-ndjson) or as server-sent events, whose `event` and
+ * `id` fields say the same. */
 #pragma once
 
 #include <jansson.h>

@@ -315,9 +315,10 @@ static void settle_ceiling(struct serve_options *options) {
         struct limits host = usual;
         host.memory_bytes = (uint64_t) sysconf(_SC_PHYS_PAGES) * (uint64_t) sysconf(_SC_PAGESIZE) / 2;
         host.cpu_thousandths = (uint64_t) sysconf(_SC_NPROCESSORS_ONLN) * 1000;
-        static const size_t fields[] = { offsetof(struct limits, memory_bytes), offsetof(struct limits, cpu_thousandths),
-                                         offsetof(struct limits, pids), offsetof(struct limits, timeout_ms),
-                                         offsetof(struct limits, tmp_bytes), offsetof(struct limits, disk_bytes) };
+        static const size_t fields[] = { offsetof(struct limits, memory_bytes),
+                                         offsetof(struct limits, cpu_thousandths), offsetof(struct limits, pids),
+                                         offsetof(struct limits, timeout_ms), offsetof(struct limits, tmp_bytes),
+                                         offsetof(struct limits, disk_bytes) };
         for (size_t i = 0; i < ELEMENTS(fields); i++) {
                 uint64_t *most = (uint64_t *) ((char *) &options->ceiling + fields[i]);
                 uint64_t standard = *(uint64_t *) ((char *) &options->limits + fields[i]);

@@ -46,8 +46,8 @@ static void turn_away(struct http_server *server, int fd) {
         fd_close(&fd);
 }
 
-/* The oldest of those that have not said anything whole yet goes first: a crowd of silent connections then pushes itself
- * out, and not the clients that are known to speak. */
+/* The oldest of those that have not said anything whole yet goes first: a crowd of silent connections then pushes
+ * itself out, and not the clients that are known to speak. */
 static bool make_room(struct http_server *server) {
         struct http_link *silent = NULL, *idle = NULL;
         for (struct http_link *link = server->links; link; link = link->next) {

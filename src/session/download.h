@@ -15,8 +15,8 @@ struct download {
         uint64_t at, end;
 };
 
-/* Sends [offset, offset + size) as DATA…, END, ANSWER {size}. Takes the descriptor. ERR_UNSUPPORTED when the asker's way has no
- * DATA. */
+/* Sends [offset, offset + size) as DATA…, END, ANSWER {size}. Takes the descriptor. ERR_UNSUPPORTED when the asker's
+ * way has no DATA. */
 int download_begin(struct asker *asker, int fd, uint64_t offset, uint64_t size, struct err *err);
 
 /* Goes on as long as the client's queue has room. */

@@ -3,7 +3,7 @@
  *
  * Theory of operation. The daemon forks it at its start and sends it one path after the other; it answers each with a
  * byte. What it has not answered is in the daemon's list still, and is sent again to the next janitor when one dies.
- * When the daemon dies, so does the janitor; what it left is found by the next daemon, among the state of no session. */
+ * When the daemon dies, so does the janitor; what it left the next daemon finds, among the state of no session. */
 #pragma once
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* One box with a kernel, from the request to the reply, in steps: while the box seals itself, which takes as long as all
- * the rest, the maker has time for another. */
+/* One box with a kernel, from the request to the reply, in steps: while the box seals itself, which takes as long as
+ * all the rest, the maker has time for another. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,8 +11,8 @@
 
 struct making;
 
-/* Begins with a box: one of the stock's, or a new one. The nursery is ready or NULL; without a stock it is a box for the
- * stock that is made. `settings`, `host` and `nursery` are borrowed until the end. NULL with err. */
+/* Begins with a box: one of the stock's, or a new one. The nursery is ready or NULL; without a stock it is a box for
+ * the stock that is made. `settings`, `host` and `nursery` are borrowed until the end. NULL with err. */
 struct making *making_start(const struct maker_settings *settings, const struct cgroup_host *host,
                             struct nursery *nursery, struct stock *stock, const struct maker_request *request,
                             struct err *err);

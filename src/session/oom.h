@@ -1,5 +1,5 @@
 /* Who goes first when the host runs out of memory: boxes before anybody else, the daemon, its maker, its vault and the
- * wards after everybody else. Only root may say so (CAP_SYS_RESOURCE); without it all but the boxes stay as they are. */
+ * wards after everybody else. Only root may say so (CAP_SYS_RESOURCE); without it only boxes are changed. */
 #pragma once
 
 #include <sys/types.h>

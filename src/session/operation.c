@@ -20,8 +20,8 @@ struct session *operation_session(struct asker *asker, json_t *json, struct err 
         const char *name = operation_text(json, "session", err);
         struct session *session = name ? session_find(asker->daemon, asker->owner, name) : NULL;
         if (name && !session && !asker_is_operator(asker))
-                (void) err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%.100s\"; make it with create, or run something "
-                               "in it", name);
+                (void) err_set(err, ERR_NOT_FOUND,
+                               "there is no sandbox \"%.100s\"; make it with create, or run something in it", name);
         else if (name && !session)
                 (void) err_set(err, ERR_NOT_FOUND,
                                "there is no session \"%.100s\"; `glovebox session ls` shows those there are", name);

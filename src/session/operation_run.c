@@ -45,8 +45,9 @@ static int submit(struct asker *asker, json_t *json, json_t *what, struct err *e
                 (void) err_set(err, ERR_LIMIT, "%d runs already wait in session %s; wait for some to end", QUEUE_MAX,
                                session->row.name);
         else if (session && !fits)
-                (void) err_set(err, ERR_LIMIT, "runs with more code than the daemon can hold are under way; wait for some "
-                               "to end, or put the code into a file");
+                (void) err_set(err, ERR_LIMIT,
+                               "runs with more code than the daemon can hold are under way; wait for some to end, or "
+                               "put the code into a file");
         else if (session && !run)
                 (void) err_set(err, ERR_SYSTEM, "out of memory");
         if (!run || waiting >= QUEUE_MAX) {

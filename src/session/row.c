@@ -140,7 +140,8 @@ int row_from_json(const struct asker *asker, json_t *json, struct registry_sessi
                 return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
         if (json_is_true(json_object_get(json, "allow_weaker")))
                 row.allow_weaker = true;
-        if (!*row.workspace && asker_is_operator(asker) && strlen(options->project) < 1000) /* a project's daemon works in the project */
+        /* A project's daemon works in the project. */
+        if (!*row.workspace && asker_is_operator(asker) && strlen(options->project) < 1000)
                 (void) snprintf(row.workspace, 1000, "%s", options->project);
         if (*row.workspace && *row.workspace != '/')
                 return err_set(err, ERR_USAGE, "workspace: %.200s is not an absolute path", row.workspace);

@@ -165,8 +165,8 @@ static void put_output(struct json_text *text, const struct journal *journal, co
                 char *bytes = NULL;
                 size_t size = 0;
                 if (told->bytes[i] > 0)
-                        (void) journal_read_stream(journal, told->run_id, (enum journal_stream) i, RUN_INLINE_MAX, &bytes,
-                                                   &size, NULL);
+                        (void) journal_read_stream(journal, told->run_id, (enum journal_stream) i, RUN_INLINE_MAX,
+                                                   &bytes, &size, NULL);
                 json_text_put(text, keys[i], strlen(keys[i]));
                 json_text_put_string(text, bytes, size);
                 cut[i] = told->cut[i] + told->bytes[i] - (size < told->bytes[i] ? size : told->bytes[i]);

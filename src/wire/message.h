@@ -71,15 +71,15 @@ long message_parser_read(struct message_parser *parser, int fd);
 /* 1 and the next complete message; 0: more bytes are needed; -EPROTO: malformed, and so is all that follows. */
 int message_parser_next(struct message_parser *parser, struct message *ret_message);
 
-/* From now on a DATA message need not be whole: its payload is handed out as it arrives, as several messages of the same
- * request. Who only passes the bytes on needs no memory for a megabyte of them. */
+/* From now on a DATA message need not be whole: its payload is handed out as it arrives, as several messages of the
+ * same request. Who only passes the bytes on needs no memory for a megabyte of them. */
 static inline void message_parser_take_pieces(struct message_parser *parser) {
         parser->in_pieces = true;
 }
 
 /* Within DATA, when nothing is buffered: reads the next piece into the caller's memory instead of the parser's. 1 and
- * the piece; 0: not within DATA, or bytes are buffered: go on with message_parser_read. -EPIPE at the end of the stream,
- * -EAGAIN, -errno. */
+ * the piece; 0: not within DATA, or bytes are buffered: go on with message_parser_read. -EPIPE at the end of the
+ * stream, -EAGAIN, -errno. */
 int message_parser_read_piece(struct message_parser *parser, int fd, void *bytes, size_t size,
                               struct message *ret_message);
 
