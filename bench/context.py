@@ -152,7 +152,8 @@ class Bench:
 
     def service(self) -> Daemon:
         """A daemon that serves the REST API on a free port, too."""
-        return self.share("service", lambda: Daemon(self, 0, "api", ("--port", "0", "--key-runs", "0")))
+        options = ("--port", "0", "--key-runs", "0", "--max-sandboxes", "2000")
+        return self.share("service", lambda: Daemon(self, 0, "api", options))
 
     def layer(self) -> Path:
         place_layer(self, self.data_dir)
