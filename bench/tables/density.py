@@ -34,6 +34,12 @@ def _free_bytes() -> int:
     raise RuntimeError("/proc/meminfo has no MemAvailable")
 
 
+def _check_memory() -> None:
+    """A host that is made to swap, or worse, measures nothing."""
+    if _free_bytes() < 3 << 30:
+        raise RuntimeError("sessions take so much memory that less than 3 GiB are left: stopped")
+
+
 def _cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / 100
@@ -97,6 +103,7 @@ def measure(bench: Bench) -> Table:
 
 def _open(client: Client, names: list[str]) -> None:
     for name in names:
+        _check_memory()
         answer = client.execute(CELL, name)
         if answer.get("stdout") != "4950\n":
             raise RuntimeError(f"session {name} answered {str(answer)[:300]}")

@@ -38,9 +38,18 @@ static int wait_for_parent(const struct stage *stage, struct err *err) {
 
 static int step_detach(struct stage *stage, struct err *err) {
         (void) stage;
+        (void) err;
         (void) umask(022);
         (void) setsid();
+        return 0;
+}
+
+/* As the box's own user: the kernel allows two hundred keys to one user, and every box has a keyring. */
+static int give_up_keyring(struct err *err) {
         int code = privilege_join_fresh_keyring();
+        if (code == -EDQUOT)
+                return err_set(err, ERR_LIMIT, "this user has as many keys as the kernel allows, and a box needs one: end "
+                               "some boxes, or raise kernel.keys.maxkeys (sysctl)");
         return code < 0 ? err_sys(err, -code, "joining a fresh keyring") : 0;
 }
 
@@ -52,7 +61,7 @@ static int step_identity(struct stage *stage, struct err *err) {
         /* Uid 0 is not mapped, so the capabilities that the set-up needs outlive this change of ids. */
         if (setresgid(BOX_GID, BOX_GID, BOX_GID) < 0 || setresuid(BOX_UID, BOX_UID, BOX_UID) < 0)
                 return err_sys(err, errno, "becoming the user of the box");
-        return 0;
+        return give_up_keyring(err);
 }
 
 static int step_name_and_loopback(struct stage *stage, struct err *err) {
@@ -201,8 +210,8 @@ static const struct {
         int (*run)(struct stage *stage, struct err *err);
         const char *reason; /* why it stands where it stands */
 } steps[] = {
-        { "detach", step_detach, "first: terminal and keyring of the caller are given up before anything is built" },
-        { "identity", step_identity, "all files below are made by the box's own user, never by root" },
+        { "detach", step_detach, "first: the terminal of the caller is given up before anything is built" },
+        { "identity", step_identity, "all files below are made by the box's own user, never by root, and so is its keyring" },
         { "root", furnish_root, "mounts are private before the first of ours is made" },
         { "image", furnish_image, "read-only trees that the parent opened and checked" },
         { "etc", furnish_etc, "after the image, whose /etc it may cover" },

@@ -328,6 +328,8 @@ static void fill_spec(struct making *making) {
 }
 
 static int start_without_ward(struct making *making, struct err *err) {
+        if (making->nursery)
+                daemon_log("a kernel starts cold: no box below the nursery's ward: %s", err->message);
         making->nursery = NULL;
         if (box_start(&making->spec, making->host, &making->box, err) < 0)
                 return -1;

@@ -188,6 +188,27 @@ print(json.dumps(values))
 """
 
 
+def keys_of_the_ward() -> int:
+    """How many keys the kernel counts for the user that all wards of this host have."""
+    for line in Path("/proc/key-users").read_text().splitlines():
+        user, _, rest = line.partition(":")
+        if int(user) == 0x70000000:
+            return int(rest.split()[2].split("/")[0])
+    return 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="optional: without root all boxes have one user")
+def test_each_box_has_its_keyring_from_its_own_user(root_glovebox: Glovebox) -> None:
+    """The kernel allows 200 keys to one user: boxes that took theirs from one would be at most so many."""
+    served = Served(root_glovebox.own_socket()).start().warm()
+    before = keys_of_the_ward()
+    for i in range(12):
+        assert served.execute(f"s{i}", IS_FORKED) == "True\n", served.log()
+    after = keys_of_the_ward()
+    good(root_glovebox("stop", "--end-sessions", timeout=90))
+    assert after < before + 8, "twelve boxes took no key of the ward's user"
+
+
 def test_nothing_random_repeats_in_the_next_kernel(served: Served) -> None:
     served.start("random,uuid,tempfile,secrets").warm()
     one, two = (json.loads(served.execute(name, REPEATS)) for name in ("one", "two"))
