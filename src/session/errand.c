@@ -22,28 +22,36 @@ struct errand {
         pid_t pid;
         int fd;
         struct loop_watch *watch;
+        struct loop_timer *timer;
         char *bytes;
         size_t size;
 };
 
 /* Keeps nothing of the daemon's but what it was given: a client's socket held here would look open. */
-_Noreturn static void run(const struct errand_order *order, int out_fd) {
-        int fds[ERRAND_FDS_MAX + 1], moved[ERRAND_FDS_MAX + 1];
+_Noreturn static void run(const struct errand_order *order, int out_fd, pid_t parent) {
+        int fds[ERRAND_FDS_MAX], moved[ERRAND_FDS_MAX];
+        sigset_t none;
+        sigemptyset(&none);
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void) signal(SIGPIPE, SIG_DFL);
+        (void) sigprocmask(SIG_SETMASK, &none, NULL);
         (void) prctl(PR_SET_NAME, "glovebox-errand");
-        for (size_t i = 0; i <= order->n_fds; i++)
-                if ((moved[i] = fcntl(i < order->n_fds ? order->fds[i] : out_fd, F_DUPFD_CLOEXEC, 100)) < 0)
+        if (getppid() != parent || dup2(out_fd, STDOUT_FILENO) < 0)
+                _exit(EXIT_FAILURE);
+        for (size_t i = 0; i < order->n_fds; i++)
+                if ((moved[i] = fcntl(order->fds[i], F_DUPFD_CLOEXEC, 100)) < 0)
                         _exit(EXIT_FAILURE);
-        for (size_t i = 0; i <= order->n_fds; i++)
+        for (size_t i = 0; i < order->n_fds; i++)
                 if ((fds[i] = dup3(moved[i], FIRST_FD + (int) i, O_CLOEXEC)) < 0)
                         _exit(EXIT_FAILURE);
-        if (syscall(SYS_close_range, FIRST_FD + order->n_fds + 1, ~0u, 0) < 0)
+        if (syscall(SYS_close_range, FIRST_FD + order->n_fds, ~0u, 0) < 0)
                 _exit(EXIT_FAILURE);
-        _exit(order->work(fds, fds[order->n_fds], order->context) == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+        _exit(order->work(fds, STDOUT_FILENO, order->context) == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
 static void errand_free(struct errand *errand) {
         loop_unwatch(&errand->watch);
+        loop_timer_drop(&errand->timer);
         fd_close(&errand->fd);
         free(errand->bytes);
         free(errand);
@@ -69,6 +77,12 @@ static void finish(struct errand *errand, bool good) {
         free(bytes);
 }
 
+static void on_timeout(void *context) {
+        struct errand *errand = context;
+        errand->timer = NULL;
+        (void) kill(errand->pid, SIGKILL); /* its end of the pipe closes, which is seen as any other end */
+}
+
 static void on_words(void *context, uint32_t events) {
         struct errand *errand = context;
         (void) events;
@@ -85,25 +99,33 @@ static void on_words(void *context, uint32_t events) {
                 finish(errand, n == 0);
 }
 
-struct errand *errand_start(struct loop *loop, const struct errand_order *order) {
+static struct errand *refuse(struct err *err) {
+        (void) err_set(err, ERR_BUSY, "the daemon has too much to wait for at once; try again in a moment");
+        return NULL;
+}
+
+struct errand *errand_start(struct loop *loop, const struct errand_order *order, struct err *err) {
         int ends[2];
         struct errand *errand = n_errands < AT_ONCE_MAX ? calloc(1, sizeof(*errand)) : NULL;
+        pid_t parent = getpid();
         if (!errand || pipe2(ends, O_CLOEXEC) < 0) {
                 free(errand);
-                return NULL;
+                return refuse(err);
         }
         n_errands++;
         *errand = (struct errand) { .order = *order, .fd = ends[0], .pid = -1 };
-        if (fd_set_nonblocking(errand->fd) == 0 &&
+        if (order->timeout_ms)
+                errand->timer = loop_timer(loop, loop_now_ms() + order->timeout_ms, on_timeout, errand);
+        if (fd_set_nonblocking(errand->fd) == 0 && (errand->timer || !order->timeout_ms) &&
             (errand->watch = loop_watch(loop, errand->fd, EPOLLIN, on_words, errand)))
                 errand->pid = fork();
         if (errand->pid == 0)
-                run(order, ends[1]);
+                run(order, ends[1], parent);
         fd_close(&ends[1]);
         if (errand->pid > 0)
                 return errand;
         errand_free(errand);
-        return NULL;
+        return refuse(err);
 }
 
 void errand_drop(struct errand **errand) {

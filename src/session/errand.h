@@ -1,8 +1,11 @@
-/* An errand: something that waits for a disk, done by a child of the daemon's while the daemon goes on. */
+/* An errand: something that may block (a disk, another program), done by a child of the daemon while the daemon goes on.
+ * What it has to say comes back when it has ended, all at once. It dies with the daemon. */
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
+#include "base/err.h"
 #include "base/loop.h"
 
 enum { ERRAND_FDS_MAX = 2, ERRAND_ANSWER_MAX = 16 << 20 };
@@ -12,16 +15,18 @@ struct errand;
 struct errand_order {
         int fds[ERRAND_FDS_MAX]; /* what it takes along, borrowed */
         size_t n_fds;
-        /* In the child, which has these descriptors, the standard ones and `out_fd` for what there is to say. Whatever
-         * the daemon had in memory can be read. 0, or -1 when it failed: then it has said nothing. */
+        uint64_t timeout_ms; /* after which it is killed; 0: it has all the time */
+        /* In the child, which has these descriptors and the standard ones, of which the output is `out_fd`, for what
+         * there is to say; it may execute something. Whatever the daemon had in memory can be read. 0, or -1 when it
+         * failed: then it has said nothing. */
         int (*work)(const int *fds, int out_fd, void *context);
-        /* What it said; NULL when it failed. The errand is over then: its owner forgets it there. */
+        /* What it said; NULL when it failed or was killed. The errand is over then: its owner forgets it there. */
         void (*done)(void *context, const char *bytes, size_t size);
         void *context;
 };
 
 /* NULL when there are no processes or descriptors for it, or dozens are under way already. */
-struct errand *errand_start(struct loop *loop, const struct errand_order *order);
+struct errand *errand_start(struct loop *loop, const struct errand_order *order, struct err *err);
 
 /* Ends it; `done` is not called. NULL inside is fine. */
 void errand_drop(struct errand **errand);

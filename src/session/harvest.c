@@ -103,7 +103,7 @@ bool harvest_begin(struct session *session, void (*harvested)(struct session *se
         const struct errand_order order = { .fds = { session->workspace_fd }, .n_fds = 1, .work = copy_in_child,
                                             .done = on_copied, .context = session };
         session->harvested = harvested;
-        session->errand = errand_start(session->daemon->loop, &order);
+        session->errand = errand_start(session->daemon->loop, &order, NULL);
         return session->errand != NULL;
 }
 

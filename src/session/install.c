@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "image/python.h"
 #include "session/asker.h"
-#include "session/chore.h"
+#include "session/errand.h"
 #include "session/kernel_place.h"
 #include "session/modest.h"
 #include "session/network.h"
@@ -28,7 +28,7 @@ struct install {
         json_t *packages;
         uint64_t timeout_ms;
         char script[4300];
-        struct chore *chore;
+        struct errand *errand;
         struct loop_timer *timer; /* while the kernel is asked */
         json_t *result;           /* of the helper's run */
         json_t *report;           /* what was installed */
@@ -41,7 +41,7 @@ struct install {
 
 static void release(struct install *install) {
         loop_timer_drop(&install->timer);
-        chore_cancel(install->chore);
+        errand_drop(&install->errand);
         if (install->helper)
                 install->helper->helps = NULL;
         json_decref(install->packages);
@@ -174,18 +174,19 @@ static void ask_kernel(struct install *install) {
 /* ---- 3: what the helper left ---- */
 
 /* In a child. */
-static int settle(void *context, int fd) {
+static int settle(const int *fds, int out_fd, void *context) {
+        (void) fds;
         struct install *install = context;
         struct err err = { 0 };
         json_t *report = NULL;
         if (packages_settle(install->session->state_dir, &install->session->row.limits, &report, &err) < 0)
                 report = json_pack("{s:s, s:i}", "error", err.message, "code", (int) err.code);
-        return report && json_dumpfd(report, fd, JSON_COMPACT) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+        return report && json_dumpfd(report, out_fd, JSON_COMPACT) == 0 ? 0 : -1;
 }
 
 static void on_settled(void *context, const char *words, size_t size) {
         struct install *install = context;
-        install->chore = NULL;
+        install->errand = NULL;
         json_t *report = words ? json_loadb(words, size, 0, NULL) : NULL;
         const char *error = json_string_value(json_object_get(report, "error"));
         if (report && !error) {
@@ -198,17 +199,18 @@ static void on_settled(void *context, const char *words, size_t size) {
         finish(install, NULL);
 }
 
-static int drop(void *context, int fd) {
+static int drop(const int *fds, int out_fd, void *context) {
+        (void) fds;
         struct install *install = context;
         packages_drop_staging(install->session->state_dir);
-        return fd_write_all(fd, "{}", 2) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+        return fd_write_all(out_fd, "{}", 2) < 0 ? -1 : 0;
 }
 
 static void on_dropped(void *context, const char *words, size_t size) {
         struct install *install = context;
         (void) words;
         (void) size;
-        install->chore = NULL;
+        install->errand = NULL;
         finish(install, NULL);
 }
 
@@ -217,10 +219,11 @@ void install_helper_gone(struct install *install) {
         const char *status = json_string_value(json_object_get(install->result, "status"));
         bool good = status && strcmp(status, "ok") == 0;
         install->helper = NULL;
+        const struct errand_order order = { .timeout_ms = SETTLE_TIMEOUT_MS, .work = good ? settle : drop,
+                                            .done = good ? on_settled : on_dropped, .context = install };
         if (!session->removing && !session->daemon->draining)
-                install->chore = chore_start(session->daemon->loop, good ? settle : drop,
-                                             good ? on_settled : on_dropped, install, SETTLE_TIMEOUT_MS, &install->err);
-        if (!install->chore)
+                install->errand = errand_start(session->daemon->loop, &order, &install->err);
+        if (!install->errand)
                 finish(install, NULL);
 }
 
@@ -341,7 +344,8 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
 /* ---- 1: the host's settings ---- */
 
 /* In a child, which becomes the host's Python. */
-static int ask_settings(void *context, int fd) {
+static int ask_settings(const int *fds, int out_fd, void *context) {
+        (void) fds;
         struct install *install = context;
         struct python python;
         struct err err = { 0 };
@@ -351,12 +355,12 @@ static int ask_settings(void *context, int fd) {
                 (void) err_set(&err, ERR_SYSTEM, "%s cannot be started", python.path);
         }
         json_t *answer = json_pack("{s:s}", "error", err.message);
-        return answer && json_dumpfd(answer, fd, 0) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+        return answer && json_dumpfd(answer, out_fd, 0) == 0 ? 0 : -1;
 }
 
 static void on_settings(void *context, const char *words, size_t size) {
         struct install *install = context;
-        install->chore = NULL;
+        install->errand = NULL;
         json_t *settings = words && modest_json(words, size) ? json_loadb(words, size, 0, NULL) : NULL;
         const char *error = json_string_value(json_object_get(settings, "error"));
         int code = 0;
@@ -388,10 +392,11 @@ int install_begin(struct session *session, struct asker *asker, json_t *packages
                                       .timeout_ms = timeout_ms };
         if (kernel_place_find(directory, sizeof(directory), err) == 0) {
                 (void) snprintf(install->script, sizeof(install->script), "%s/" SETTINGS_SCRIPT, directory);
-                install->chore = chore_start(session->daemon->loop, ask_settings, on_settings, install,
-                                             SETTINGS_TIMEOUT_MS, err);
+                const struct errand_order order = { .timeout_ms = SETTINGS_TIMEOUT_MS, .work = ask_settings,
+                                                    .done = on_settings, .context = install };
+                install->errand = errand_start(session->daemon->loop, &order, err);
         }
-        if (!install->chore) {
+        if (!install->errand) {
                 release(install);
                 return -1;
         }

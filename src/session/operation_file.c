@@ -98,12 +98,12 @@ static void finish_durably(struct file_upload *upload) {
         struct asker *asker = upload->upload.asker;
         struct durable_write *durable = calloc(1, sizeof(*durable));
         struct err err;
-        (void) err_set(&err, ERR_BUSY, "too much is being written to the disk at once; try again in a moment");
+        (void) err_set(&err, ERR_SYSTEM, "out of memory");
         if (durable) {
                 *durable = (struct durable_write) { asker, upload->file, upload->upload.size };
                 const struct errand_order order = { .fds = { durable->file.fd, durable->file.workspace_fd }, .n_fds = 2,
                                                     .work = write_durably, .done = on_written, .context = durable };
-                if (errand_start(asker->daemon->loop, &order)) {
+                if (errand_start(asker->daemon->loop, &order, &err)) {
                         asker->held_by = &durable->asker;
                         upload->file = (struct workspace_file) { .fd = -1, .workspace_fd = -1 };
                         return;
