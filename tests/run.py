@@ -68,6 +68,8 @@ def main() -> int:
     unknown = [name for name in chosen if name not in PARTS]
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    # A shell starts its background jobs deaf to Ctrl-C, which the tests of Ctrl-C would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Ended from outside: leave through the `finally`s, which end what was started.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     total = Outcome()
