@@ -33,6 +33,8 @@ void stage_fds_close(struct stage_fds *fds) {
 
 int stage_fds_open_view(const struct box_spec *spec, struct stage_fds *ret_fds, struct err *err) {
         memset(ret_fds, 0xff, sizeof(*ret_fds)); /* every descriptor -1 */
+        if (spec->from_mould)
+                return 0;
         for (size_t i = 0; i < spec->image->n_trees; i++) {
                 ret_fds->tree_fds[i] = tree_clone(spec->image->trees[i].fd, false);
                 if (ret_fds->tree_fds[i] < 0)

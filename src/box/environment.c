@@ -90,7 +90,7 @@ char **environment_make(const struct image *image, const struct limits *limits, 
         for (size_t i = 0; good && i < ELEMENTS(fixed); i++)
                 good = add(&list, strdup(fixed[i]));
         char text[256];
-        uint64_t processors = (limits->cpu_thousandths + 999) / 1000;
+        uint64_t processors = limits_processors(limits);
         for (size_t i = 0; good && i < ELEMENTS(thread_variables); i++) {
                 (void) snprintf(text, sizeof(text), "%s=%" PRIu64, thread_variables[i], processors);
                 good = add(&list, strdup(text));

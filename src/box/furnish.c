@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "box/mould.h"
 #include "box/stage.h"
 #include "box/syscalls.h"
 #include "box/tree.h"
@@ -92,20 +93,32 @@ static int attach_tmpfs(int root_fd, const char *path, uint64_t bytes, uint64_t 
         return tree < 0 ? tree : attach_at(root_fd, tree, path, true);
 }
 
+static int attach_root(struct stage *stage, int tree_fd, const char *place, struct err *err) {
+        if (tree_fd < 0)
+                return err_sys(err, -tree_fd, "making the root of the box");
+        if (sys_move_mount(tree_fd, "", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+                return err_sys(err, errno, "attaching the root of the box");
+        stage->root_fd = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return stage->root_fd < 0 ? err_sys(err, errno, "opening the root of the box") : 0;
+}
+
+int furnish_root_at(struct stage *stage, const char *place, struct err *err) {
+        _cleanup_fd_ int tree = tree_make_tmpfs(ROOT_BYTES, ROOT_FILES, BOX_UID, BOX_GID, 0755);
+        return attach_root(stage, tree, place, err);
+}
+
 int furnish_root(struct stage *stage, struct err *err) {
+        static const char place[] = "/tmp"; /* pivot_root wants a mount point: any directory that every host has */
         /* Nothing that we mount may travel back to the host, nor the other way. */
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return err_sys(err, errno, "making the mounts private");
-        _cleanup_fd_ int tree = tree_make_tmpfs(ROOT_BYTES, ROOT_FILES, BOX_UID, BOX_GID, 0755);
-        if (tree < 0)
-                return err_sys(err, -tree, "making the root of the box");
-        /* pivot_root wants a mount point: any directory that every host has will do. */
-        if (sys_move_mount(tree, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-                return err_sys(err, errno, "attaching the root of the box");
-        stage->root_fd = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (stage->root_fd < 0 || fchdir(stage->root_fd) < 0)
-                return err_sys(err, errno, "entering the root of the box");
-        return 0;
+        if (stage->spec->from_mould) {
+                _cleanup_fd_ int copy = mould_copy();
+                if (attach_root(stage, copy, place, err) < 0)
+                        return -1;
+        } else if (furnish_root_at(stage, place, err) < 0)
+                return -1;
+        return fchdir(stage->root_fd) < 0 ? err_sys(err, errno, "entering the root of the box") : 0;
 }
 
 static bool tree_is_directory(int fd) {
@@ -115,6 +128,8 @@ static bool tree_is_directory(int fd) {
 
 int furnish_image(struct stage *stage, struct err *err) {
         const struct image *image = stage->spec->image;
+        if (stage->spec->from_mould)
+                return 0;
         for (size_t i = 0; i < image->n_trees; i++) {
                 int tree = stage->fds->tree_fds[i];
                 int code = attach_at(stage->root_fd, tree, image->trees[i].path, tree_is_directory(tree));
@@ -159,6 +174,8 @@ static int cover_etc_file(int root_fd, int ours_fd, const char *name) {
 }
 
 int furnish_etc(struct stage *stage, struct err *err) {
+        if (stage->spec->from_mould)
+                return 0;
         bool own = stage->spec->image->own_etc;
         _cleanup_fd_ int etc_fd = make_directory(stage->root_fd, own ? "etc" : "run/etc");
         if (etc_fd < 0)
@@ -181,7 +198,7 @@ static const struct {
         { "dev/stderr", "/proc/self/fd/2" },   { "dev/ptmx", "pts/ptmx" },
 };
 
-int furnish_devices(struct stage *stage, struct err *err) {
+int furnish_device_nodes(struct stage *stage, struct err *err) {
         int code = attach_tmpfs(stage->root_fd, "dev", 64 << 10, 64, 0755);
         if (code < 0)
                 return err_sys(err, -code, "making /dev");
@@ -193,12 +210,18 @@ int furnish_devices(struct stage *stage, struct err *err) {
         for (size_t i = 0; i < ELEMENTS(device_links); i++)
                 if (symlinkat(device_links[i].target, stage->root_fd, device_links[i].path) < 0)
                         return err_sys(err, errno, "linking /%s", device_links[i].path);
-        if (mkdirat(stage->root_fd, "dev/pts", 0755) < 0 ||
-            mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") < 0)
+        if (mkdirat(stage->root_fd, "dev/pts", 0755) < 0 || mkdirat(stage->root_fd, "dev/shm", 0755) < 0)
+                return err_sys(err, errno, "making /dev/pts and /dev/shm");
+        code = make_read_only(stage->root_fd, "dev");
+        return code < 0 ? err_sys(err, -code, "making /dev read-only") : 0;
+}
+
+int furnish_devices(struct stage *stage, struct err *err) {
+        if (!stage->spec->from_mould && furnish_device_nodes(stage, err) < 0)
+                return -1;
+        if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") < 0)
                 return err_sys(err, errno, "making /dev/pts");
-        code = attach_tmpfs(stage->root_fd, "dev/shm", LIMITS_SHM_MIB * MIB, 4096, 01777);
-        if (code == 0)
-                code = make_read_only(stage->root_fd, "dev");
+        int code = attach_tmpfs(stage->root_fd, "dev/shm", LIMITS_SHM_MIB * MIB, 4096, 01777);
         return code < 0 ? err_sys(err, -code, "making /dev/shm") : 0;
 }
 
@@ -220,73 +243,83 @@ static const char *const proc_covered_directories[] = { "proc/acpi", "proc/asoun
                                                          "proc/tty",  "proc/dynamic_debug", "proc/pressure" };
 
 int furnish_proc(struct stage *stage, struct err *err) {
-        if (mkdirat(stage->root_fd, "proc", 0555) < 0 ||
+        if ((!stage->spec->from_mould && mkdirat(stage->root_fd, "proc", 0555) < 0) ||
             mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") < 0)
                 return err_sys(err, errno, "mounting /proc; inside a container it must not be masked "
                                            "(docker run --security-opt systempaths=unconfined)");
         return 0;
 }
 
-/* One more view of what a descriptor names, over a place below the root. What this kernel does not have is fine. */
-static int cover(int root_fd, const char *path, int with_fd) {
-        _cleanup_fd_ int target = openat(root_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        if (target < 0)
-                return errno == ENOENT ? 0 : -errno;
-        _cleanup_fd_ int tree = sys_open_tree(with_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-        return tree < 0 ? -errno : attach(tree, target);
+/* One more view of a thing of the box's, over a place of its /proc. What this kernel does not have is fine.
+ *
+ * The working directory is the root of the box here. Paths and one call in place of descriptors and five: this is done
+ * some forty times for every box, and nobody can have put a link into a /proc that has no process yet. */
+static int cover(const char *path, const char *with, unsigned long flags) {
+        return mount(with, path, NULL, MS_BIND | flags, NULL) == 0 || errno == ENOENT ? 0 : -errno;
 }
 
 /* The same directory over itself, read-only with everything below it. */
-static int cover_with_itself(int root_fd, const char *path) {
-        _cleanup_fd_ int target = openat(root_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        if (target < 0)
-                return errno == ENOENT ? 0 : -errno;
-        _cleanup_fd_ int tree =
-                sys_open_tree(target, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+static int cover_with_itself(const char *path) {
         struct mount_attr attributes = { .attr_set = MOUNT_ATTR_RDONLY };
-        if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes) < 0)
-                return -errno;
-        return attach(tree, target);
+        int code = cover(path, path, MS_REC);
+        if (code < 0 || sys_mount_setattr(AT_FDCWD, path, AT_RECURSIVE, &attributes) == 0 || errno == ENOENT)
+                return code;
+        return -errno;
 }
 
-/* An empty, read-only directory over a place. It is made for the first place and cloned from there for the others: a
- * tmpfs for each would cost as much as all the rest of the step. Attached before it is cloned, because a detached tree
- * counts as a mount namespace and the step before this one bounded those. */
-static int cover_with_nothing(int root_fd, const char *path, int *empty_fd) {
-        if (*empty_fd >= 0)
-                return cover(root_fd, path, *empty_fd);
+/* An empty, read-only directory over a place. Where there is none it is made for the first place and shown at the
+ * others: a tmpfs for each would cost as much as all the rest of the step. */
+static int cover_with_nothing(int root_fd, const char *path, const char **empty) {
+        if (*empty)
+                return cover(path, *empty, 0);
         if (faccessat(root_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : -errno;
         int code = attach_tmpfs(root_fd, path, 4096, 2, 0555);
         if (code == 0)
                 code = make_read_only(root_fd, path);
-        if (code < 0)
-                return code;
-        *empty_fd = openat(root_fd, path, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
-        return *empty_fd < 0 ? -errno : 0;
+        *empty = path;
+        return code;
 }
 
 int furnish_masks(struct stage *stage, struct err *err) {
-        _cleanup_fd_ int null_fd = openat(stage->root_fd, "dev/null", O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        _cleanup_fd_ int empty_fd = -1;
-        if (null_fd < 0)
-                return err_sys(err, errno, "opening the box's /dev/null");
+        /* In a mould's root, which cannot be written to, this place is empty until the next step mounts on it. */
+        const char *empty = stage->spec->from_mould ? "workspace" : NULL;
         for (size_t i = 0; i < ELEMENTS(proc_covered); i++) {
-                int code = cover(stage->root_fd, proc_covered[i], null_fd);
+                int code = cover(proc_covered[i], "dev/null", 0);
                 if (code < 0)
                         return err_sys(err, -code, "covering /%s", proc_covered[i]);
         }
         for (size_t i = 0; i < ELEMENTS(proc_covered_directories); i++) {
-                int code = cover_with_nothing(stage->root_fd, proc_covered_directories[i], &empty_fd);
+                int code = cover_with_nothing(stage->root_fd, proc_covered_directories[i], &empty);
                 if (code < 0)
                         return err_sys(err, -code, "covering /%s", proc_covered_directories[i]);
         }
         for (size_t i = 0; i < ELEMENTS(proc_read_only); i++) {
-                int code = cover_with_itself(stage->root_fd, proc_read_only[i]);
+                int code = cover_with_itself(proc_read_only[i]);
                 if (code < 0)
                         return err_sys(err, -code, "making /%s read-only", proc_read_only[i]);
         }
         return 0;
+}
+
+/* Other names for the workspace. */
+static const char *const aliases[] = { "session", "sandbox", "work" };
+
+static int link_aliases(int root_fd) {
+        for (size_t i = 0; i < ELEMENTS(aliases); i++)
+                if (symlinkat("workspace", root_fd, aliases[i]) < 0)
+                        return -errno;
+        return 0;
+}
+
+int furnish_places(struct stage *stage, struct err *err) {
+        static const char *const places[] = { "proc", "tmp", BOX_HOME, BOX_WORKSPACE };
+        int code = link_aliases(stage->root_fd);
+        for (size_t i = 0; i < ELEMENTS(places) && code >= 0; i++) {
+                _cleanup_fd_ int made = make_directory(stage->root_fd, places[i]);
+                code = made;
+        }
+        return code < 0 ? err_sys(err, -code, "making the places of a box") : 0;
 }
 
 int furnish_writable(struct stage *stage, struct err *err) {
@@ -296,12 +329,10 @@ int furnish_writable(struct stage *stage, struct err *err) {
                 code = attach_tmpfs(stage->root_fd, BOX_HOME, limits->tmp_bytes, LIMITS_TMP_FILES, 0700);
         if (code == 0)
                 code = attach_at(stage->root_fd, stage->spec->workspace_fd, BOX_WORKSPACE, true);
+        if (code == 0 && !stage->spec->from_mould)
+                code = link_aliases(stage->root_fd);
         if (code < 0)
                 return err_sys(err, -code, "making the writable directories");
-        static const char *const aliases[] = { "session", "sandbox", "work" };
-        for (size_t i = 0; i < ELEMENTS(aliases); i++)
-                if (symlinkat("workspace", stage->root_fd, aliases[i]) < 0)
-                        return err_sys(err, errno, "linking /%s", aliases[i]);
         /* Where results go is there from the start. A workspace that cannot be written to is the caller's choice. */
         (void) mkdirat(stage->root_fd, "workspace/artifacts", 0755);
         return 0;
@@ -322,21 +353,29 @@ int furnish_mounts(struct stage *stage, struct err *err) {
         return 0;
 }
 
-int furnish_code(struct stage *stage, struct err *err) {
-        const struct box_spec *spec = stage->spec;
-        /* Libraries ask here how many processors there are; /sys itself is not shown. */
+/* Libraries ask here how many processors there are; /sys itself is not shown. */
+int furnish_processors(struct stage *stage, struct err *err) {
         char range[32];
-        uint64_t processors = (spec->limits.cpu_thousandths + 999) / 1000;
+        uint64_t processors = limits_processors(&stage->spec->limits);
         int length = processors == 1 ? snprintf(range, sizeof(range), "0\n")
                                      : snprintf(range, sizeof(range), "0-%d\n", (int) processors - 1);
         int code = make_file(stage->root_fd, "sys/devices/system/cpu/online", range, (size_t) length);
         if (code == 0)
                 code = make_file(stage->root_fd, "sys/devices/system/cpu/possible", range, (size_t) length);
-        if (code == 0 && spec->code_name) {
-                char path[300];
-                (void) snprintf(path, sizeof(path), BOX_CODE_DIR "/%s", spec->code_name);
-                code = make_file(stage->root_fd, path, spec->code, spec->code_size);
-        }
+        return code < 0 ? err_sys(err, -code, "telling the number of processors") : 0;
+}
+
+int furnish_code(struct stage *stage, struct err *err) {
+        const struct box_spec *spec = stage->spec;
+        char path[300];
+        if (spec->from_mould)
+                return 0;
+        if (furnish_processors(stage, err) < 0)
+                return -1;
+        if (!spec->code_name)
+                return 0;
+        (void) snprintf(path, sizeof(path), BOX_CODE_DIR "/%s", spec->code_name);
+        int code = make_file(stage->root_fd, path, spec->code, spec->code_size);
         return code < 0 ? err_sys(err, -code, "placing the code") : 0;
 }
 

@@ -20,4 +20,9 @@ struct limits {
         ((struct limits) { .memory_bytes = 512 * MIB, .cpu_thousandths = 1000, .pids = 50, .timeout_ms = 60000, \
                            .tmp_bytes = 100 * MIB, .disk_bytes = 1 * GIB, .disk_files = 100000 })
 
+/* As many as code in the box is told there are. */
+static inline uint64_t limits_processors(const struct limits *limits) {
+        return (limits->cpu_thousandths + 999) / 1000;
+}
+
 enum { LIMITS_TMP_FILES = 100000, LIMITS_SHM_MIB = 64 };

@@ -32,6 +32,7 @@ struct box_spec {
         const struct image *image;
         struct limits limits;
         bool allow_weaker;
+        bool from_mould; /* the parts that all boxes of the image share are copied from box/mould.h; needs no `image` */
         bool kept; /* a keeper cleans up if we are killed; without one that is the caller's business */
         uid_t host_uid; /* what BOX_UID is outside of the box */
         gid_t host_gid;

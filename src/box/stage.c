@@ -38,10 +38,8 @@ static int wait_for_parent(const struct stage *stage, struct err *err) {
 
 static int step_detach(struct stage *stage, struct err *err) {
         (void) stage;
-        (void) err;
         (void) umask(022);
-        (void) setsid();
-        return 0;
+        return setsid() < 0 ? err_sys(err, errno, "leaving the session of the caller") : 0;
 }
 
 /* As the box's own user: the kernel allows two hundred keys to one user, and every box has a keyring. */

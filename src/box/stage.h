@@ -46,14 +46,20 @@ size_t stage_step_count(void);
 const char *stage_step_name(size_t i);
 const char *stage_step_reason(size_t i);
 
-/* Steps that furnish the file system, in furnish.c. All return 0 or -1 with err. */
+/* Steps that furnish the file system, in furnish.c. All return 0 or -1 with err. What a mould has already is left out. */
 int furnish_root(struct stage *stage, struct err *err);
 int furnish_image(struct stage *stage, struct err *err);
 int furnish_etc(struct stage *stage, struct err *err);
+int furnish_device_nodes(struct stage *stage, struct err *err);
 int furnish_devices(struct stage *stage, struct err *err);
 int furnish_proc(struct stage *stage, struct err *err);
 int furnish_masks(struct stage *stage, struct err *err);
 int furnish_writable(struct stage *stage, struct err *err);
 int furnish_mounts(struct stage *stage, struct err *err);
+int furnish_processors(struct stage *stage, struct err *err);
 int furnish_code(struct stage *stage, struct err *err);
 int furnish_close(struct stage *stage, struct err *err);
+
+/* The first and the last step of a mould: a root at `place`, and the places that the steps of a box mount on. */
+int furnish_root_at(struct stage *stage, const char *place, struct err *err);
+int furnish_places(struct stage *stage, struct err *err);

@@ -331,6 +331,7 @@ static int start_without_ward(struct making *making, struct err *err) {
         if (making->nursery)
                 daemon_log("a kernel starts cold: no box below the nursery's ward: %s", err->message);
         making->nursery = NULL;
+        making->spec.from_mould = false;
         if (box_start(&making->spec, making->host, &making->box, err) < 0)
                 return -1;
         return oom_unspare(making->box.pidfd, making->box.pid, OOM_OFFERED, err);
@@ -338,9 +339,11 @@ static int start_without_ward(struct making *making, struct err *err) {
 
 /* A box of the nursery's ward, so that it can fork into it; or, when that does not work out, of nobody's. */
 static int start_box(struct making *making, struct err *err) {
-        if (making->nursery && box_prepare(&making->spec, making->host, &making->birth, err) == 0) {
-                if (ward_clone_box(making->nursery->ward, &making->birth, err) == 0 &&
-                    box_proceed(&making->birth, err) == 0) {
+        struct ward *ward = making->nursery ? making->nursery->ward : NULL;
+        uint64_t mould = ward ? ward_mould_of(making->nursery->fingerprint, &making->spec) : 0;
+        making->spec.from_mould = ward && mould && ward->mould == mould;
+        if (ward && box_prepare(&making->spec, making->host, &making->birth, err) == 0) {
+                if (ward_clone_box(ward, &making->birth, mould, err) == 0 && box_proceed(&making->birth, err) == 0) {
                         making->is_settling = true;
                         return 0;
                 }

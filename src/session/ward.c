@@ -100,25 +100,35 @@ int ward_start(struct ward *ret_ward, struct err *err) {
                 (void) waitpid(pid, NULL, 0);
                 return -1;
         }
-        *ret_ward = (struct ward) { pid, take_fd(&ours) };
+        *ret_ward = (struct ward) { .pid = pid, .fd = take_fd(&ours) };
         return 0;
 }
 
 void ward_leave(struct ward *ward) {
         fd_close(&ward->fd);
+        ward->mould = 0;
         ward->pid = 0; /* reaped with everything else */
 }
 
 /* ---- requests ---- */
 
+uint64_t ward_mould_of(uint64_t fingerprint, const struct box_spec *spec) {
+        /* Not 0, and another one for each number of processors. */
+        return spec->n_mounts || spec->code_name ? 0 : (fingerprint * 31 + limits_processors(&spec->limits)) | 1;
+}
+
 static int fill_request(const struct box_spec *spec, const struct stage_fds *fds, struct ward_request *request,
                         int slots[static WARD_SLOTS], struct err *err) {
         for (size_t i = 0; i < WARD_SLOTS; i++)
                 slots[i] = -1;
+        request->limits = spec->limits;
+        request->from_mould = spec->from_mould;
+        if (spec->from_mould)
+                return 0;
         if (spec->n_mounts > WARD_MOUNTS_MAX)
                 return err_set(err, ERR_LIMIT, "more than %d mounts", WARD_MOUNTS_MAX);
+        request->has_image = true;
         request->image = *spec->image;
-        request->limits = spec->limits;
         request->n_mounts = spec->n_mounts;
         for (size_t i = 0; i < spec->n_mounts; i++) {
                 const struct box_mount *mount = &spec->mounts[i];
@@ -138,7 +148,7 @@ static int fill_request(const struct box_spec *spec, const struct stage_fds *fds
 /* A ward that does not answer is left alone with its boxes: the next nursery gets another. */
 static int ask(struct ward *ward, const struct ward_request *request, const int slots[static WARD_SLOTS],
                int *ret_pidfd, struct err *err) {
-        int code = passing_send(ward->fd, request, sizeof(*request), slots, WARD_SLOTS, 0);
+        int code = passing_send(ward->fd, request, ward_request_size(request), slots, WARD_SLOTS, 0);
         if (code < 0)
                 (void) err_set(err, ERR_GONE, "the ward is gone: %s", strerror(-code));
         else
@@ -148,7 +158,7 @@ static int ask(struct ward *ward, const struct ward_request *request, const int 
         return code;
 }
 
-int ward_clone_box(struct ward *ward, struct box_birth *birth, struct err *err) {
+int ward_clone_box(struct ward *ward, struct box_birth *birth, uint64_t mould, struct err *err) {
         struct box *box = &birth->box;
         _cleanup_free_ struct ward_request *request = calloc(1, sizeof(*request));
         int slots[WARD_SLOTS];
@@ -159,6 +169,7 @@ int ward_clone_box(struct ward *ward, struct box_birth *birth, struct err *err) 
             fill_request(birth->spec, &birth->fds, request, slots, err) < 0)
                 return -1;
         request->kind = WARD_CLONE_BOX;
+        request->makes_mould = mould && !birth->spec->from_mould;
         request->uid = id_in_ward(birth->spec->host_uid);
         request->gid = id_in_ward(birth->spec->host_gid);
         request->has_memory_cgroup = birth->has_memory_cgroup;
@@ -170,7 +181,10 @@ int ward_clone_box(struct ward *ward, struct box_birth *birth, struct err *err) 
         slots[WARD_WORKSPACE] = birth->spec->workspace_fd;
         slots[WARD_ENTRY] = box->cgroup.entry_fd;
         memcpy(&slots[WARD_TASKS], box->cgroup.tasks_fd, sizeof(box->cgroup.tasks_fd));
-        if (ask(ward, request, slots, &box->pidfd, err) < 0)
+        int code = ask(ward, request, slots, &box->pidfd, err);
+        if (request->makes_mould)
+                ward->mould = code == 0 ? mould : 0;
+        if (code < 0)
                 return -1;
         stage_fds_close(&birth->fds);
         box->pid = ward_pid_of(box->pidfd);

@@ -27,6 +27,7 @@ enum { WARD_MOUNTS_MAX = 32, WARD_DESTINATION_MAX = 1024, WARD_PRELOAD_MAX = 512
 struct ward {
         pid_t pid; /* on the host; our child */
         int fd;
+        uint64_t mould; /* what the mould is made of that it has (ward_mould_of); 0: none */
 };
 
 /* Clones a ward and waits until it listens. */
@@ -35,8 +36,13 @@ int ward_start(struct ward *ret_ward, struct err *err);
 /* Lets go of it: it ends with its last box. Safe on { 0, -1 }. */
 void ward_leave(struct ward *ward);
 
-/* In place of box_clone: the ward makes the namespaces. birth->spec holds host ids. */
-int ward_clone_box(struct ward *ward, struct box_birth *birth, struct err *err);
+/* In place of box_clone: the ward makes the namespaces. birth->spec holds host ids. `mould` names the one that the box
+ * can be made from, and is made first when the ward has another; 0: none. A box whose spec is from_mould relies on the
+ * ward having it. */
+int ward_clone_box(struct ward *ward, struct box_birth *birth, uint64_t mould, struct err *err);
+
+/* The mould for boxes of this image, by its fingerprint, that are like the spec; 0 when they share too little. */
+uint64_t ward_mould_of(uint64_t fingerprint, const struct box_spec *spec);
 
 /* Starts a nursery with this image; of each kind, light or not, there is one: an older one ends. *ret_socket_fd takes
  * orders (wire/nursery.h) and *ret_pidfd is the process. It is not ready before it says so. */

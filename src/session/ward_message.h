@@ -1,25 +1,36 @@
 /* What the maker asks of a ward. Both are this program: plain structs do. */
 #pragma once
 
+#include <stddef.h>
+
 #include "session/ward.h"
 
 enum ward_request_kind { WARD_CLONE_BOX, WARD_START_NURSERY, WARD_WATCH };
 
 struct ward_request {
         enum ward_request_kind kind;
-        struct image image; /* its descriptors are among the slots */
         struct limits limits;
         uid_t uid; /* of the box, as N sees it */
         gid_t gid;
         bool has_memory_cgroup, has_pids_cgroup;
+        bool makes_mould, from_mould; /* of a box: box/mould.h */
         bool light; /* which of the two nurseries */
         char preload[WARD_PRELOAD_MAX];
         size_t n_mounts;
+        bool has_image; /* from here on only what there is is sent */
+        struct image image; /* its descriptors are among the slots */
         struct {
                 bool is_directory, writable;
                 char destination[WARD_DESTINATION_MAX];
         } mounts[WARD_MOUNTS_MAX];
 };
+
+/* How much of it is sent. */
+static inline size_t ward_request_size(const struct ward_request *request) {
+        if (!request->has_image)
+                return offsetof(struct ward_request, image);
+        return offsetof(struct ward_request, mounts) + request->n_mounts * sizeof(request->mounts[0]);
+}
 
 enum ward_slot {
         WARD_SYNC,

@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/passing.h"
 #include "base/signals.h"
+#include "box/mould.h"
 #include "box/nursery_stage.h"
 #include "box/privilege.h"
 #include "box/syscalls.h"
@@ -41,7 +42,7 @@ static int nursery_count;
 
 /* ---- coming to life ---- */
 
-/* A root with nothing in it but what cloning a box takes: /proc for the id maps, /tmp to build on. */
+/* A root with nothing in it but what cloning a box takes: /proc for the id maps, /tmp to build on. Later the mould. */
 static int furnish(void) {
         _cleanup_fd_ int tree = tree_make_tmpfs(1 << 20, 64, BOX_UID, BOX_GID, 0755);
         if (tree < 0)
@@ -104,14 +105,24 @@ static void take_view(const int slots[static WARD_SLOTS], struct stage_fds *ret_
         memcpy(ret_fds->device_fds, &slots[WARD_DEVICES], sizeof(ret_fds->device_fds));
 }
 
+static int make_mould(const struct ward_request *request, int slots[static WARD_SLOTS], struct err *err) {
+        const struct box_spec spec = { .image = &request->image, .limits = request->limits };
+        struct stage_fds fds = { .sync_fd = -1, .control_fd = -1, .agent_fd = -1, .listener_fd = -1 };
+        take_view(slots, &fds);
+        return mould_make(&spec, &fds, err);
+}
+
 static int clone_box(const struct ward_request *request, int slots[static WARD_SLOTS], int *ret_pidfd,
                      struct err *err) {
+        if (request->makes_mould && make_mould(request, slots, err) < 0)
+                return -1;
         struct box_mount mounts[WARD_MOUNTS_MAX];
         for (size_t i = 0; i < request->n_mounts; i++)
                 mounts[i] = (struct box_mount) { slots[WARD_MOUNTS + i], request->mounts[i].is_directory,
                                                  request->mounts[i].writable, request->mounts[i].destination };
-        const struct box_spec spec = { .image = &request->image, .limits = request->limits, .host_uid = request->uid,
-                                       .host_gid = request->gid, .workspace_fd = slots[WARD_WORKSPACE],
+        const struct box_spec spec = { .image = &request->image, .limits = request->limits,
+                                       .from_mould = request->makes_mould || request->from_mould,
+                                       .host_uid = request->uid, .host_gid = request->gid, .workspace_fd = slots[WARD_WORKSPACE],
                                        .mounts = mounts, .n_mounts = request->n_mounts };
         struct box_birth birth = { .spec = &spec, .sync_fd = -1, .listener_fd = -1,
                                    .has_memory_cgroup = request->has_memory_cgroup,
@@ -205,7 +216,7 @@ static bool handle_request(int fd) {
         static struct ward_request request; /* large: not on the stack */
         int slots[WARD_SLOTS];
         ssize_t size = passing_receive(fd, &request, sizeof(request), slots, WARD_SLOTS, 0);
-        if (size != sizeof(request))
+        if (size < (ssize_t) offsetof(struct ward_request, image) || (size_t) size != ward_request_size(&request))
                 return false;
         int pidfd = -1, code = -1;
         struct err err = { 0 };

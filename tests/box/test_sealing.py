@@ -54,7 +54,8 @@ def chosen(calls: list[int]) -> list[int]:
     first = {calls[place - 1]: place for place in reversed(places)}
     last = {calls[place - 1]: place for place in places}
     knobs = {place for place in places if calls[place - 1] == WRITE}
-    return sorted({*first.values(), *last.values(), *knobs})
+    turns = {(calls[place - 2], calls[place - 1]): place for place in reversed(places) if place > 1}
+    return sorted({*first.values(), *last.values(), *knobs, *turns.values()})
 
 
 @pytest.mark.slow

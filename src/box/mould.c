@@ -1,0 +1,44 @@
+#include "box/mould.h"
+
+#include <errno.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/syscalls.h"
+
+#define PLACE "/mould"
+
+int mould_copy(void) {
+        int tree = sys_open_tree(AT_FDCWD, PLACE, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+        return tree < 0 ? -errno : tree;
+}
+
+/* The file systems themselves, not only their mounts: then no mount of them, wherever it is, can be written to. */
+static int freeze(struct stage *stage, struct err *err) {
+        (void) stage;
+        static const char *const made[] = { PLACE "/dev", PLACE };
+        for (size_t i = 0; i < ELEMENTS(made); i++)
+                if (mount(NULL, made[i], NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
+                        return err_sys(err, errno, "making %s read-only", made[i]);
+        return 0;
+}
+
+int mould_make(const struct box_spec *spec, const struct stage_fds *fds, struct err *err) {
+        struct stage stage = { .spec = spec, .fds = fds, .root_fd = -1 };
+        int (*const steps[])(struct stage *, struct err *) = { furnish_image,      furnish_etc,    furnish_device_nodes,
+                                                               furnish_processors, furnish_places, freeze };
+        (void) umount2(PLACE, MNT_DETACH);
+        if (mkdir(PLACE, 0755) < 0 && errno != EEXIST)
+                return err_sys(err, errno, "making a place for the mould");
+        int code = furnish_root_at(&stage, PLACE, err);
+        for (size_t i = 0; i < ELEMENTS(steps) && code == 0; i++)
+                code = steps[i](&stage, err);
+        fd_close(&stage.root_fd);
+        if (code < 0) {
+                (void) umount2(PLACE, MNT_DETACH);
+                return err_prefix(err, "the boxes' mould");
+        }
+        return 0;
+}
