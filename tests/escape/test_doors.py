@@ -187,6 +187,11 @@ def test_a_forked_kernel_inherits_no_secret(house: House) -> None:
     assert not [one for one in shared if "w" in one[0] or "memfd" in one[1]], "whatever it writes is its own"
 
 
+def walls(seen: dict[str, Any]) -> list[list[str]]:
+    """All mounts; what is said of the file system only where it can be written to."""
+    return [mount if "rw" in mount[1].split(",") else mount[:3] for mount in seen["/mounts"]]
+
+
 STARTED = "print(open('/proc/self/stat').read().rpartition(')')[2].split()[19])"
 
 
@@ -212,7 +217,14 @@ def test_a_kernel_that_waited_in_the_pool_is_sealed_as_any(start_daemon: StartDa
     printed, started, is_light = answer["stdout"].splitlines()
     assert is_light == str(bool(preload))
     assert int(started) <= now, "the kernel did not wait in the pool"
-    assert not set(differences(flat(json.loads(printed)), made_for_it)) - OF_A_FORK
+    waited = flat(json.loads(printed))
+    assert set(differences(waited, made_for_it)) - OF_A_FORK <= {"/mounts"}
+    assert walls(waited) == walls(made_for_it)
+    if not preload:
+        return  # it did not wait for a nursery, and so has a box of its own from the ground up
+    # What it shares with other boxes is read-only twice: the mounts, and the file systems that were made for them.
+    shared = {mount[0]: mount[3] for mount in waited["/mounts"] if mount[0] in ("/", "/dev", "/proc/acpi")}
+    assert {"/", "/dev"} <= set(shared) and set(shared.values()) == {"ro"}, shared
 
 
 @pytest.mark.timeout(300)
