@@ -171,6 +171,8 @@ int box_clone(struct box_birth *birth, bool into_group, struct err *err) {
                                .has_pids_cgroup = birth->has_pids_cgroup, .root_fd = -1 };
         struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD, .exit_signal = SIGCHLD,
                                    .pidfd = (uint64_t) (uintptr_t) &box->pidfd };
+        if (birth->spec->given_network)
+                args.flags &= ~(uint64_t) CLONE_NEWNET;
         if (into_group && box->cgroup.v2_fd >= 0) {
                 args.flags |= CLONE_INTO_CGROUP;
                 args.cgroup = (uint32_t) box->cgroup.v2_fd;

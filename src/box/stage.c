@@ -63,10 +63,11 @@ static int step_identity(struct stage *stage, struct err *err) {
 }
 
 static int step_name_and_loopback(struct stage *stage, struct err *err) {
-        (void) stage;
         static const char name[] = "sandbox";
         if (sethostname(name, sizeof(name) - 1) < 0 || setdomainname("", 0) < 0)
                 return err_sys(err, errno, "naming the box");
+        if (stage->spec->given_network)
+                return 0;
         _cleanup_fd_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
         if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)

@@ -23,6 +23,7 @@
 #include "box/syscalls.h"
 #include "box/tree.h"
 #include "session/ward_message.h"
+#include "session/ward_network.h"
 
 enum {
         WATCHED_MAX = 4096,
@@ -112,6 +113,11 @@ static int make_mould(const struct ward_request *request, int slots[static WARD_
         return mould_make(&spec, &fds, err);
 }
 
+/* The runs of which there are many, and whose network has no door that somebody outside holds open. */
+static bool may_share_network(const struct ward_request *request, const int slots[static WARD_SLOTS]) {
+        return (request->makes_mould || request->from_mould) && slots[WARD_LISTENER] < 0;
+}
+
 static int clone_box(const struct ward_request *request, int slots[static WARD_SLOTS], int *ret_pidfd,
                      struct err *err) {
         if (request->makes_mould && make_mould(request, slots, err) < 0)
@@ -122,6 +128,7 @@ static int clone_box(const struct ward_request *request, int slots[static WARD_S
                                                  request->mounts[i].writable, request->mounts[i].destination };
         const struct box_spec spec = { .image = &request->image, .limits = request->limits,
                                        .from_mould = request->makes_mould || request->from_mould,
+                                       .given_network = may_share_network(request, slots) && ward_network_enter(),
                                        .host_uid = request->uid, .host_gid = request->gid, .workspace_fd = slots[WARD_WORKSPACE],
                                        .mounts = mounts, .n_mounts = request->n_mounts };
         struct box_birth birth = { .spec = &spec, .sync_fd = -1, .listener_fd = -1,
@@ -136,6 +143,8 @@ static int clone_box(const struct ward_request *request, int slots[static WARD_S
         birth.fds.agent_fd = take_fd(&slots[WARD_AGENT]);
         birth.fds.listener_fd = take_fd(&slots[WARD_LISTENER]);
         int code = box_clone(&birth, false, err);
+        if (spec.given_network)
+                ward_network_leave(birth.box.pid);
         stage_fds_close(&birth.fds);
         for (size_t i = WARD_DEVICES; i < WARD_MOUNTS; i++)
                 slots[i] = -1; /* closed with the stage's */
@@ -245,6 +254,7 @@ static bool reap(void) {
         int status;
         pid_t pid;
         while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+                ward_network_forget(pid);
                 for (size_t i = 0; i < ELEMENTS(nursery_pids); i++)
                         if (pid == nursery_pids[i])
                                 nursery_pids[i] = 0;
@@ -274,6 +284,7 @@ void ward_process_run(int start_fd, int fd, bool drop_groups) {
                 (void) answer(fd, -1, &err, -1);
                 _exit(EXIT_FAILURE);
         }
+        (void) ward_network_open();
         int child_fd = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
         if (child_fd < 0)
                 _exit(EXIT_FAILURE);

@@ -187,6 +187,58 @@ def test_a_forked_kernel_inherits_no_secret(house: House) -> None:
     assert not [one for one in shared if "w" in one[0] or "memfd" in one[1]], "whatever it writes is its own"
 
 
+# What a run finds in its network namespace: its number, what was ever sent there, and names that are taken.
+LOOK_AROUND = """
+import json, os, socket
+def counters(name):
+    return open(f"/proc/self/net/{name}").read()
+dev = [line.split()[1:] for line in counters("dev").splitlines() if line.strip().startswith("lo:")]
+tcp = [line.split()[1:] for line in counters("snmp").splitlines() if line.startswith("Tcp:")]
+tcp = dict(zip(*tcp))
+names = [line.split()[-1] for line in counters("unix").splitlines()[1:]]
+bound = []
+for port in (8100,):
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", port))
+        bound.append(port)
+print(json.dumps([os.readlink("/proc/self/ns/net"), dev, tcp["ActiveOpens"], names, bound]))
+"""
+
+# Traffic, a connection that is left to its TIME_WAIT, and a name that is bound when the process is killed.
+LEAVE_TRACES = """
+import os, signal, socket
+named = socket.socket(socket.AF_UNIX)
+named.bind("\\0traces")
+named.listen()
+door = socket.create_server(("127.0.0.1", 8100))
+caller = socket.create_connection(("127.0.0.1", 8100))
+called = door.accept()[0]
+caller.send(b"x")
+called.close()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("who", ["root", "user"])
+def test_a_network_that_was_used_is_used_by_nobody_else(start_daemon: StartDaemon, who: str) -> None:
+    """Namespaces are used again when nothing was ever sent in them: the next run must not be able to tell."""
+    daemon = start_daemon("--pool", "0", "--preload", "", who=who)
+    client = daemon.client()
+    client.execute("1")
+    wait_for("the nursery", lambda: client.request("status")["nursery"]["state"] == "ready")
+
+    def look() -> list[Any]:
+        seen: list[Any] = json.loads(client.execute(LOOK_AROUND)["stdout"])
+        return seen
+
+    first = [look() for _ in range(6)]
+    assert len({seen[0] for seen in first}) < len(first), "none was used again: there is nothing to see here"
+    for _ in range(3):
+        assert client.execute(LEAVE_TRACES)["status"] == "killed"
+    for seen in [*first, *(look() for _ in range(12))]:
+        assert seen[1:] == [[["0"] * 16], "0", [], [8100]], seen
+
+
 def walls(seen: dict[str, Any]) -> list[list[str]]:
     """All mounts; what is said of the file system only where it can be written to."""
     return [mount if "rw" in mount[1].split(",") else mount[:3] for mount in seen["/mounts"]]
