@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from glovebox_kernel import main as kernel
 from glovebox_kernel.rehearsal import nursery_rehearse
-from glovebox_kernel.trim import memory_trim
+from glovebox_kernel.trim import memory_keep, memory_trim
 
 CHANNEL_FD = 3  # of a kernel; in a nursery it is the maker's socket, which nothing here reads or writes
 LIBRARY_FD = 4
@@ -148,6 +148,7 @@ def _settle(imprint: _Imprint) -> kernel.Kernel:
     """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
     nursery_rehearse()
     made = _make_kernel()
+    memory_keep()  # its kernels trim when they rest
     for _ in range(8):
         ctypes.pythonapi.PyOS_BeforeFork()
         ctypes.pythonapi.PyOS_AfterFork_Child()
