@@ -1,16 +1,16 @@
-/* The mould: what all boxes of one image see alike (the image's trees, /etc, the nodes of /dev, the places to mount on),
- * built once by a ward and copied, mounts and not files, for each box. A box adds what is its own: /proc, /dev/pts, what
- * can be written.
+/* The mould: what all boxes of one image see alike (the image's trees, /etc, the nodes of /dev, places to mount on),
+ * built once by a ward and copied, mounts and not files, for each box. A box adds what is its own: /proc, /dev/pts,
+ * what can be written.
  *
- * Its files are shared by all boxes that were made from it, as the image's own are. Nobody can write to them: mounts and
- * file systems are read-only, and belong to a user namespace above the boxes'. */
+ * Its files are shared by all boxes that were made from it, as the image's own are. Nobody can write to them: mounts
+ * and file systems are read-only, and belong to a user namespace above the boxes'. */
 #pragma once
 
 #include "box/stage.h"
 
-/* Builds it in the caller's mount namespace, in place of an older one: boxes that have copies keep them. Takes the trees
- * and devices of `fds`. The next boxes that the caller clones with spec.from_mould are made from it; they have the same
- * image, as many processors, no code, and nothing mounted at places of the caller's choice. */
+/* Builds it in the caller's mount namespace, in place of an older one: boxes that have copies keep them. Takes the
+ * trees and devices of `fds`. The next boxes that the caller clones with spec.from_mould are made from it; they have
+ * the same image, as many processors, no code, and nothing mounted at places of the caller's choice. */
 int mould_make(const struct box_spec *spec, const struct stage_fds *fds, struct err *err);
 
 /* A detached copy of it, in a mount namespace that was cloned from the one it was built in; or -errno. */

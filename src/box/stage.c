@@ -46,8 +46,8 @@ static int step_detach(struct stage *stage, struct err *err) {
 static int give_up_keyring(struct err *err) {
         int code = privilege_join_fresh_keyring();
         if (code == -EDQUOT)
-                return err_set(err, ERR_LIMIT, "this user has as many keys as the kernel allows, and a box needs one: end "
-                               "some boxes, or raise kernel.keys.maxkeys (sysctl)");
+                return err_set(err, ERR_LIMIT, "this user has as many keys as the kernel allows, and a box needs one: "
+                               "end some boxes, or raise kernel.keys.maxkeys (sysctl)");
         return code < 0 ? err_sys(err, -code, "joining a fresh keyring") : 0;
 }
 
@@ -210,7 +210,7 @@ static const struct {
         const char *reason; /* why it stands where it stands */
 } steps[] = {
         { "detach", step_detach, "first: the terminal of the caller is given up before anything is built" },
-        { "identity", step_identity, "all files below are made by the box's own user, never by root, and so is its keyring" },
+        { "identity", step_identity, "files and the keyring are made by the box's own user, never by root" },
         { "root", furnish_root, "mounts are private before the first of ours is made" },
         { "image", furnish_image, "read-only trees that the parent opened and checked" },
         { "etc", furnish_etc, "after the image, whose /etc it may cover" },

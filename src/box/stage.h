@@ -46,7 +46,7 @@ size_t stage_step_count(void);
 const char *stage_step_name(size_t i);
 const char *stage_step_reason(size_t i);
 
-/* Steps that furnish the file system, in furnish.c. All return 0 or -1 with err. What a mould has already is left out. */
+/* Steps that furnish the file system, in furnish.c. All return 0 or -1 with err. What a mould has is left out. */
 int furnish_root(struct stage *stage, struct err *err);
 int furnish_image(struct stage *stage, struct err *err);
 int furnish_etc(struct stage *stage, struct err *err);

@@ -1,34 +1,21 @@
-/* `glovebox serve`: the daemon, in the foreground or in the background.
- *
- * In the background: this process forks one that leaves the terminal, the session and the current directory, writes to
- * <data>/daemon.log, and becomes the daemon. A pipe tells us one of two things: it serves, or why not (an err). If
- * another daemon was quicker, that is as good: then we wait until that one answers. */
+/* `glovebox serve`: the daemon, in the foreground or in the background (cli/serve_background.h). */
 #include "cli/serve_verb.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "api/key.h"
 #include "api/service.h"
-#include "base/fd.h"
-#include "base/loop.h"
 #include "base/memory.h"
 #include "cli/box_rows.h"
+#include "cli/serve_background.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
-#include "client/daemon_client.h"
 #include "session/log.h"
 #include "session/serve_options.h"
-
-enum { OTHER_TIMEOUT_MS = 10000, LOG_MAX_BYTES = 8 << 20, READY_FD = 3 };
 
 struct line {
         struct serve_options options;
@@ -144,153 +131,6 @@ static int serve_here(struct line *line, struct err *err) {
         return serve_run(&line->options, err);
 }
 
-/* ---- in the background ---- */
-
-static int open_log(const char *data_dir, struct err *err) {
-        char path[PLACE_PATH_MAX + 32], old[PLACE_PATH_MAX + 32];
-        (void) snprintf(path, sizeof(path), "%s/daemon.log", data_dir);
-        (void) snprintf(old, sizeof(old), "%s/daemon.log.1", data_dir);
-        struct stat status;
-        if (lstat(path, &status) == 0 && status.st_size > LOG_MAX_BYTES)
-                (void) rename(path, old);
-        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-        return fd < 0 ? err_sys(err, errno, "opening the log %s", path) : fd;
-}
-
-static void tell_ready(void *context) {
-        int *fd = context;
-        (void) fd_write_all(*fd, "R", 1);
-        fd_close(fd);
-}
-
-/* In the child: never returns to the verb's own way. */
-_Noreturn static void become_daemon(struct line *line, int log_fd, int ready_fd) {
-        struct err err = { 0 };
-        int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC), fd = READY_FD;
-        (void) umask(077);
-        if (setsid() < 0 || chdir("/") < 0 || null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 ||
-            dup2(log_fd, STDOUT_FILENO) < 0 || dup2(log_fd, STDERR_FILENO) < 0 ||
-            (ready_fd != READY_FD && dup3(ready_fd, READY_FD, O_CLOEXEC) < 0) ||
-            close_range(READY_FD + 1, ~0u, 0) < 0) {
-                fd = ready_fd;
-                (void) err_sys(&err, errno, "going to the background");
-        } else {
-                line->options.ready = tell_ready;
-                line->options.ready_context = &fd;
-                if (serve_run(&line->options, &err) == 0)
-                        _exit(0);
-                (void) terminal_fail(&err); /* into the log */
-        }
-        if (fd >= 0 && fd_write_all(fd, "E", 1) == 0)
-                (void) fd_write_all(fd, &err, sizeof(err));
-        _exit(err_code_exit_status(err.code));
-}
-
-/* Whoever holds the socket or the data directory was quicker: is there an answer within reasonable time? */
-static int wait_for_other(const struct line *line) {
-        uint64_t deadline = loop_now_ms() + OTHER_TIMEOUT_MS;
-        struct err ignored;
-        while (loop_now_ms() < deadline) {
-                struct daemon_client client;
-                if (daemon_client_connect(line->options.socket_path, &client, &ignored) == 0) {
-                        daemon_client_close(&client);
-                        return 0;
-                }
-                (void) nanosleep(&(const struct timespec) { .tv_nsec = 50 * 1000 * 1000 }, NULL);
-        }
-        return -1; /* the daemon's own error stays: it says who holds what */
-}
-
-/* Helpers of the daemon may hold the pipe open, so its end alone cannot be waited for: the process is looked at. */
-static int read_byte(int from_fd, pid_t pid, char *ret_byte) {
-        for (bool dead = false;;) {
-                struct pollfd watched = { .fd = from_fd, .events = POLLIN };
-                int n = poll(&watched, 1, dead ? 0 : 200);
-                if (n > 0)
-                        return read(from_fd, ret_byte, 1) == 1 ? 0 : -1;
-                if (dead)
-                        return -1;
-                dead = waitpid(pid, NULL, WNOHANG) == pid; /* once more around: its last words may be in the pipe */
-        }
-}
-
-static int wait_until_ready(const struct line *line, int from_fd, pid_t pid, struct err *err) {
-        char tag;
-        struct err told;
-        if (read_byte(from_fd, pid, &tag) < 0 || (tag != 'R' && fd_read_exactly(from_fd, &told, sizeof(told)) < 0))
-                return err_set(err, ERR_SYSTEM, "the daemon died while it started; its log is %.800s/daemon.log",
-                               line->options.data_dir);
-        if (tag == 'R')
-                return 0;
-        told.message[sizeof(told.message) - 1] = '\0';
-        *err = told;
-        return err->code == ERR_BUSY ? wait_for_other(line) : -1;
-}
-
-/* Where the daemon at the other end serves its API, "" for nowhere but the UNIX socket; "" also when it cannot say. */
-static void ask_address(struct daemon_client *client, char ret_address[static 128]) {
-        json_t *answer = NULL;
-        struct err ignored;
-        const char *address = NULL;
-        if (daemon_client_ask(client, "status", NULL, &answer, &ignored) == 0)
-                address = json_string_value(json_object_get(json_object_get(answer, "daemon"), "api"));
-        (void) snprintf(ret_address, 128, "%s", address ? address : "");
-        json_decref(answer);
-}
-
-/* Options count when a daemon starts: one that was asked for a port and is there without it must not look served. */
-static int meet_other(const struct line *line, struct daemon_client *other, struct err *err) {
-        char address[128], wanted[128];
-        ask_address(other, address);
-        (void) snprintf(wanted, sizeof(wanted), "http://%s:%u", line->service.host ? line->service.host : "",
-                        line->service.port);
-        if (line->service.host && (line->service.port == 0 ? !*address : strcmp(address, wanted) != 0))
-                return err_set(err, ERR_BUSY,
-                               "a daemon is serving at %s already, and its API is %s%s; to serve it at %s, end this "
-                               "one first (glovebox stop; its sessions live on), then say this again",
-                               line->options.socket_path, *address ? "at " : "on its UNIX socket alone", address,
-                               wanted);
-        (void) fprintf(stderr, "glovebox: a daemon is serving at %s already\n", line->options.socket_path);
-        return 0;
-}
-
-static void say_address(const struct line *line) {
-        _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
-        char address[128];
-        struct err ignored;
-        if (!line->service.host || daemon_client_connect(line->options.socket_path, &client, &ignored) < 0)
-                return;
-        ask_address(&client, address);
-        if (*address)
-                (void) fprintf(stderr, "glovebox: the API is at %s, its description at %s/docs\n", address, address);
-}
-
-static int serve_in_background(struct line *line, struct err *err) {
-        _cleanup_(daemon_client_close) struct daemon_client other = DAEMON_CLIENT_NONE;
-        struct err ignored;
-        if (daemon_client_connect(line->options.socket_path, &other, &ignored) == 0)
-                return meet_other(line, &other, err);
-        _cleanup_fd_ int log_fd = open_log(line->options.data_dir, err);
-        int ends[2];
-        if (log_fd < 0)
-                return -1;
-        if (pipe2(ends, O_CLOEXEC) < 0)
-                return err_sys(err, errno, "making a pipe");
-        _cleanup_fd_ int from_fd = ends[0];
-        (void) fflush(NULL);
-        pid_t pid = fork();
-        if (pid == 0)
-                become_daemon(line, log_fd, ends[1]);
-        int fork_errno = errno;
-        fd_close(&ends[1]);
-        if (pid < 0)
-                return err_sys(err, fork_errno, "starting the daemon");
-        if (wait_until_ready(line, from_fd, pid, err) < 0)
-                return -1;
-        say_address(line);
-        return 0;
-}
-
 /* ---- the command line ---- */
 
 static bool wants_debug(void) {
@@ -386,6 +226,6 @@ int verb_serve(int argc, char **argv) {
                 return terminal_fail(&err);
         if (line.new_key && !line.service.host)
                 return 0;
-        int code = line.background ? serve_in_background(&line, &err) : serve_here(&line, &err);
+        int code = line.background ? serve_in_background(&line.options, &line.service, &err) : serve_here(&line, &err);
         return code < 0 ? terminal_fail(&err) : 0;
 }

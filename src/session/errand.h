@@ -1,5 +1,5 @@
-/* An errand: something that may block (a disk, another program), done by a child of the daemon while the daemon goes on.
- * What it has to say comes back when it has ended, all at once. It dies with the daemon. */
+/* An errand: something that may block (a disk, another program), done by a child of the daemon while that goes on. What
+ * it has to say comes back when it has ended, all at once. It dies with the daemon. */
 #pragma once
 
 #include <stddef.h>

@@ -129,8 +129,9 @@ static int clone_box(const struct ward_request *request, int slots[static WARD_S
         const struct box_spec spec = { .image = &request->image, .limits = request->limits,
                                        .from_mould = request->makes_mould || request->from_mould,
                                        .given_network = may_share_network(request, slots) && ward_network_enter(),
-                                       .host_uid = request->uid, .host_gid = request->gid, .workspace_fd = slots[WARD_WORKSPACE],
-                                       .mounts = mounts, .n_mounts = request->n_mounts };
+                                       .host_uid = request->uid, .host_gid = request->gid,
+                                       .workspace_fd = slots[WARD_WORKSPACE], .mounts = mounts,
+                                       .n_mounts = request->n_mounts };
         struct box_birth birth = { .spec = &spec, .sync_fd = -1, .listener_fd = -1,
                                    .has_memory_cgroup = request->has_memory_cgroup,
                                    .has_pids_cgroup = request->has_pids_cgroup,

@@ -13,6 +13,7 @@
 #include "session/modest.h"
 #include "session/row.h"
 #include "session/serve_options.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -72,12 +73,7 @@ static void read_body(const char *body, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-        char *text = malloc(size + 1);
-        if (!text)
-                return 0;
-        if (size)
-                memcpy(text, bytes, size);
-        text[size] = '\0';
+        char *text = text_of(bytes, size);
         char *query = memchr(text, '\n', size), *body = NULL;
         if (query) {
                 *query++ = '\0';

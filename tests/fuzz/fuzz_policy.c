@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "box/policy.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -34,12 +35,7 @@ static void check_message(const char *message) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-        char *path = malloc(size + 1);
-        if (!path)
-                return 0;
-        if (size)
-                memcpy(path, bytes, size);
-        path[size] = '\0';
+        char *path = text_of(bytes, size);
         struct err err = { 0 };
         if (policy_check_destination(path, &err) == 0)
                 check_accepted(path);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "box/cgroup_text.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -14,11 +15,7 @@ static void must(int condition) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-        char *text = malloc(size + 1);
-        if (!text)
-                return 0;
-        memcpy(text, data, size);
-        text[size] = '\0';
+        char *text = text_of(data, size);
         static const char *const controllers[] = { NULL, "memory", "cpu" };
         for (size_t i = 0; i < 3; i++) {
                 struct cgroup_mount mount;

@@ -5,16 +5,12 @@
 #include <string.h>
 
 #include "session/requirement.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-        char *text = malloc(size + 1);
-        if (!text)
-                return 0;
-        if (size)
-                memcpy(text, bytes, size);
-        text[size] = '\0';
+        char *text = text_of(bytes, size);
         struct err err = { 0 };
         if (requirement_check(text, &err) < 0) {
                 if (err.code != ERR_USAGE || !*err.message)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -13,12 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         static parser *const parsers[] = { units_parse_bytes, units_parse_duration_ms, units_parse_count,
                                            units_parse_thousandths };
         static const uint64_t low = 1, high = 1ull << 50, untouched = 0x5555555555555555;
-        char *text = malloc(size + 1);
-        if (!text)
-                return 0;
-        if (size)
-                memcpy(text, bytes, size);
-        text[size] = '\0';
+        char *text = text_of(bytes, size);
         for (size_t i = 0; i < sizeof(parsers) / sizeof(parsers[0]); i++) {
                 struct err err = { 0 };
                 uint64_t value = untouched;
