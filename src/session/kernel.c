@@ -98,6 +98,8 @@ void kernel_free(struct kernel *kernel) {
 /* ---- coming to life ---- */
 
 static int open_journal(struct kernel *kernel, struct err *err) {
+        if (kernel->ephemeral)
+                return journal_scratch_open(&kernel->journal, err);
         char path[1100];
         (void) snprintf(path, sizeof(path), "%s/journal", kernel->state_dir);
         if (mkdir(path, 0700) < 0 && errno != EEXIST)

@@ -61,8 +61,9 @@ struct kernel {
         void *owner; /* the listener's business */
 
         char id[27], group[48];
-        char state_dir[1024], workspace[1024]; /* of this kernel; workspace is "" when it is a tmpfs */
-        bool ephemeral, light;
+        char state_dir[1024], workspace[1024]; /* of this kernel; "" when it is ephemeral */
+        bool ephemeral; /* its workspace is a tmpfs, its journal has no name, and it ends with the daemon */
+        bool light;
         enum kernel_state state;
         pid_t pid;
         uid_t host_uid;
