@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +18,11 @@
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/passing.h"
-#include "image/image.h"
 #include "session/making.h"
 #include "session/nursery.h"
 #include "session/registry.h"
 #include "session/stock.h"
+#include "session/view.h"
 
 enum {
         WARDS_MAX = 4,     /* images that have nurseries: worth their memory for a few; the others start cold */
@@ -29,6 +31,7 @@ enum {
         FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
         NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
         NURSERY_NO_IMAGE_MS = 60000,
+        HEAP_KEPT = 1 << 20,
         STOCK_PAUSE_MS = 5, /* without a request, before a box is made that nobody has asked for */
 };
 
@@ -77,14 +80,15 @@ static struct nursery *find_ready(const struct maker_request *request) {
 }
 
 static void start_nursery(const struct maker_settings *settings, struct nursery *nursery) {
-        struct image image = { 0 };
         struct err err;
-        struct box_spec spec = { .image = &image, .limits = LIMITS_DEFAULT };
-        if (making_open_image(settings, nursery->image, &image, &err) < 0)
+        struct view *view = view_open(settings, nursery->image, false, &err);
+        if (!view) {
                 nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
-        else
-                (void) nursery_start(nursery, &spec, settings->preload, &err); /* a failure is told by its state */
-        image_close(&image);
+                return;
+        }
+        const struct box_spec spec = { .image = &view->image, .limits = LIMITS_DEFAULT };
+        (void) nursery_start(nursery, &spec, settings->preload, &err); /* a failure is told by its state */
+        view_close(view);
 }
 
 /* Those that the request asks for. Whoever is content with a light kernel now may want a full one next. */
@@ -270,8 +274,10 @@ static void look_after_nurseries(const struct maker_settings *settings, int fd, 
 
 static void take_request(const struct maker_settings *settings, const struct cgroup_host *host, int fd) {
         static struct maker_request request; /* large: not on the stack */
-        if (recv(fd, &request, sizeof(request), 0) != (ssize_t) sizeof(request))
+        ssize_t size = recv(fd, &request, sizeof(request), 0);
+        if (size <= (ssize_t) offsetof(struct maker_request, options))
                 _exit(EXIT_SUCCESS);
+        ((char *) &request)[size - 1] = '\0';
         start_nurseries(settings, &request);
         if (!postpone(&request))
                 launch(settings, host, fd, &request);
@@ -285,6 +291,9 @@ static void serve(const struct maker_settings *settings, int fd) {
         struct cgroup_host host;
         cgroup_host_look(&host);
         cgroup_host_leave_v2(&host);
+        /* Memory for one box is about that for the next: it need not go back to the kernel in between. */
+        (void) mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
+        (void) mallopt(M_MMAP_THRESHOLD, HEAP_KEPT);
         stock.n_wanted = settings->stock < STOCK_MAX ? settings->stock : STOCK_MAX;
         for (;;) {
                 struct pollfd polled[FLIGHTS_MAX + NURSERIES_MAX + 1], *orders = &polled[n_flights];
@@ -350,7 +359,8 @@ void maker_stop(struct maker *maker) {
 }
 
 int maker_send(struct maker *maker, const struct maker_request *request, struct err *err) {
-        if (send(maker->fd, request, sizeof(*request), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) sizeof(*request))
+        size_t size = offsetof(struct maker_request, options) + strlen(request->options) + 1;
+        if (send(maker->fd, request, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) size)
                 return 0;
         if (errno == EAGAIN)
                 return err_set(err, ERR_BUSY, "too many boxes are being made at once; try again in a moment");
