@@ -251,7 +251,16 @@ class Daemon:
         raise AssertionError(f"session {session} has no kernel")
 
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        """All but those of journals without a name, of which some wait for the next run."""
+        return len(os.listdir(f"/proc/{self.pid}/fd")) - self.nameless()
+
+    def nameless(self) -> int:
+        n = 0
+        for fd in os.listdir(f"/proc/{self.pid}/fd"):
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"/proc/{self.pid}/fd/{fd}")
+                n += target.startswith(f"{self.data}/state/") and target.endswith(" (deleted)")
+        return n
 
 
 def belongings(glovebox: Glovebox) -> dict[str, set[str]]:
