@@ -68,12 +68,11 @@ int journal_scratch_open(struct journal **ret_journal, struct err *err) {
 
 /* False when a file is better thrown away than emptied. */
 static bool empty(struct journal *journal) {
-        bool is_used = journal->n_runs + journal->n_dropped > 0;
         for (size_t i = 0; i < JOURNAL_FILES; i++)
                 if (journal->end[i] - journal->head.base[i] > EMPTIED_MAX)
                         return false;
         for (size_t i = 0; i < JOURNAL_FILES; i++)
-                if (is_used && ftruncate(journal->fds[i], 0) < 0)
+                if (journal->end[i] > 0 && ftruncate(journal->fds[i], 0) < 0)
                         return false;
         journal_index_drop(journal, journal->n_runs);
         journal->head = (struct journal_head) { .version = JOURNAL_VERSION };

@@ -91,6 +91,7 @@ struct kernel {
         bool broke_protocol;
         bool ending; /* killed, or its process is gone: nothing more is sent to it */
         bool deaf;   /* killed: what it still says does not count */
+        bool is_over; /* its only run is answered: how it ends is of no interest, and when only to the reaper */
         struct cgroup_usage usage;   /* as of the last kernel_measure */
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
         unsigned n_unmeasured;                    /* runs since that were too short to be measured */

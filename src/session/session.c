@@ -227,9 +227,11 @@ static void end_run(struct session *session) {
 /* Its result is told. */
 static void leave_run(struct session *session) {
         end_run(session);
-        if (session->ephemeral)
+        if (session->ephemeral) {
+                /* Whoever helps an install is waited for: what it wrote is looked at when it is gone. */
+                session->kernel->is_over = session->kernel->ephemeral && !session->helps;
                 session_remove(session, false);
-        else
+        } else
                 session_advance(session);
 }
 
