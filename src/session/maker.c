@@ -31,6 +31,7 @@ enum {
         FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
         NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
         NURSERY_NO_IMAGE_MS = 60000,
+        UNTOLD_MS = 20,
         HEAP_KEPT = 1 << 20,
         STOCK_PAUSE_MS = 5, /* without a request, before a box is made that nobody has asked for */
 };
@@ -81,7 +82,7 @@ static struct nursery *find_ready(const struct maker_request *request) {
 
 static void start_nursery(const struct maker_settings *settings, struct nursery *nursery) {
         struct err err;
-        struct view *view = view_open(settings, nursery->image, false, &err);
+        struct view *view = view_open(settings, nursery->image, 0, &err);
         if (!view) {
                 nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
                 return;
@@ -102,10 +103,15 @@ static void start_nurseries(const struct maker_settings *settings, const struct 
 
 static struct stock stock;
 
+/* Of which the daemon does not know yet how large its stock is. The next reply tells, or else the next pause does. */
+static const struct nursery *untold;
+
 static void describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
         *ret_nursery = (struct maker_nursery) { .light = nursery->light, .state = nursery->state,
                                                 .pid = nursery->pid, .forks = nursery->forks,
                                                 .n_preloaded = nursery->n_preloaded };
+        if (untold == nursery)
+                untold = NULL;
         if (strcmp(stock.kind.image, nursery->image) == 0)
                 ret_nursery->n_stock = (uint32_t) stock.n_boxes;
         (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
@@ -161,7 +167,7 @@ static void land(int fd, struct making *making) {
                 reply_to(fd, making_request(making), good ? making : NULL, &err);
         else if (good) {
                 making_store(making, &stock);
-                tell_about(fd, find_nursery(making_request(making)));
+                untold = find_nursery(making_request(making));
         } else
                 stock.is_wanted = false; /* until it is asked for again */
         making_free(making);
@@ -311,9 +317,13 @@ static void serve(const struct maker_settings *settings, int fd) {
                 struct nursery *keeper = n_before == 0 ? find_short() : NULL;
                 if (keeper && wait_ms > STOCK_PAUSE_MS)
                         wait_ms = STOCK_PAUSE_MS;
+                if (untold && wait_ms > UNTOLD_MS)
+                        wait_ms = UNTOLD_MS;
                 bool is_idle = poll(polled, n_before + n + 1, (int) wait_ms) == 0;
                 while (waitpid(-1, NULL, WNOHANG) > 0)
                         ;
+                if (is_idle && untold)
+                        tell_about(fd, untold);
                 land_settled(fd, polled, n_before);
                 stock_weed(&stock);
                 look_after_nurseries(settings, fd, orders);

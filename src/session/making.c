@@ -25,7 +25,8 @@
 
 #define SESSION_DIR "/run/session"
 
-enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */ };
+enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */,
+       WAITING_AGE_MS = 100 };
 
 /* Everything that is open while one box is being made. */
 struct making {
@@ -290,7 +291,9 @@ static int begin(struct making *making, struct err *err) {
         making->options = json_loads(*options ? options : "{}", JSON_REJECT_DUPLICATES, NULL);
         if (!making->options)
                 return err_set(err, ERR_USAGE, "the session's options are not JSON");
-        if (!(making->view = view_open(making->settings, making->request->image, making->for_stock, err)) ||
+        /* What waits in the pool or the stock may have been made a little before the image changed as well. */
+        uint64_t age_ms = making->for_stock || making->request->pooled ? WAITING_AGE_MS : 0;
+        if (!(making->view = view_open(making->settings, making->request->image, age_ms, err)) ||
             read_env(making, err) < 0 || !(making->environment = make_environment(making, err)))
                 return -1;
         if (making->nursery && making->nursery->fingerprint != making->view->fingerprint) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/loop.h"
 #include "image/python.h"
 #include "image/store.h"
 #include "session/nursery.h"
@@ -48,8 +49,16 @@ static bool is_of_system(const struct image *image) {
         return strncmp(image->python, stem, strlen(stem)) == 0;
 }
 
-struct view *view_open(const struct maker_settings *settings, const char *name, bool unseen, struct err *err) {
-        if (kept && strcmp(kept->image.name, name) == 0 && (unseen || witness_all_hold(&kept->witnesses))) {
+static bool is_true(struct view *view, uint64_t age_ms) {
+        uint64_t now_ms = loop_now_ms();
+        if (age_ms && now_ms - view->seen_ms < age_ms)
+                return true;
+        view->seen_ms = now_ms;
+        return witness_all_hold(&view->witnesses);
+}
+
+struct view *view_open(const struct maker_settings *settings, const char *name, uint64_t age_ms, struct err *err) {
+        if (kept && strcmp(kept->image.name, name) == 0 && is_true(kept, age_ms)) {
                 kept->n_users++;
                 return kept;
         }
@@ -59,6 +68,7 @@ struct view *view_open(const struct maker_settings *settings, const char *name, 
                 return NULL;
         }
         view->n_users = 1;
+        view->seen_ms = loop_now_ms();
         bool is_watched = watch(view, settings, name);
         if (image_open(settings->data_dir, name, &view->image, err) < 0 ||
             add_kernel(&view->image, settings->kernel_dir, err) < 0) {

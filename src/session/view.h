@@ -14,10 +14,10 @@ struct view {
         struct image image;   /* with the kernel's own files in it */
         uint64_t fingerprint; /* as of nursery_fingerprint, when it was opened */
         struct witness_list witnesses;
+        uint64_t seen_ms; /* monotonic: when they were looked at last */
         unsigned n_users;
 };
 
-/* As the image is now. NULL with err. With `unseen` the last one does, if it was of this image: for a box that waits,
- * and is compared with the image as it is when it is taken. */
-struct view *view_open(const struct maker_settings *settings, const char *name, bool unseen, struct err *err);
+/* As the image was at most this long ago. NULL with err. 0: as it is now, for somebody who asks now. */
+struct view *view_open(const struct maker_settings *settings, const char *name, uint64_t age_ms, struct err *err);
 void view_close(struct view *view); /* NULL is fine */
