@@ -28,12 +28,14 @@ enum {
         MESSAGE_FDS = 3,
 };
 
+enum message_kind {
+        MESSAGE_BURY,   /* pidfd and lease of a box, and the name of its control group */
+        MESSAGE_REMOVE, /* a path */
+        MESSAGE_CLOSE,  /* files that nobody else has open */
+};
+
 struct message {
-        enum {
-                MESSAGE_BURY,   /* pidfd and lease of a box, and the name of its control group */
-                MESSAGE_REMOVE, /* a path */
-                MESSAGE_CLOSE,  /* files that nobody else has open */
-        } kind;
+        enum message_kind kind;
         char name[1024];
 };
 
@@ -141,7 +143,7 @@ void reaper_stop(void) {
         reaper.pid = 0;
 }
 
-static bool give(int kind, const char *name, const int *fds, size_t n_fds) {
+static bool give(enum message_kind kind, const char *name, const int *fds, size_t n_fds) {
         struct message message;
         size_t size = strlen(name) + 1;
         if (reaper.fd < 0 || size > sizeof(message.name))

@@ -326,6 +326,7 @@ int main(void) {
         }
         ok(!exists_anywhere(""), "looking makes nothing");
         test_limits_written();
+        test_leave_v2();
         int fds = count_fds(); /* from here on: the parents stay open */
         test_limits_written();
         test_kill();
