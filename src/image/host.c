@@ -14,7 +14,7 @@
 /* /opt, /home, /root, /srv, /var are not here, on purpose: what a machine's owner put there is not for strangers. Of
  * /etc only what is the same on every machine of its kind, and what libraries in /usr lead to. Links at the top stay
  * links (/bin -> usr/bin). */
-static const char *const places[] = {
+const char *const host_places[] = {
         "/usr",
         "/bin",
         "/sbin",
@@ -33,6 +33,7 @@ static const char *const places[] = {
         "/etc/mime.types",
         "/etc/terminfo",
 };
+const size_t host_n_places = ELEMENTS(host_places);
 
 static int add_tree(struct image *image, const char *path, int fd, struct err *err) {
         if (image->n_trees == IMAGE_TREES_MAX) {
@@ -76,8 +77,8 @@ static void choose_shell(struct image *image) {
 
 int host_show(int host_fd, struct image *image, struct err *err) {
         image->own_etc = true;
-        for (size_t i = 0; i < ELEMENTS(places); i++)
-                if (add_place(image, places[i], err) < 0)
+        for (size_t i = 0; i < host_n_places; i++)
+                if (add_place(image, host_places[i], err) < 0)
                         return -1;
         choose_shell(image);
         struct python python;

@@ -17,10 +17,6 @@
 #include "image/store.h"
 #include "image/tree.h"
 
-/* The record lies inside the layer, so that both change at the same instant. */
-#define LAYER_DIR "python"
-#define LAYER_RECORD ".glovebox.json"
-
 static const char *const scientific[] = {
         "numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "pyarrow", "rdkit"
 };

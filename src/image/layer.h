@@ -10,6 +10,10 @@
 #include "image/pip.h"
 #include "image/python.h"
 
+/* Below images/host. The record lies inside the layer, so that both change at the same instant. */
+#define LAYER_DIR "python"
+#define LAYER_RECORD ".glovebox.json"
+
 /* Opens the layer (O_PATH) below images/host; *ret_fd is -1 when there is none. A layer made for another Python than
  * this one is an error that says what to do. */
 int layer_open(int host_fd, const struct python *python, int *ret_fd, struct err *err);

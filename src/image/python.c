@@ -16,8 +16,6 @@
 #include "base/memory.h"
 #include "image/record.h"
 
-#define SYSTEM_PYTHON "/usr/bin/python3"
-
 /* A shim starts the real one, and a virtual environment knows the one it was made from. */
 static const char question[] =
         "import json, os, sys\n"
@@ -54,8 +52,8 @@ static int choose_candidate(struct python *python, struct err *err) {
                 strcpy(python->why, "$GLOVEBOX_PYTHON names it");
                 return 0;
         }
-        if (is_executable(SYSTEM_PYTHON)) {
-                strcpy(python->path, SYSTEM_PYTHON);
+        if (is_executable(PYTHON_OF_SYSTEM)) {
+                strcpy(python->path, PYTHON_OF_SYSTEM);
                 strcpy(python->why, "it is this system's own");
                 return 0;
         }

@@ -5,6 +5,8 @@
 
 #include "base/err.h"
 
+#define PYTHON_OF_SYSTEM "/usr/bin/python3"
+
 struct python {
         char path[256];   /* the interpreter itself, never a shim or a virtual environment's link */
         char prefix[256]; /* what must be shown at the same path when it lies outside /usr; "" when it does not */

@@ -113,7 +113,10 @@ void client_free(struct client *client) {
 /* ---- sending ---- */
 
 static void settle(struct client *client) {
-        bool waiting = message_queue_size(&client->queue) > 0;
+        size_t queued = message_queue_size(&client->queue);
+        /* An answer to something else may take the whole queue along: whoever was held back is told all the same. */
+        client->is_held_back |= queued >= CLIENT_STREAM_HIGH;
+        bool waiting = queued > 0 || client->is_held_back;
         (void) loop_watch_change(client->watch, (client->closing ? 0 : EPOLLIN) | (waiting ? EPOLLOUT : 0));
 }
 
@@ -293,8 +296,11 @@ static void on_event(void *context, uint32_t events) {
                         client_free(client);
                         return;
                 }
+                bool has_room = client_wants_more(client);
+                if (has_room)
+                        client->is_held_back = false;
                 settle(client);
-                if (client_wants_more(client))
+                if (has_room)
                         on_drained(client);
         }
         if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !client->closing && receive(client) < 0) {

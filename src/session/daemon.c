@@ -349,7 +349,7 @@ static void raise_descriptor_limit(void) {
 }
 
 static int start(struct daemon *daemon, struct err *err) {
-        char quarantined[4200], vault_path[4200];
+        char quarantined[4200], path[4200];
         log_open();
         oom_spare_self();
         raise_descriptor_limit();
@@ -359,10 +359,12 @@ static int start(struct daemon *daemon, struct err *err) {
                 return -1;
         if (*quarantined)
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
+        (void) snprintf(path, sizeof(path), "%s/state", daemon->data_dir);
+        journal_scratch_start(path);
         cgroup_host_look(&daemon->host);
         cgroup_host_leave_v2(&daemon->host);
-        (void) snprintf(vault_path, sizeof(vault_path), "%s/vault.sock", daemon->data_dir);
-        if (vault_open(vault_path, &daemon->vault, &daemon->vault_is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
+        (void) snprintf(path, sizeof(path), "%s/vault.sock", daemon->data_dir);
+        if (vault_open(path, &daemon->vault, &daemon->vault_is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
             reaper_start(&daemon->host, err) < 0 || start_maker(daemon, err) < 0 ||
             janitor_start(&daemon->janitor, daemon->loop, err) < 0 || heritage_take_over(daemon, err) < 0 ||
             listener_open(daemon, err) < 0)
@@ -414,6 +416,7 @@ static void stop(struct daemon *daemon) {
         vault_close(&daemon->vault);
         registry_close(daemon->registry);
         fd_close(&daemon->signal_fd);
+        journal_scratch_stop();
         reaper_stop();
         loop_free(daemon->loop);
 }

@@ -17,12 +17,21 @@ static int64_t in_ns(const struct timespec *when) {
         return (int64_t) when->tv_sec * 1000000000 + when->tv_nsec;
 }
 
+/* A tmpfs, whose directories grow with each entry: by their size alone one can tell that there is none. */
+static bool is_on_tmpfs(const struct session *session) {
+        return session->kernel && session->kernel->ephemeral;
+}
+
 /* The usual case costs one system call: there were no artifacts, and nothing has touched their directory since. */
 static bool is_still_empty(const struct session *session) {
+        enum { TMPFS_EMPTY_BYTES = 40 };
         struct stat status;
-        return session->empty_since_ns &&
-               fstatat(session->workspace_fd, "artifacts", &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-               S_ISDIR(status.st_mode) && in_ns(&status.st_ctim) == session->empty_since_ns;
+        if (!is_on_tmpfs(session) && !session->empty_since_ns)
+                return false;
+        if (fstatat(session->workspace_fd, "artifacts", &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(status.st_mode))
+                return false;
+        return is_on_tmpfs(session) ? status.st_nlink == 2 && status.st_size == TMPFS_EMPTY_BYTES :
+                                      in_ns(&status.st_ctim) == session->empty_since_ns;
 }
 
 /* A change time can be trusted only when it is past: clocks of file systems tick every few milliseconds. */
@@ -47,6 +56,8 @@ void harvest_prepare(struct session *session) {
                 return;
         session->workspace_fd = fd;
         artifact_list_release(&session->seen);
+        if (is_on_tmpfs(session) && is_still_empty(session))
+                return;
         (void) artifact_scan(fd, &session->seen, NULL);
         note_empty(session);
 }

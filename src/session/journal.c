@@ -18,18 +18,26 @@ static int64_t clock_ms(clockid_t clock) {
         return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struct err *err) {
+struct journal *journal_alloc(void) {
         struct journal *journal = calloc(1, sizeof(*journal));
         if (!journal)
-                return err_sys(err, ENOMEM, "cannot open the session's journal");
+                return NULL;
         for (size_t i = 0; i < JOURNAL_FILES; i++)
                 journal->fds[i] = -1;
+        journal->dir_fd = -1;
+        return journal;
+}
+
+int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struct err *err) {
+        struct journal *journal = journal_alloc();
+        if (!journal)
+                return err_sys(err, ENOMEM, "cannot open the session's journal");
         journal->dir_fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 3);
         bool torn = false;
         int code = journal->dir_fd < 0 ? err_sys(err, errno, "cannot open the session's journal")
                                        : journal_load(journal, &torn, err);
         if (code < 0) {
-                journal_close(journal);
+                journal_free(journal);
                 return -1;
         }
         *ret_torn = torn;
@@ -37,7 +45,7 @@ int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struc
         return 0;
 }
 
-void journal_close(struct journal *journal) {
+void journal_free(struct journal *journal) {
         if (!journal)
                 return;
         for (size_t i = 0; i < journal->n_runs; i++)
@@ -47,6 +55,13 @@ void journal_close(struct journal *journal) {
         fd_close(&journal->dir_fd);
         free(journal->runs);
         free(journal);
+}
+
+void journal_close(struct journal *journal) {
+        if (journal && journal->is_scratch)
+                journal_scratch_close(journal);
+        else
+                journal_free(journal);
 }
 
 static int append(struct journal *journal, enum journal_kind kind, const void *fixed, size_t fixed_size,

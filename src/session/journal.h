@@ -36,6 +36,12 @@ struct journal;
 int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struct err *err);
 void journal_close(struct journal *journal); /* NULL is fine */
 
+/* A journal for a run that ends with its daemon: nothing in it can be read once that is gone. Its files are made in the
+ * directory named at the start, have no name there, and are emptied and used again by the next. */
+void journal_scratch_start(const char *dir);
+int journal_scratch_open(struct journal **ret_journal, struct err *err);
+void journal_scratch_stop(void); /* lets go of those that wait for the next run */
+
 /* One run at a time is open: ERR_BUSY while there is another. A run id is 1 to 32 characters of [A-Za-z0-9_-]. Old runs
  * are dropped here, and only here: the newest JOURNAL_RUNS_KEPT stay, fewer when they are large, never less than the
  * two before this one. */

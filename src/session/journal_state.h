@@ -24,7 +24,8 @@ struct journal_entry {
 };
 
 struct journal {
-        int dir_fd;
+        bool is_scratch; /* its files have no name, and no directory */
+        int dir_fd;      /* or -1 */
         int fds[JOURNAL_FILES];
         struct journal_head head;
         uint64_t end[JOURNAL_FILES]; /* where the next byte goes */
@@ -59,6 +60,13 @@ void journal_index_drop(struct journal *journal, size_t n_oldest);
 int journal_record_streams(struct journal *journal);
 
 bool journal_is_run_id(const char *id, size_t size);
+
+/* A journal without files, and the end of any: files without a name go with it. NULL is fine. */
+struct journal *journal_alloc(void);
+void journal_free(struct journal *journal);
+
+/* Empties one without a name for the next run that needs one, or throws it away. */
+void journal_scratch_close(struct journal *journal);
 
 /* Opens the files in dir_fd and builds the index from what is in them. */
 int journal_load(struct journal *journal, bool *ret_torn, struct err *err);

@@ -66,7 +66,7 @@ static void take_apart(struct kernel *kernel) {
         loop_unwatch(&kernel->status_watch);
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 loop_unwatch(&kernel->output_watch[i]);
-        if (kernel->fds[MAKER_PIDFD] >= 0)
+        if (kernel->fds[MAKER_PIDFD] >= 0 && !kernel->deaf)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
         cgroup_meter_close(&kernel->meter);
         if (kernel->cgroup.host)
@@ -98,6 +98,8 @@ void kernel_free(struct kernel *kernel) {
 /* ---- coming to life ---- */
 
 static int open_journal(struct kernel *kernel, struct err *err) {
+        if (kernel->ephemeral)
+                return journal_scratch_open(&kernel->journal, err);
         char path[1100];
         (void) snprintf(path, sizeof(path), "%s/journal", kernel->state_dir);
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
@@ -125,7 +127,6 @@ static int watch_all(struct kernel *kernel, struct err *err) {
             (kernel->fds[MAKER_STATUS] >= 0 && !kernel->status_watch))
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for another kernel");
         cgroup_meter_open(&kernel->cgroup, &kernel->meter);
-        kernel_measure(kernel);
         return 0;
 }
 
@@ -162,6 +163,7 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
         /* The last daemon may have written the answer down and died before it took it from the socket. */
         kernel->may_repeat = kernel->state == KERNEL_IDLE;
         kernel->was_ready = true;
+        kernel_measure(kernel);
         if (kernel->state == KERNEL_IDLE)
                 return 0;
         /* A frame that the last daemon had received in part goes on where it stopped. */
@@ -211,7 +213,8 @@ static void end(struct kernel *kernel) {
                 keep_last_words(kernel);
         if (journal_open_run(kernel->journal))
                 kernel_drain(kernel);
-        kernel_measure(kernel); /* before the groups go: was it the memory limit? */
+        if (!kernel->is_over)
+                kernel_measure(kernel); /* before the groups go: was it the memory limit? */
         take_apart(kernel);
         kernel->listener->ended(kernel);
 }
@@ -565,7 +568,7 @@ static void on_channel(void *context, uint32_t events) {
         size_t room = kernel->inbound_room - kernel->inbound_size;
         char *at = kernel->inbound + kernel->inbound_size;
         /* While a run is on: look first, write it down, then take it. A daemon killed in between loses nothing. */
-        bool journaled = journal_open_run(kernel->journal) != NULL;
+        bool journaled = journal_open_run(kernel->journal) != NULL, was_ending = kernel->ending;
         ssize_t n = recv(kernel->fds[MAKER_CHANNEL], at, room, MSG_DONTWAIT | (journaled ? MSG_PEEK : 0));
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return;
@@ -589,8 +592,11 @@ static void on_channel(void *context, uint32_t events) {
         }
         kernel->inbound_size += (size_t) n;
         bool good = handle_frames(kernel);
-        if (kernel->deaf)
+        if (kernel->deaf) {
+                if (kernel->is_over && !was_ending)
+                        end(kernel);
                 return;
+        }
         if (journaled && whole)
                 good &= consume(channel, (size_t) n);
         if (!good)

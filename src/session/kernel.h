@@ -61,8 +61,9 @@ struct kernel {
         void *owner; /* the listener's business */
 
         char id[27], group[48];
-        char state_dir[1024], workspace[1024]; /* of this kernel; workspace is "" when it is a tmpfs */
-        bool ephemeral, light;
+        char state_dir[1024], workspace[1024]; /* of this kernel; "" when it is ephemeral */
+        bool ephemeral; /* its workspace is a tmpfs, its journal has no name, and it ends with the daemon */
+        bool light;
         enum kernel_state state;
         pid_t pid;
         uid_t host_uid;
@@ -90,6 +91,7 @@ struct kernel {
         bool broke_protocol;
         bool ending; /* killed, or its process is gone: nothing more is sent to it */
         bool deaf;   /* killed: what it still says does not count */
+        bool is_over; /* its only run is answered: how it ends is of no interest, and when only to the reaper */
         struct cgroup_usage usage;   /* as of the last kernel_measure */
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
         unsigned n_unmeasured;                    /* runs since that were too short to be measured */

@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +18,11 @@
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/passing.h"
-#include "image/image.h"
 #include "session/making.h"
 #include "session/nursery.h"
 #include "session/registry.h"
 #include "session/stock.h"
+#include "session/view.h"
 
 enum {
         WARDS_MAX = 4,     /* images that have nurseries: worth their memory for a few; the others start cold */
@@ -29,6 +31,8 @@ enum {
         FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
         NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
         NURSERY_NO_IMAGE_MS = 60000,
+        UNTOLD_MS = 20,
+        HEAP_KEPT = 1 << 20,
         STOCK_PAUSE_MS = 5, /* without a request, before a box is made that nobody has asked for */
 };
 
@@ -77,14 +81,15 @@ static struct nursery *find_ready(const struct maker_request *request) {
 }
 
 static void start_nursery(const struct maker_settings *settings, struct nursery *nursery) {
-        struct image image = { 0 };
         struct err err;
-        struct box_spec spec = { .image = &image, .limits = LIMITS_DEFAULT };
-        if (making_open_image(settings, nursery->image, &image, &err) < 0)
+        struct view *view = view_open(settings, nursery->image, 0, &err);
+        if (!view) {
                 nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
-        else
-                (void) nursery_start(nursery, &spec, settings->preload, &err); /* a failure is told by its state */
-        image_close(&image);
+                return;
+        }
+        const struct box_spec spec = { .image = &view->image, .limits = LIMITS_DEFAULT };
+        (void) nursery_start(nursery, &spec, settings->preload, &err); /* a failure is told by its state */
+        view_close(view);
 }
 
 /* Those that the request asks for. Whoever is content with a light kernel now may want a full one next. */
@@ -98,10 +103,15 @@ static void start_nurseries(const struct maker_settings *settings, const struct 
 
 static struct stock stock;
 
+/* Of which the daemon does not know yet how large its stock is. The next reply tells, or else the next pause does. */
+static const struct nursery *untold;
+
 static void describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
         *ret_nursery = (struct maker_nursery) { .light = nursery->light, .state = nursery->state,
                                                 .pid = nursery->pid, .forks = nursery->forks,
                                                 .n_preloaded = nursery->n_preloaded };
+        if (untold == nursery)
+                untold = NULL;
         if (strcmp(stock.kind.image, nursery->image) == 0)
                 ret_nursery->n_stock = (uint32_t) stock.n_boxes;
         (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
@@ -157,7 +167,7 @@ static void land(int fd, struct making *making) {
                 reply_to(fd, making_request(making), good ? making : NULL, &err);
         else if (good) {
                 making_store(making, &stock);
-                tell_about(fd, find_nursery(making_request(making)));
+                untold = find_nursery(making_request(making));
         } else
                 stock.is_wanted = false; /* until it is asked for again */
         making_free(making);
@@ -270,8 +280,10 @@ static void look_after_nurseries(const struct maker_settings *settings, int fd, 
 
 static void take_request(const struct maker_settings *settings, const struct cgroup_host *host, int fd) {
         static struct maker_request request; /* large: not on the stack */
-        if (recv(fd, &request, sizeof(request), 0) != (ssize_t) sizeof(request))
+        ssize_t size = recv(fd, &request, sizeof(request), 0);
+        if (size <= (ssize_t) offsetof(struct maker_request, options))
                 _exit(EXIT_SUCCESS);
+        ((char *) &request)[size - 1] = '\0';
         start_nurseries(settings, &request);
         if (!postpone(&request))
                 launch(settings, host, fd, &request);
@@ -285,6 +297,9 @@ static void serve(const struct maker_settings *settings, int fd) {
         struct cgroup_host host;
         cgroup_host_look(&host);
         cgroup_host_leave_v2(&host);
+        /* Memory for one box is about that for the next: it need not go back to the kernel in between. */
+        (void) mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
+        (void) mallopt(M_MMAP_THRESHOLD, HEAP_KEPT);
         stock.n_wanted = settings->stock < STOCK_MAX ? settings->stock : STOCK_MAX;
         for (;;) {
                 struct pollfd polled[FLIGHTS_MAX + NURSERIES_MAX + 1], *orders = &polled[n_flights];
@@ -302,9 +317,13 @@ static void serve(const struct maker_settings *settings, int fd) {
                 struct nursery *keeper = n_before == 0 ? find_short() : NULL;
                 if (keeper && wait_ms > STOCK_PAUSE_MS)
                         wait_ms = STOCK_PAUSE_MS;
+                if (untold && wait_ms > UNTOLD_MS)
+                        wait_ms = UNTOLD_MS;
                 bool is_idle = poll(polled, n_before + n + 1, (int) wait_ms) == 0;
                 while (waitpid(-1, NULL, WNOHANG) > 0)
                         ;
+                if (is_idle && untold)
+                        tell_about(fd, untold);
                 land_settled(fd, polled, n_before);
                 stock_weed(&stock);
                 look_after_nurseries(settings, fd, orders);
@@ -350,7 +369,8 @@ void maker_stop(struct maker *maker) {
 }
 
 int maker_send(struct maker *maker, const struct maker_request *request, struct err *err) {
-        if (send(maker->fd, request, sizeof(*request), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) sizeof(*request))
+        size_t size = offsetof(struct maker_request, options) + strlen(request->options) + 1;
+        if (send(maker->fd, request, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) size)
                 return 0;
         if (errno == EAGAIN)
                 return err_set(err, ERR_BUSY, "too many boxes are being made at once; try again in a moment");

@@ -41,7 +41,7 @@ struct maker_request {
         char packages[1024]; /* state directory of the session whose packages are shown (session/packages.h), or "" */
         bool of_key;         /* of somebody with a key, not of the operator */
         bool installs;       /* a helper box: writes packages, may be shown what pip's settings name */
-        char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"} */
+        char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"}; last, as it is short */
 };
 
 /* Slots without a descriptor are -1: the lease where box ids are not leased; the kernel and its status where Python

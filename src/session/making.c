@@ -17,16 +17,16 @@
 #include "box/identity.h"
 #include "box/policy.h"
 #include "box/tree.h"
-#include "image/image.h"
 #include "session/log.h"
 #include "session/oom.h"
 #include "session/packages.h"
+#include "session/view.h"
 #include "wire/frame.h"
 
-#define KERNEL_TREE "/opt/glovebox/kernel"
 #define SESSION_DIR "/run/session"
 
-enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */ };
+enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */,
+       WAITING_AGE_MS = 100 };
 
 /* Everything that is open while one box is being made. */
 struct making {
@@ -37,7 +37,7 @@ struct making {
         struct nursery *nursery; /* whose ward has the box; NULL: nobody's */
         bool for_stock, from_stock;
         json_t *options;
-        struct image image;
+        struct view *view; /* of the image */
         int lease_fd, workspace_fd, listener_fd;
         uid_t uid;
         gid_t gid;
@@ -64,7 +64,7 @@ void making_free(struct making *making) {
         fd_close(&making->workspace_fd);
         fd_close(&making->lease_fd);
         fd_close(&making->listener_fd);
-        image_close(&making->image);
+        view_close(making->view);
         if (making->environment)
                 environment_free(making->environment);
         json_decref(making->options);
@@ -184,23 +184,6 @@ static int open_mounts(struct making *making, const struct policy *policy, struc
         return session_dir < 0 ? -1 : add_mount(making, session_dir, SESSION_DIR, true, err);
 }
 
-int making_open_image(const struct maker_settings *settings, const char *name, struct image *ret_image,
-                      struct err *err) {
-        if (image_open(settings->data_dir, name, ret_image, err) < 0)
-                return -1;
-        if (!*ret_image->python)
-                return err_set(err, ERR_NOT_FOUND, "image %s has no python3: it cannot hold a kernel", ret_image->name);
-        if (ret_image->n_trees == IMAGE_TREES_MAX)
-                return err_set(err, ERR_LIMIT, "image %s shows too many directories", ret_image->name);
-        struct image_tree *tree = &ret_image->trees[ret_image->n_trees];
-        tree->fd = open(settings->kernel_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (tree->fd < 0)
-                return err_sys(err, errno, "opening the kernel's own files in %s", settings->kernel_dir);
-        (void) snprintf(tree->path, sizeof(tree->path), KERNEL_TREE);
-        ret_image->n_trees++;
-        return 0;
-}
-
 static int read_env(struct making *making, struct err *err) {
         const char *name;
         json_t *value;
@@ -231,13 +214,13 @@ static const char *given_value(const struct making *making, const char *prefix) 
 /* The kernel's own way to its package comes after the caller's environment: a session cannot be talked out of it. The
  * session's packages come before the image's, or what covers one of these would not. */
 static char **make_environment(struct making *making, struct err *err) {
-        const struct image *image = &making->image;
+        const struct image *image = &making->view->image;
         const char *python_path = given_value(making, "PYTHONPATH="), *path = given_value(making, "PATH=");
         bool has_packages = *making->request->packages && !making->request->installs;
         size_t n = 0;
         while (making->env[n])
                 n++;
-        if (asprintf(&making->env[n], "PYTHONPATH=" KERNEL_TREE "%s%s%s%s", has_packages ? ":" PACKAGES_SITE : "",
+        if (asprintf(&making->env[n], "PYTHONPATH=" VIEW_KERNEL "%s%s%s%s", has_packages ? ":" PACKAGES_SITE : "",
                      image->has_layer ? ":" IMAGE_LAYER_PATH : "", python_path ? ":" : "",
                      python_path ? python_path : "") < 0 ||
             (has_packages && asprintf(&making->env[n + 1], "PATH=" PACKAGES_BIN ":%s", path ? path : BOX_PATH) < 0)) {
@@ -270,7 +253,7 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
 /* Cold: the agent executes Python. */
 static int execute_kernel(struct making *making, char *const *environment, const int theirs[static 4],
                           struct err *err) {
-        char *argv[] = { making->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
+        char *argv[] = { making->view->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
                          (char[]) { "--fd" }, (char[]) { "3" }, (char[]) { "--preload" },
                          (char *) making->request->preload, NULL };
         struct frame_writer payload = { 0 };
@@ -308,10 +291,12 @@ static int begin(struct making *making, struct err *err) {
         making->options = json_loads(*options ? options : "{}", JSON_REJECT_DUPLICATES, NULL);
         if (!making->options)
                 return err_set(err, ERR_USAGE, "the session's options are not JSON");
-        if (making_open_image(making->settings, making->request->image, &making->image, err) < 0 ||
+        /* What waits in the pool or the stock may have been made a little before the image changed as well. */
+        uint64_t age_ms = making->for_stock || making->request->pooled ? WAITING_AGE_MS : 0;
+        if (!(making->view = view_open(making->settings, making->request->image, age_ms, err)) ||
             read_env(making, err) < 0 || !(making->environment = make_environment(making, err)))
                 return -1;
-        if (making->nursery && making->nursery->fingerprint != nursery_fingerprint(&making->image)) {
+        if (making->nursery && making->nursery->fingerprint != making->view->fingerprint) {
                 nursery_stop(making->nursery); /* the image was rebuilt: the next nursery imports the new one */
                 making->nursery = NULL;
         }
@@ -320,7 +305,7 @@ static int begin(struct making *making, struct err *err) {
 
 static void fill_spec(struct making *making) {
         const struct maker_request *request = making->request;
-        making->spec = (struct box_spec) { .name = request->group, .image = &making->image, .limits = request->limits,
+        making->spec = (struct box_spec) { .name = request->group, .image = &making->view->image, .limits = request->limits,
                                            .allow_weaker = request->allow_weaker, .host_uid = making->uid,
                                            .host_gid = making->gid, .workspace_fd = making->workspace_fd,
                                            .mounts = making->mounts, .n_mounts = making->n_mounts,
@@ -476,7 +461,7 @@ void making_store(struct making *making, struct stock *stock) {
                 return; /* not below a ward: nothing could be forked into it */
         const struct stock_box made = { .box = making->box, .uid = making->uid, .gid = making->gid,
                                         .ward_pid = making->nursery->ward->pid,
-                                        .fingerprint = nursery_fingerprint(&making->image),
+                                        .fingerprint = making->view->fingerprint,
                                         .lease_fd = take_fd(&making->lease_fd),
                                         .workspace_fd = take_fd(&making->workspace_fd) };
         making->box = (struct box) { .pidfd = -1, .control_fd = -1 };

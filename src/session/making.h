@@ -31,7 +31,3 @@ int making_finish(struct making *making, struct maker_reply *reply, struct err *
 
 /* The box is settled: into the stock with it. */
 void making_store(struct making *making, struct stock *stock);
-
-/* The image with the kernel's own files in it. The caller closes it, whatever the result. */
-int making_open_image(const struct maker_settings *settings, const char *name, struct image *ret_image,
-                      struct err *err);

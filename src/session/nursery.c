@@ -147,11 +147,12 @@ static int fill_order(const struct nursery_birth *birth, struct nursery_order *o
 }
 
 static int send_order(struct nursery *nursery, const struct nursery_birth *birth, int sync_fd, struct err *err) {
-        _cleanup_free_ struct nursery_order *order = calloc(1, sizeof(*order));
+        _cleanup_free_ struct nursery_order *order = malloc(sizeof(*order));
         const struct cgroup *cgroup = &birth->box->cgroup;
         int fds[NURSERY_FDS];
         if (!order)
                 return err_set(err, ERR_SYSTEM, "out of memory");
+        memset(order, 0, offsetof(struct nursery_order, texts));
         if (fill_order(birth, order, err) < 0)
                 return -1;
         fds[NURSERY_AGENT] = birth->box->pidfd;
@@ -165,9 +166,15 @@ static int send_order(struct nursery *nursery, const struct nursery_birth *birth
 }
 
 /* Is this process in the pid namespace of the box? A nursery that went bad must not have us adopt another. */
-static bool is_in_box(pid_t pid, const struct box *box) {
+static bool is_in_box(int pidfd, const struct box *box) {
         char path[64];
         struct stat its, ours;
+        _cleanup_fd_ int its_fd = sys_pidfd_get_pid_namespace(pidfd);
+        _cleanup_fd_ int ours_fd = its_fd < 0 ? -1 : sys_pidfd_get_pid_namespace(box->pidfd);
+        if (ours_fd >= 0)
+                return fstat(its_fd, &its) == 0 && fstat(ours_fd, &ours) == 0 && its.st_ino == ours.st_ino &&
+                       its.st_dev == ours.st_dev;
+        pid_t pid = ward_pid_of(pidfd);
         (void) snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int) pid);
         if (pid <= 0 || stat(path, &its) < 0)
                 return false;
@@ -183,7 +190,7 @@ static int receive_kernel(struct nursery *nursery, const struct box *box, int *r
                 return err_set(err, ERR_GONE, "the nursery does not answer");
         if (answer.code < 0)
                 return err_sys(err, -answer.code, "forking a kernel");
-        if (pidfd < 0 || !is_in_box(ward_pid_of(pidfd), box))
+        if (pidfd < 0 || !is_in_box(pidfd, box))
                 return err_set(err, ERR_PROTOCOL, "the nursery answered with a process that is not in the box");
         *ret_pidfd = take_fd(&pidfd);
         return 0;

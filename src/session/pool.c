@@ -1,14 +1,11 @@
 /* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run that wants nothing special.
  * Each is used once. As many full ones, which have imported what is preloaded, are kept as light ones, which have not:
  * the code of a run tells which of them it needs (session/light.h). */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "session/daemon.h"
 #include "session/kernel.h"
-#include "session/reaper.h"
 #include "session/serve_options.h"
 
 /* Most runs are over by then, and had the processors for themselves. */
@@ -32,11 +29,8 @@ static void on_ready(struct kernel *kernel) {
 }
 
 static void discard(struct kernel *kernel) {
-        char path[1024];
-        (void) snprintf(path, sizeof(path), "%s", kernel->state_dir);
         forget(kernel);
         kernel_free(kernel);
-        reaper_remove_tree(path);
 }
 
 static void on_failed(struct kernel *kernel, const struct err *err) {
@@ -104,15 +98,9 @@ void pool_refill(struct daemon *daemon) {
         (void) snprintf(request.preload, sizeof(request.preload), "%s", light ? "" : daemon_preload(daemon));
         if (daemon_name_kernel(daemon, &request, &err) < 0)
                 return;
-        char state_dir[1024];
-        (void) snprintf(state_dir, sizeof(state_dir), "%.900s/state/%s", daemon->data_dir, request.kernel_id);
-        (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", state_dir);
-        if (mkdir(state_dir, 0700) < 0 && errno != EEXIST)
-                return;
         struct kernel *kernel = kernel_make(daemon->loop, &daemon->host, &listener, daemon, &request);
         if (!kernel)
                 return;
-        (void) snprintf(kernel->state_dir, sizeof(kernel->state_dir), "%s", state_dir);
         daemon->pool[daemon->n_pool++] = kernel;
         if (daemon_order_kernel(daemon, &request, &err) < 0)
                 on_failed(kernel, &err);

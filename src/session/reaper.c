@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 
 #include "base/fd.h"
 #include "base/loop.h"
+#include "base/memory.h"
 #include "base/passing.h"
 #include "session/remove_tree.h"
 
@@ -23,12 +25,18 @@ enum {
         WAITING_MAX = 1000,
         PATIENCE_MS = 5000, /* for the processes of one box */
         STOP_MS = 20000,
-        MESSAGE_FDS = 2, /* pidfd and lease */
+        MESSAGE_FDS = 3,
+};
+
+enum message_kind {
+        MESSAGE_BURY,   /* pidfd and lease of a box, and the name of its control group */
+        MESSAGE_REMOVE, /* a path */
+        MESSAGE_CLOSE,  /* files that nobody else has open */
 };
 
 struct message {
-        bool is_group;
-        char name[1024]; /* of a control group, or a path */
+        enum message_kind kind;
+        char name[1024];
 };
 
 static struct {
@@ -58,11 +66,14 @@ static bool take_message(const struct cgroup_host *host, int fd) {
         struct message message;
         int fds[MESSAGE_FDS];
         ssize_t size = passing_receive(fd, &message, sizeof(message), fds, MESSAGE_FDS, 0);
-        if (size != sizeof(message))
+        if (size <= (ssize_t) offsetof(struct message, name))
                 return false;
-        message.name[sizeof(message.name) - 1] = '\0';
-        if (!message.is_group) {
+        ((char *) &message)[size - 1] = '\0';
+        if (message.kind == MESSAGE_REMOVE)
                 remove_tree(message.name);
+        if (message.kind != MESSAGE_BURY) {
+                for (size_t i = 0; i < MESSAGE_FDS; i++)
+                        fd_close(&fds[i]);
                 return true;
         }
         if (n_graves == WAITING_MAX)
@@ -132,28 +143,32 @@ void reaper_stop(void) {
         reaper.pid = 0;
 }
 
-static bool give(const struct message *message, int pidfd, int lease_fd) {
-        const int fds[MESSAGE_FDS] = { pidfd, lease_fd };
-        return reaper.fd >= 0 &&
-               passing_send(reaper.fd, message, sizeof(*message), fds, MESSAGE_FDS, MSG_DONTWAIT) == 0;
+static bool give(enum message_kind kind, const char *name, const int *fds, size_t n_fds) {
+        struct message message;
+        size_t size = strlen(name) + 1;
+        if (reaper.fd < 0 || size > sizeof(message.name))
+                return false;
+        message.kind = kind;
+        memcpy(message.name, name, size);
+        return passing_send(reaper.fd, &message, offsetof(struct message, name) + size, fds, n_fds, MSG_DONTWAIT) == 0;
 }
 
 void reaper_bury(struct cgroup *cgroup, int pidfd, int lease_fd) {
-        struct message message = { .is_group = true };
-        (void) snprintf(message.name, sizeof(message.name), "%s", cgroup->name);
-        if (cgroup->host && pidfd >= 0 && give(&message, pidfd, lease_fd))
+        const int fds[] = { pidfd, lease_fd };
+        if (cgroup->host && pidfd >= 0 && give(MESSAGE_BURY, cgroup->name, fds, ELEMENTS(fds)))
                 cgroup_release(cgroup);
         else
                 (void) cgroup_destroy(cgroup, NULL);
 }
 
 void reaper_remove_tree(const char *path) {
-        struct message message = { .is_group = false };
-        if (strlen(path) >= sizeof(message.name)) {
+        if (!give(MESSAGE_REMOVE, path, NULL, 0))
                 remove_tree(path);
-                return;
-        }
-        (void) strcpy(message.name, path);
-        if (!give(&message, -1, -1))
-                remove_tree(path);
+}
+
+void reaper_close(int *fds, size_t n_fds) {
+        if (n_fds <= MESSAGE_FDS)
+                (void) give(MESSAGE_CLOSE, "", fds, n_fds);
+        for (size_t i = 0; i < n_fds; i++)
+                fd_close(&fds[i]);
 }

@@ -5,6 +5,8 @@
  * was given when the daemon dies; what it was not given is swept up by the next daemon (session/heritage.h). */
 #pragma once
 
+#include <stddef.h>
+
 #include "base/err.h"
 #include "box/cgroup.h"
 
@@ -20,3 +22,6 @@ void reaper_bury(struct cgroup *cgroup, int pidfd, int lease_fd);
 
 /* A directory of the daemon's own that nobody needs any more. */
 void reaper_remove_tree(const char *path);
+
+/* Closes descriptors of files that may go with them: with a large one that takes a while. At most three. */
+void reaper_close(int *fds, size_t n_fds);

@@ -64,16 +64,16 @@ static void order_kernel(struct session *session) {
             (session->kernel = pool_take(session->daemon, &session->row, session->light))) {
                 session->kernel->listener = &listener;
                 session->kernel->owner = session;
-                (void) snprintf(session->state_dir, sizeof(session->state_dir), "%s", session->kernel->state_dir);
                 pool_refill_soon(session->daemon);
                 return;
         }
         struct egress_rules *rules = NULL;
         daemon_fill_request(&session->row, &request);
-        (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", session->state_dir);
+        request.ephemeral = session->ephemeral && !*session->row.workspace;
+        if (!request.ephemeral)
+                (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", session->state_dir);
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         request.workspace_is_ours = !*session->row.workspace;
-        request.ephemeral = session->ephemeral && !*session->row.workspace;
         request.light = session->light;
         if (session->helps)
                 install_fill_request(session->helps, &request);
@@ -84,8 +84,8 @@ static void order_kernel(struct session *session) {
                 return;
         }
         request.network = rules != NULL;
-        if ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
-            (!request.ephemeral && mkdir(request.state_dir, 0700) < 0 && errno != EEXIST))
+        if (!request.ephemeral && ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
+                                   (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST)))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
         else if (daemon_name_kernel(session->daemon, &request, &err) == 0) {
                 session->kernel =
@@ -227,9 +227,11 @@ static void end_run(struct session *session) {
 /* Its result is told. */
 static void leave_run(struct session *session) {
         end_run(session);
-        if (session->ephemeral)
+        if (session->ephemeral) {
+                /* Whoever helps an install is waited for: what it wrote is looked at when it is gone. */
+                session->kernel->is_over = session->kernel->ephemeral && !session->helps;
                 session_remove(session, false);
-        else
+        } else
                 session_advance(session);
 }
 

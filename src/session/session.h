@@ -30,7 +30,7 @@ struct session {
         bool ephemeral;
         bool light; /* its only run needs nothing that is preloaded */
         enum session_state state;
-        char state_dir[1024], workspace[1024];
+        char state_dir[1024], workspace[1024]; /* both "" when it is ephemeral and nobody gave it a workspace */
         struct kernel *kernel;
         struct run *runs; /* the first one is on, or next */
         struct artifact_list seen; /* artifacts as they were after the last run */

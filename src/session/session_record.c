@@ -20,11 +20,11 @@ static int make_directories(struct session *session, struct err *err) {
         if (*session->row.workspace)
                 (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", session->row.workspace);
         else if (session->ephemeral)
-                session->workspace[0] = '\0';
+                session->workspace[0] = session->state_dir[0] = '\0'; /* it has nothing on the disk */
         else
                 (void) snprintf(session->workspace, sizeof(session->workspace), "%.900s/sessions/%s", data, id);
         if (session->ephemeral)
-                return 0; /* a kernel of the pool brings its own; otherwise it is made with the kernel */
+                return 0; /* made with the kernel */
         if (mkdir(session->state_dir, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %s", session->state_dir);
         if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST) {

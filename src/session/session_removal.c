@@ -60,9 +60,9 @@ void session_remove(struct session *session, bool keep_files) {
         session_fail_runs(session, &err);
         if (session->still_listed && !strike_out_again(session))
                 return; /* the sweep comes back here */
-        if (session->ephemeral) /* small, and nobody's files */
+        if (session->ephemeral && *session->state_dir) /* small, and nobody's files */
                 reaper_remove_tree(session->state_dir);
-        else
+        else if (!session->ephemeral)
                 janitor_remove(&session->daemon->janitor, session->state_dir);
         if (!keep_files && *session->workspace && !*session->row.workspace)
                 janitor_remove(&session->daemon->janitor, session->workspace);

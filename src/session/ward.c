@@ -231,6 +231,9 @@ int ward_watch(struct ward *ward, int pidfd, int status_fd, struct err *err) {
 }
 
 pid_t ward_pid_of(int pidfd) {
+        pid_t told = sys_pidfd_get_pid(pidfd);
+        if (told > 0)
+                return told;
         char path[64], *text = NULL;
         (void) snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);

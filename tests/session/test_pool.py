@@ -37,6 +37,19 @@ def test_ephemeral_runs_share_no_state_and_no_files(daemon: Daemon) -> None:
         assert client.execute(look)["result"] == {"text/plain": "(False, [])"}
 
 
+def test_ephemeral_runs_make_no_files_and_use_their_journals_again(daemon: Daemon) -> None:
+    client = daemon.client()
+    before = set(os.listdir(daemon.data / "state"))
+    for turn in range(12):
+        assert client.execute(f"print('{turn:04}')")["stdout"] == f"{turn:04}\n"
+        assert client.execute("1")["stdout"] == ""  # nothing of the one before
+        assert set(os.listdir(daemon.data / "state")) <= before
+        wait_for("their journals to be empty", lambda: set(daemon.nameless()) == {0})
+    assert client.execute("print('x' * 1_000_000)")["status"] == "ok"  # its journal is too large to be used again
+    # Three files for each kernel that is there, and eight journals at most that wait.
+    wait_for("the others to be closed", lambda: 0 < len(daemon.nameless()) <= 3 * (len(daemon.kernels()) + 8))
+
+
 def test_what_must_not_repeat_does_not(daemon: Daemon) -> None:
     client = daemon.client()
     code = "import random, tempfile, uuid\n(random.random(), str(uuid.uuid4()), tempfile.mktemp())"

@@ -251,7 +251,18 @@ class Daemon:
         raise AssertionError(f"session {session} has no kernel")
 
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        """All but those of journals without a name, of which some wait for the next run."""
+        return len(os.listdir(f"/proc/{self.pid}/fd")) - len(self.nameless())
+
+    def nameless(self) -> list[int]:
+        """The sizes of those."""
+        sizes = []
+        for fd in os.listdir(f"/proc/{self.pid}/fd"):
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"/proc/{self.pid}/fd/{fd}")
+                if target.startswith(f"{self.data}/state/") and target.endswith(" (deleted)"):
+                    sizes.append(os.stat(f"/proc/{self.pid}/fd/{fd}").st_size)
+        return sizes
 
 
 def belongings(glovebox: Glovebox) -> dict[str, set[str]]:

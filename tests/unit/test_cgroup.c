@@ -282,6 +282,22 @@ static void test_half(void) {
         ok(!exists_anywhere("half"), "what was made before it is gone");
 }
 
+static void remove_parents(void) {
+        for (size_t i = 0; i < CGROUP_PLACES; i++)
+                if (host.parent[i][0])
+                        (void) rmdir(host.parent[i]);
+}
+
+/* They are still open, but nothing can be made in them any more. */
+static void test_parent_removed(void) {
+        struct err err = { 0 };
+        struct cgroup group;
+        const struct limits limits = LIMITS_DEFAULT;
+        ok(!exists_anywhere(""), "the parents are gone");
+        ok(cgroup_create(&host, "again", &limits, false, &group, &err) == 0, "they are made again: %s", err.message);
+        ok(cgroup_destroy(&group, &err) == 0, "and the group goes");
+}
+
 static int count_fds(void) {
         int n = 0;
         DIR *dir = opendir("/proc/self/fd");
@@ -309,7 +325,9 @@ int main(void) {
                 return done_testing();
         }
         ok(!exists_anywhere(""), "looking makes nothing");
-        int fds = count_fds();
+        test_limits_written();
+        test_leave_v2();
+        int fds = count_fds(); /* from here on: the parents stay open */
         test_limits_written();
         test_kill();
         test_kill_without_v2();
@@ -319,9 +337,9 @@ int main(void) {
         test_missing();
         test_half();
         ok(count_fds() == fds, "no descriptor is left open");
-        for (size_t i = 0; i < CGROUP_PLACES; i++)
-                if (host.parent[i][0])
-                        (void) rmdir(host.parent[i]);
+        remove_parents();
+        test_parent_removed();
+        remove_parents();
         ok(!exists_anywhere(""), "nothing is left");
         return done_testing();
 }

@@ -3,9 +3,11 @@
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "scratch.h"
 #include "session/journal.h"
 #include "tap.h"
@@ -436,6 +438,66 @@ static void test_a_full_disk_stops_no_run(void) {
         tear_down(&f);
 }
 
+/* One run in a journal without a name: what it printed can be read as long as the journal is open. */
+static void run_scratch(struct fixture *f, const char *bytes, size_t size) {
+        must(journal_scratch_open(&f->journal, &f->err) == 0, "scratch");
+        ok(journal_list(f->journal, &(struct journal_run) { 0 }, 1) == 0 && !journal_open_run(f->journal),
+           "it is empty");
+        ok(journal_begin(f->journal, "run", &f->err) == 0 && feed(f, JOURNAL_OUT, bytes, size) == size &&
+                   journal_end(f->journal, "{}", 2, &f->err) == 0,
+           "a run of %zu bytes", size);
+        ok(strncmp(stream_of(f, "run", JOURNAL_OUT), bytes, size) == 0, "its output can be read");
+        ok(stream_of(f, "run", JOURNAL_ERR)[0] == '\0', "and there is none of another");
+}
+
+/* Of this process: those of files without a name, and the bytes in them. */
+static size_t count_nameless(const char *dir, size_t *ret_bytes) {
+        size_t n = 0;
+        *ret_bytes = 0;
+        for (int fd = 0; fd < 256; fd++) {
+                char path[64], target[512] = "";
+                struct stat status;
+                (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+                if (readlink(path, target, sizeof(target) - 1) < 0 || strncmp(target, dir, strlen(dir)) != 0 ||
+                    fstat(fd, &status) < 0 || status.st_nlink != 0)
+                        continue;
+                n++;
+                *ret_bytes += (size_t) status.st_size;
+        }
+        return n;
+}
+
+static void test_a_journal_without_a_name_is_emptied_and_used_again(void) {
+        enum { LARGE = 300 << 10 };
+        struct fixture f;
+        size_t bytes;
+        set_up(&f);
+        _cleanup_free_ char *large = calloc(1, LARGE);
+        must(large != NULL && fcntl(f.pipe[1], F_SETPIPE_SZ, 1 << 20) > 0, "a large pipe");
+        memset(large, 'x', LARGE);
+        journal_scratch_start(f.dir);
+        for (int turn = 0; turn < 3; turn++) {
+                run_scratch(&f, turn ? "b" : "a secret", turn ? 1 : 8);
+                ok(count_nameless(f.dir, &bytes) == 3 && bytes > 0, "the same three files, not one more");
+                journal_close(f.journal);
+                ok(count_nameless(f.dir, &bytes) == 3 && bytes == 0, "nothing is left in them");
+        }
+        run_scratch(&f, large, LARGE);
+        journal_close(f.journal);
+        ok(count_nameless(f.dir, &bytes) == 0, "a large one is thrown away");
+        struct journal *many[12];
+        for (size_t i = 0; i < ELEMENTS(many); i++)
+                must(journal_scratch_open(&many[i], &f.err) == 0, "scratch");
+        ok(count_nameless(f.dir, &bytes) == 36, "each has its own");
+        for (size_t i = 0; i < ELEMENTS(many); i++)
+                journal_close(many[i]);
+        ok(count_nameless(f.dir, &bytes) == 24, "and eight wait for the next");
+        journal_scratch_stop();
+        ok(count_nameless(f.dir, &bytes) == 0, "until the end");
+        f.journal = NULL;
+        tear_down(&f);
+}
+
 int main(void) {
         test_a_run_can_be_read_again();
         test_any_torn_or_damaged_file_opens();
@@ -446,5 +508,6 @@ int main(void) {
         test_old_runs_are_dropped();
         test_a_socket_is_read_where_splice_cannot();
         test_a_full_disk_stops_no_run();
+        test_a_journal_without_a_name_is_emptied_and_used_again();
         return done_testing();
 }
