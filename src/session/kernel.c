@@ -294,10 +294,6 @@ void kernel_kill(struct kernel *kernel) {
         loop_unwatch(&kernel->channel_watch);
 }
 
-bool kernel_is_free(const struct kernel *kernel) {
-        return kernel->state == KERNEL_IDLE && !kernel->ending;
-}
-
 void kernel_signal(struct kernel *kernel, int signal_number) {
         if (kernel->fds[MAKER_KERNEL] >= 0) {
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], signal_number);

@@ -126,7 +126,9 @@ void kernel_let_go(struct kernel *kernel);
 void kernel_kill(struct kernel *kernel);
 
 /* Can something be sent to it now? */
-bool kernel_is_free(const struct kernel *kernel);
+static inline bool kernel_is_free(const struct kernel *kernel) {
+        return kernel->state == KERNEL_IDLE && !kernel->ending;
+}
 
 /* A run begins: what is used from now on is its own. Costs nothing: the last measure is still true. */
 void kernel_mark_usage(struct kernel *kernel);

@@ -305,7 +305,8 @@ static int begin(struct making *making, struct err *err) {
 
 static void fill_spec(struct making *making) {
         const struct maker_request *request = making->request;
-        making->spec = (struct box_spec) { .name = request->group, .image = &making->view->image, .limits = request->limits,
+        making->spec = (struct box_spec) { .name = request->group, .image = &making->view->image,
+                                           .limits = request->limits,
                                            .allow_weaker = request->allow_weaker, .host_uid = making->uid,
                                            .host_gid = making->gid, .workspace_fd = making->workspace_fd,
                                            .mounts = making->mounts, .n_mounts = making->n_mounts,

@@ -53,8 +53,10 @@ static bool is_true(struct view *view, uint64_t age_ms) {
         uint64_t now_ms = loop_now_ms();
         if (age_ms && now_ms - view->seen_ms < age_ms)
                 return true;
-        view->seen_ms = now_ms;
-        return witness_all_hold(&view->witnesses);
+        bool holds = witness_all_hold(&view->witnesses);
+        if (holds)
+                view->seen_ms = now_ms;
+        return holds;
 }
 
 struct view *view_open(const struct maker_settings *settings, const char *name, uint64_t age_ms, struct err *err) {
