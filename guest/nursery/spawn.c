@@ -40,9 +40,13 @@ enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_CHANNEL = 3, KERNEL_SYNC = 4 };
 /* For ctypes. All return 0 or -errno unless said otherwise. */
 EXPORTED int spawn_open(void);
 EXPORTED int spawn_announce(int code, unsigned n_preloaded, const char *text);
-EXPORTED int spawn_serve(void);       /* 0 in each sealed kernel; in the nursery never, -ENODATA after the last order */
-EXPORTED int spawn_is_awaited(void);  /* in a kernel: does somebody wait for it already? */
+EXPORTED int spawn_serve(void); /* in each sealed kernel SPAWN_…, or 0; in the nursery -ENODATA after the last order */
 EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after the last */
+
+enum {
+        SPAWN_AWAITED = 1, /* somebody waits for this kernel already */
+        SPAWN_USUAL = 2,   /* its environment is the nursery's */
+};
 
 static struct nursery_order order;
 static size_t order_size; /* of it, as received */
@@ -111,12 +115,17 @@ static const char *text_at(size_t wanted) {
         return NULL;
 }
 
-int spawn_is_awaited(void) {
-        return order.is_awaited;
-}
-
 const char *spawn_environment(unsigned i) {
         return i < order.n_environment ? text_at((size_t) order.n_writable + i) : NULL;
+}
+
+/* Is that the environment of this process, in the same order? */
+static bool is_environment_usual(void) {
+        const char *at = text_at(order.n_writable), *end = order.texts + order.texts_size;
+        uint32_t n = 0;
+        for (; at && at < end && environ[n] && strcmp(environ[n], at) == 0; n++)
+                at += strlen(at) + 1;
+        return n == order.n_environment && !environ[n];
 }
 
 /* ---- the child, until it is a kernel ---- */
@@ -226,33 +235,35 @@ static int clone_kernel(int *ret_pidfd) {
         return pid < 0 ? -errno : (int) pid;
 }
 
-/* 1 in the nursery, 0 in a sealed kernel. */
+enum { ORDER_DONE = 1 << 8 };
+
+/* ORDER_DONE in the nursery; SPAWN_… in a sealed kernel. */
 static int fork_kernel(void) {
         int pidfd = -1;
         if (count_links() != links_alone) {
                 int told = answer_order(-EDEADLK, -1); /* a fork would copy locks that nobody holds any more */
-                return told < 0 ? told : 1;
+                return told < 0 ? told : ORDER_DONE;
         }
         if (setns(fds[NURSERY_AGENT], CLONE_NEWPID) < 0) {
                 int refusal = -errno; /* the box is gone, most likely: no reason to give up */
                 int told = answer_order(refusal, -1);
-                return told < 0 ? told : 1;
+                return told < 0 ? told : ORDER_DONE;
         }
         int pid = clone_kernel(&pidfd);
         if (pid == 0) {
                 settle();
-                return 0;
+                return (order.is_awaited ? SPAWN_AWAITED : 0) | (is_environment_usual() ? SPAWN_USUAL : 0);
         }
         if (setns(own_pidfd, CLONE_NEWPID) < 0)
                 _exit(125); /* the next kernel would land in a stranger's box */
         int code = answer_order(pid < 0 ? pid : 0, pidfd);
         fd_close(&pidfd);
-        return code < 0 ? code : 1;
+        return code < 0 ? code : ORDER_DONE;
 }
 
 int spawn_serve(void) {
-        int code = 1;
-        while (code == 1) {
+        int code = ORDER_DONE;
+        while (code == ORDER_DONE) {
                 code = receive_order();
                 if (code == 0)
                         code = fork_kernel();

@@ -14,7 +14,6 @@ import builtins
 import contextlib
 import importlib
 import os
-import platform
 import sys
 from collections.abc import Iterable
 from typing import Any, Callable, NoReturn
@@ -87,8 +86,10 @@ class Kernel:
         self._trimmer = Trimmer()
         self._runner = Runner(self._channel, self._gate, self._stdio)
         self._is_ending = False
+        self._is_hooked = False
         self._has_run = False
-        self._python = platform.python_version()
+        version = sys.version.split(maxsplit=1)[0]
+        self._ready = b'{"protocol":%d,"pid":%%d,"python":"%s"}' % (wire.PROTOCOL, version.encode())
         self._requests: dict[int, Callable[[dict[str, Any]], Answer]] = {
             wire.TRIM: self._trim,
             wire.SLEEP: self._sleep,
@@ -111,18 +112,25 @@ class Kernel:
         self._install_exit()
         sys.argv = [""]
 
-    def begin(self) -> None:
-        """The other part, in the process that is to be the kernel."""
-        self._gate.pid = os.getpid()
-        self._stdio.begin()
+    def enter_environment(self) -> None:
+        """What depends on nothing but the environment; again, whenever another takes its place."""
         if os.environ.get("MPLBACKEND") != "Agg":
             os.environ["MPLBACKEND"] = "Agg"
-        # A child must neither print twice what its parent had not yet flushed, nor speak to the host.
-        os.register_at_fork(before=self._stdio.flush, after_in_child=self._channel.close)
         if "" not in sys.path:
             sys.path.insert(0, "")  # as in an interactive Python: the current directory, wherever that will be
+        if not self._is_hooked:
+            # A child must neither print twice what its parent had not yet flushed, nor speak to the host.
+            os.register_at_fork(before=self._stdio.flush, after_in_child=self._channel.close)
+            self._is_hooked = True
         self._table.get(DEFAULT).enter()
         ambient_mark_start()
+
+    def begin(self) -> None:
+        """The rest, in the process that is to be the kernel."""
+        if not self._is_hooked:
+            self.enter_environment()
+        self._gate.pid = os.getpid()
+        self._stdio.begin()
         packages_mark_start()
 
     def close(self) -> None:
@@ -159,9 +167,8 @@ class Kernel:
 
     def serve(self, rest: Rest | None = None) -> int:
         """Answer requests until the host closes the channel; the exit code."""
-        ready = {"protocol": wire.PROTOCOL, "pid": os.getpid(), "python": self._python}
         try:
-            self._channel.send(wire.READY, json_pack(ready))
+            self._channel.send(wire.READY, self._ready % self._gate.pid)
             while not self._is_ending:
                 # One that never ran anything has its pages for the first run, and does not rest.
                 frame = self._channel.receive(rest if self._has_run else None)

@@ -15,9 +15,9 @@ import os
 import signal
 import sys
 import time
-from typing import NoReturn
 
 from glovebox_kernel import main as kernel
+from glovebox_kernel.birth import Birth
 from glovebox_kernel.rehearsal import nursery_rehearse
 from glovebox_kernel.trim import memory_trim
 
@@ -102,34 +102,6 @@ def _other_threads() -> list[str]:
     return names
 
 
-def _widen_pools() -> None:
-    """The libraries were loaded with one thread; a box with more processors gets as many as it has."""
-    text = os.environ.get("OMP_NUM_THREADS", "1")
-    if not text.isdigit() or int(text) <= 1:
-        return
-    for module, function in (("pyarrow", "set_cpu_count"), ("threadpoolctl", "threadpool_limits")):
-        with contextlib.suppress(Exception):
-            getattr(sys.modules[module], function)(int(text))
-
-
-def _become_kernel(made: kernel.Kernel, library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
-    """In the sealed child: the box's environment in place of the nursery's, then as any kernel."""
-    index, left = 0, dict(os.environb)
-    while (text := library.spawn_environment(index)) is not None:
-        name, _, value = text.partition(b"=")
-        if left.pop(name, None) != value:
-            os.environb[name] = value
-        index += 1
-    for name in left:
-        del os.environb[name]
-    time.tzset()
-    given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-    sys.path[:] = ["", *given, *(part for part in own_path if part not in given)]
-    kernel.after_fork()
-    _widen_pools()
-    kernel.serve(made, _Rest(library), is_awaited=bool(library.spawn_is_awaited()))
-
-
 def _make_kernel() -> kernel.Kernel:
     """The kernel that each fork will be. Its streams remember what they write to: pipes, then as now."""
     read_fd, write_fd = os.pipe()
@@ -144,19 +116,19 @@ def _make_kernel() -> kernel.Kernel:
     return made
 
 
-def _settle(imprint: _Imprint) -> kernel.Kernel:
+def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_light: bool) -> Birth:
     """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
     nursery_rehearse()
-    made = _make_kernel()
-    for _ in range(8):
-        ctypes.pythonapi.PyOS_BeforeFork()
-        ctypes.pythonapi.PyOS_AfterFork_Child()
+    birth = Birth(_make_kernel(), library, own_path, _Rest(library))
+    birth.practise()
+    if is_light:
+        birth.prepare()
     sys.path_importer_cache.clear()  # lists of files that a kernel would read again anyway, with another path
     gc.collect()
     memory_trim()
     gc.freeze()
     imprint.fill()
-    return made
+    return birth
 
 
 def main() -> None:
@@ -169,7 +141,7 @@ def main() -> None:
     is_light = "light" in sys.argv[2:]
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
-    made = _settle(imprint)
+    birth = _settle(imprint, library, own_path, is_light)
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
@@ -179,11 +151,8 @@ def main() -> None:
         # nursery that takes longer than to copy its page tables.
         imprint.take()
     library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
-    ctypes.pythonapi.PyOS_BeforeFork()  # once for all forks: from here on Python runs in kernels only
-    if library.spawn_serve() == 0:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
-        _become_kernel(made, library, own_path)
-    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    if birth.await_fork():
+        birth.become_kernel()
 
 
 if __name__ == "__main__":
