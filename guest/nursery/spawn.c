@@ -35,7 +35,10 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_CHANNEL = 3, KERNEL_SYNC = 4 };
+enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_SYNC = 4, KERNEL_FDS = 7 };
+
+/* Looked at before each run by a kernel that has it: glovebox_kernel/packages.py. */
+#define PACKAGES "/opt/glovebox/packages"
 
 /* For ctypes. All return 0 or -errno unless said otherwise. */
 EXPORTED int spawn_open(void);
@@ -46,6 +49,7 @@ EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after
 enum {
         SPAWN_AWAITED = 1, /* somebody waits for this kernel already */
         SPAWN_USUAL = 2,   /* its environment is the nursery's */
+        SPAWN_PACKAGES = 4, /* there is a place for packages of its own */
 };
 
 static struct nursery_order order;
@@ -128,6 +132,11 @@ static bool is_environment_usual(void) {
         return n == order.n_environment && !environ[n];
 }
 
+static int describe_kernel(void) {
+        return (order.is_awaited ? SPAWN_AWAITED : 0) | (is_environment_usual() ? SPAWN_USUAL : 0) |
+               (access(PACKAGES, F_OK) == 0 ? SPAWN_PACKAGES : 0);
+}
+
 /* ---- the child, until it is a kernel ---- */
 
 static int enter_groups(void) {
@@ -152,9 +161,13 @@ static int become_user(void) {
         return privilege_join_fresh_keyring();
 }
 
+/* 0, 1, 2; the channel; the maker; the second pair of 1 and 2 is for when code closes the first (stdio.py knows). */
 static int arrange_descriptors(void) {
-        static const int wanted[] = { NURSERY_STDIN, NURSERY_STDOUT, NURSERY_STDERR, NURSERY_CHANNEL, NURSERY_SYNC };
-        int moved[ELEMENTS(wanted)];
+        static const int wanted[KERNEL_FDS] = { NURSERY_STDIN, NURSERY_STDOUT, NURSERY_STDERR, NURSERY_CHANNEL,
+                                                NURSERY_SYNC,  NURSERY_STDOUT, NURSERY_STDERR };
+        int moved[KERNEL_FDS];
+        fd_close(&fds[NURSERY_STDIN]);
+        fds[NURSERY_STDIN] = open("/dev/null", O_RDONLY | O_CLOEXEC); /* the box's own */
         for (size_t i = 0; i < ELEMENTS(wanted); i++) {
                 moved[i] = fcntl(fds[wanted[i]], F_DUPFD_CLOEXEC, 100);
                 if (moved[i] < 0)
@@ -164,7 +177,7 @@ static int arrange_descriptors(void) {
                 if (dup3(moved[i], (int) i, i > 2 ? O_CLOEXEC : 0) < 0 && !(errno == EINVAL && i == (size_t) moved[i]))
                         return -errno;
         fds[NURSERY_SYNC] = KERNEL_SYNC;
-        return syscall(SYS_close_range, KERNEL_SYNC + 1, ~0u, 0) < 0 ? -errno : 0;
+        return syscall(SYS_close_range, KERNEL_FDS, ~0u, 0) < 0 ? -errno : 0;
 }
 
 static int enter_workspace(void) {
@@ -252,7 +265,7 @@ static int fork_kernel(void) {
         int pid = clone_kernel(&pidfd);
         if (pid == 0) {
                 settle();
-                return (order.is_awaited ? SPAWN_AWAITED : 0) | (is_environment_usual() ? SPAWN_USUAL : 0);
+                return describe_kernel();
         }
         if (setns(own_pidfd, CLONE_NEWPID) < 0)
                 _exit(125); /* the next kernel would land in a stranger's box */

@@ -18,8 +18,9 @@ from typing import Any, NoReturn
 
 from glovebox_kernel import main as kernel
 from glovebox_kernel.channel import Rest
+from glovebox_kernel.reseed import reseed, reseed_is_short, reseed_prepared
 
-_IS_AWAITED, _IS_USUAL = 1, 2  # what spawn_serve says in a kernel
+_IS_AWAITED, _IS_USUAL, _HAS_PACKAGES = 1, 2, 4  # what spawn_serve says in a kernel
 
 
 class Birth:
@@ -40,12 +41,13 @@ class Birth:
 
     def prepare(self) -> None:
         """In the nursery, before all else that lasts: nothing between here and a fork may change what it did."""
-        if not _hooks_are_known():
+        if not (_hooks_are_known() and reseed_is_short()):
             return
         threading: Any = sys.modules.get("threading")
         if threading is not None:
             self._main_thread = threading.main_thread()
         self._enter_environment()
+        reseed()
         self._is_prepared = True
 
     def await_fork(self) -> bool:
@@ -72,7 +74,11 @@ class Birth:
             _widen_pools()
         if self._main_thread is not None:
             self._main_thread._set_native_id()
-        kernel.after_fork()
+        if not self._is_prepared:
+            kernel.after_fork()
+        else:
+            reseed_prepared()
+        self._made.begin(bool(self._order & _HAS_PACKAGES))
         kernel.serve(self._made, self._rest, is_awaited=bool(self._order & _IS_AWAITED))
 
     def _replace_environment(self) -> None:

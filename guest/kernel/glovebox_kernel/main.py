@@ -86,6 +86,7 @@ class Kernel:
         self._trimmer = Trimmer()
         self._runner = Runner(self._channel, self._gate, self._stdio)
         self._is_ending = False
+        self.has_begun = False
         self._is_hooked = False
         self._has_run = False
         version = sys.version.split(maxsplit=1)[0]
@@ -112,6 +113,9 @@ class Kernel:
         self._install_exit()
         sys.argv = [""]
 
+    def expect_descriptors(self) -> None:
+        self._stdio.expect_descriptors()
+
     def enter_environment(self) -> None:
         """What depends on nothing but the environment; again, whenever another takes its place."""
         if os.environ.get("MPLBACKEND") != "Agg":
@@ -125,13 +129,15 @@ class Kernel:
         self._table.get(DEFAULT).enter()
         ambient_mark_start()
 
-    def begin(self) -> None:
+    def begin(self, has_packages: bool = True) -> None:
         """The rest, in the process that is to be the kernel."""
         if not self._is_hooked:
             self.enter_environment()
         self._gate.pid = os.getpid()
         self._stdio.begin()
-        packages_mark_start()
+        if has_packages:
+            packages_mark_start()
+        self.has_begun = True
 
     def close(self) -> None:
         """One that only practised."""
@@ -315,7 +321,8 @@ def make(fd: int) -> Kernel:
 
 def serve(kernel: Kernel, rest: Rest | None = None, is_awaited: bool = False) -> NoReturn:
     """Be a kernel from here on; never returns. One that somebody waits for does nothing ahead of need."""
-    kernel.begin()
+    if not kernel.has_begun:
+        kernel.begin()
     if not is_awaited:
         kernel.rehearse()
     exit_code = kernel.serve(rest)

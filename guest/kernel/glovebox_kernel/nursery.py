@@ -109,6 +109,7 @@ def _make_kernel() -> kernel.Kernel:
     for fd in (1, 2):
         os.dup2(write_fd, fd)
     made = kernel.make(CHANNEL_FD)
+    made.expect_descriptors()
     for fd, null_fd in zip((1, 2), null_fds):
         os.dup2(null_fd, fd)
     for fd in (read_fd, write_fd, *null_fds):
