@@ -61,18 +61,20 @@ def after_fork() -> None:
 
 def rehearse(gate: Gate) -> None:
     """Do once what every run does. In a nursery: what Python and the libraries do once only is then done."""
-    cell = CellCompiler().compile("print(end='')\n1 + 1")
+    pandas = sys.modules.get("pandas")
+    cell = CellCompiler().compile("print(end='')\n1 + 1" if pandas else "print(end='')")
     namespace = {"__builtins__": builtins}
 
     def perform() -> Any:
-        eval(cell.body, namespace)  # type: ignore[arg-type]
-        if pandas := sys.modules.get("pandas"):
+        if pandas:
+            eval(cell.body, namespace)  # type: ignore[arg-type]
             _ = pandas.DataFrame({"x": [1, 2]}).shape
         return eval(cell.last, namespace)  # type: ignore[arg-type]
 
     value, _ = gate.run_guarded(perform)
     request = json_unpack(b'{"id": "", "code": "1 + 1"}')
-    json_pack({**request, "result": bundle_make(value), "figures": figures.figures_open()})
+    bundle = bundle_make(value) if pandas else None
+    json_pack({**request, "result": bundle, "figures": figures.figures_open()})
 
 
 class Kernel:
@@ -149,6 +151,7 @@ class Kernel:
         main_module = sys.modules["__main__"]
         self._stdio.install()
         for source in sources:
+            self._channel.practise()
             self.answer(wire.EXECUTE, json_pack({"id": "", "code": source}))
             self._table.drop(DEFAULT)
         self._stdio.close()

@@ -24,6 +24,7 @@ from glovebox_kernel.trim import memory_trim
 CHANNEL_FD = 3  # of a kernel; in a nursery it is the maker's socket, which nothing here reads or writes
 LIBRARY_FD = 4
 _PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
+_ARENA_BYTES = 1 << 20
 _ARENAS = ("PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator")
 
 
@@ -33,6 +34,9 @@ def _library() -> ctypes.PyDLL:
     os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
+    library.imprint_arena_allocate.restype = ctypes.c_void_p
+    library.imprint_arena_allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    library.imprint_arena_free.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
     for function in (*_PYTHON, *_ARENAS):
         getattr(ctypes.pythonapi, function).restype = None
     return library
@@ -61,7 +65,11 @@ class _Imprint:
             ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(ours))
 
     def fill(self) -> None:
+        """Last of all: what Python does after it leaves gaps again."""
         if self._is_open:
+            # There may be no arena of ours yet, without which nothing is filled.
+            arena = self._library.imprint_arena_allocate(None, _ARENA_BYTES)
+            self._library.imprint_arena_free(None, arena, _ARENA_BYTES)
             self._library.imprint_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)
 
     def end(self) -> None:
@@ -128,7 +136,6 @@ def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_li
     gc.collect()
     memory_trim()
     gc.freeze()
-    imprint.fill()
     return birth
 
 
@@ -146,6 +153,7 @@ def main() -> None:
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
+    imprint.fill()
     imprint.end()
     if not is_light:
         # A kernel of one run gives nothing back, and what is mapped from a file is entered page by page: in a small
