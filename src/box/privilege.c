@@ -32,14 +32,16 @@ int privilege_join_fresh_keyring(void) {
         return errno == ENOSYS ? 0 : -errno; /* a kernel without keyrings has none to leak */
 }
 
-/* Drops what is set and only that: dropping needs CAP_SETPCAP, which may be gone together with everything else. */
+/* Dropping needs CAP_SETPCAP, which may be gone together with everything else: then nothing may be set. */
 static int drop_bounding_set(void) {
         for (unsigned long cap = 0; cap <= MAX_CAPABILITY; cap++) {
-                int set = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
-                if (set < 0 && errno == EINVAL)
+                if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
+                        continue;
+                if (errno == EINVAL)
                         return 0; /* past the last one that this kernel has */
-                if (set < 0 || (set > 0 && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0))
-                        return -errno;
+                int code = -errno;
+                if (code != -EPERM || prctl(PR_CAPBSET_READ, cap, 0, 0, 0) > 0)
+                        return code;
         }
         return 0;
 }
@@ -58,10 +60,12 @@ static bool nothing_is_left(void) {
         for (size_t i = 0; i < ELEMENTS(sets); i++)
                 if (sets[i].effective || sets[i].permitted || sets[i].inheritable)
                         return false;
+        /* Nothing can be ambient that is not permitted and inheritable too: the kernel sees to that. */
         for (unsigned long cap = 0; cap <= MAX_CAPABILITY; cap++) {
-                if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) > 0)
-                        return false;
-                if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, cap, 0, 0) > 0)
+                int set = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
+                if (set < 0 && errno == EINVAL)
+                        break; /* past the last one that this kernel has */
+                if (set != 0)
                         return false;
         }
         return prctl(PR_GET_SECUREBITS, 0, 0, 0, 0) == SECUREBITS && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
