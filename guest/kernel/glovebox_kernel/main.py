@@ -9,7 +9,6 @@ The loop starts no thread and holds no descriptor besides the channel and copies
 
 from __future__ import annotations
 
-import argparse
 import builtins
 import contextlib
 import importlib
@@ -19,7 +18,7 @@ from collections.abc import Iterable
 from typing import Any, Callable, NoReturn
 
 from glovebox_kernel import channel as wire
-from glovebox_kernel import figures, sleep, stdio, store
+from glovebox_kernel import figures, stdio, store
 from glovebox_kernel.ambient import ambient_mark_start
 from glovebox_kernel.cell import CellCompiler
 from glovebox_kernel.channel import Channel, ChannelError, Rest, json_pack, json_unpack
@@ -28,19 +27,15 @@ from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
 from glovebox_kernel.mime import bundle_make
 from glovebox_kernel.packages import packages_mark_start, packages_stale
+from glovebox_kernel.refusal import HeldBack, RequestError
 from glovebox_kernel.reseed import reseed
 from glovebox_kernel.runner import Runner
-from glovebox_kernel.sleep import HeldBack
 from glovebox_kernel.trim import TrimError, Trimmer, memory_release
 
 EXIT_CHANNEL = 76  # EX_PROTOCOL
 EXIT_DATA_LOST = 74  # EX_IOERR
 
 Answer = dict
-
-
-class RequestError(Exception):
-    """A request that lacks something, or asks for what does not exist."""
 
 
 def preload(names: Iterable[str]) -> dict[str, str]:
@@ -256,6 +251,8 @@ class Kernel:
     def _sleep(self, request: dict[str, Any]) -> Answer:
         self._restore_or_die()
         path = _text(request, "path")
+        from glovebox_kernel import sleep  # it imports much, and most kernels never sleep
+
         answer = sleep.kernel_sleep(self._table, self._runner.cells, path, self._pending_tasks())
         self._is_ending = bool(request.get("exit", False))
         return answer
@@ -263,6 +260,8 @@ class Kernel:
     def _wake(self, request: dict[str, Any]) -> Answer:
         if any(context.user_items() for context in self._table.contexts.values()):
             raise RequestError("this kernel has variables: only a fresh one can be woken into")
+        from glovebox_kernel import sleep
+
         return sleep.kernel_wake(self._table, self._runner.cells, _text(request, "path"))
 
     def _context(self, request: dict[str, Any]) -> Answer:
@@ -333,6 +332,8 @@ def serve(kernel: Kernel, rest: Rest | None = None, is_awaited: bool = False) ->
 
 
 def main() -> None:
+    import argparse
+
     parser = argparse.ArgumentParser(prog="glovebox_kernel", description="The Python kernel of a Glovebox box.")
     parser.add_argument("--fd", type=int, default=3, help="the inherited stream socket (default: 3)")
     parser.add_argument("--preload", default="", help="modules to import first, separated by commas")

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import errno
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -147,6 +148,8 @@ def main() -> None:
         sys.exit(f"nursery: {os.strerror(-code)}")
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
     is_light = "light" in sys.argv[2:]
+    if not is_light:
+        importlib.import_module("glovebox_kernel.sleep")  # what only kernels that stay need
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
     birth = _settle(imprint, library, own_path, is_light)
@@ -155,10 +158,7 @@ def main() -> None:
         return
     imprint.fill()
     imprint.end()
-    if not is_light:
-        # A kernel of one run gives nothing back, and what is mapped from a file is entered page by page: in a small
-        # nursery that takes longer than to copy its page tables.
-        imprint.take()
+    imprint.take()
     library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
     if birth.await_fork():
         birth.become_kernel()
