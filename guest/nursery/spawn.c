@@ -35,7 +35,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_SYNC = 4, KERNEL_FDS = 7 };
+enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_SYNC = 6, KERNEL_FDS = 7 };
 
 /* Looked at before each run by a kernel that has it: glovebox_kernel/packages.py. */
 #define PACKAGES "/opt/glovebox/packages"
@@ -161,10 +161,10 @@ static int become_user(void) {
         return privilege_join_fresh_keyring();
 }
 
-/* 0, 1, 2; the channel; the maker; the second pair of 1 and 2 is for when code closes the first (stdio.py knows). */
+/* 0, 1, 2; the channel; 1 and 2 once more, for when code closes the first (stdio.py knows); and the maker. */
 static int arrange_descriptors(void) {
         static const int wanted[KERNEL_FDS] = { NURSERY_STDIN, NURSERY_STDOUT, NURSERY_STDERR, NURSERY_CHANNEL,
-                                                NURSERY_SYNC,  NURSERY_STDOUT, NURSERY_STDERR };
+                                                NURSERY_STDOUT, NURSERY_STDERR, NURSERY_SYNC };
         int moved[KERNEL_FDS];
         fd_close(&fds[NURSERY_STDIN]);
         fds[NURSERY_STDIN] = open("/dev/null", O_RDONLY | O_CLOEXEC); /* the box's own */

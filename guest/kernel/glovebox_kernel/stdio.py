@@ -21,7 +21,7 @@ from typing import Any, Callable
 FLOOD_LINES = 64
 FLOOD_SECONDS = 0.004
 TICK_SECONDS = 0.01
-FORKED_FDS = (5, 6)  # copies of 1 and 2 in a kernel that was forked
+FORKED_FDS = (4, 5)  # copies of 1 and 2 in a kernel that was forked
 _BUFFER_BYTES = 64 << 10
 _SIGNAL = signal.SIGRTMAX - 3
 
