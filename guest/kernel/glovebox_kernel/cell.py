@@ -57,6 +57,14 @@ class CellCompiler:
                 self._cache.popitem(last=False)
         return cell
 
+    def forget(self) -> None:
+        """As if there had been none; the next is the first."""
+        for name in self.sources:
+            linecache.cache.pop(name, None)
+        self.sources.clear()
+        self._cache.clear()
+        self.count = self._sources_bytes = 0
+
     def remember(self, name: str, source: str) -> None:
         """Tracebacks read `linecache`; the oldest sources go first when there are too many."""
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)

@@ -34,6 +34,7 @@ from glovebox_kernel.trim import TrimError, Trimmer, memory_release
 
 EXIT_CHANNEL = 76  # EX_PROTOCOL
 EXIT_DATA_LOST = 74  # EX_IOERR
+_SHORT_RUN = b'{"id":"","code":"print(end=\\"\\")"}'
 
 Answer = dict
 
@@ -55,21 +56,19 @@ def after_fork() -> None:
 
 
 def rehearse(gate: Gate) -> None:
-    """Do once what every run does. In a nursery: what Python and the libraries do once only is then done."""
-    pandas = sys.modules.get("pandas")
-    cell = CellCompiler().compile("print(end='')\n1 + 1" if pandas else "print(end='')")
+    """Do once what every run does, and what runs with pandas do."""
+    cell = CellCompiler().compile("print(end='')\n1 + 1")
     namespace = {"__builtins__": builtins}
 
     def perform() -> Any:
-        if pandas:
-            eval(cell.body, namespace)  # type: ignore[arg-type]
+        eval(cell.body, namespace)  # type: ignore[arg-type]
+        if pandas := sys.modules.get("pandas"):
             _ = pandas.DataFrame({"x": [1, 2]}).shape
         return eval(cell.last, namespace)  # type: ignore[arg-type]
 
     value, _ = gate.run_guarded(perform)
     request = json_unpack(b'{"id": "", "code": "1 + 1"}')
-    bundle = bundle_make(value) if pandas else None
-    json_pack({**request, "result": bundle, "figures": figures.figures_open()})
+    json_pack({**request, "result": bundle_make(value), "figures": figures.figures_open()})
 
 
 class Kernel:
@@ -166,8 +165,13 @@ class Kernel:
 
     def rehearse(self) -> None:
         """A kernel that nobody waits for yet gets the pages it will write to now."""
-        rehearse(self._gate)
-        self._stdio.flush()
+        if "pandas" in sys.modules:
+            rehearse(self._gate)
+            self._stdio.flush()
+            return
+        request = json_unpack(_SHORT_RUN)
+        json_pack(self._runner.run(request["id"], request["code"], self._table.get(DEFAULT), False))
+        self._runner.cells.forget()
 
     def serve(self, rest: Rest | None = None) -> int:
         """Answer requests until the host closes the channel; the exit code."""
