@@ -6,8 +6,6 @@
 #include <linux/keyctl.h>
 #include <linux/securebits.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -25,6 +23,7 @@ enum {
         MAX_CAPABILITY = 63, /* what the kernel's two 32-bit words can hold */
         OOM_SCORE = 500,
 };
+#define OOM_SCORE_TEXT "500"
 
 int privilege_join_fresh_keyring(void) {
         if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0)
@@ -89,14 +88,17 @@ int privilege_drop_all(void) {
 }
 
 int privilege_offer_to_oom(void) {
+        /* By hand: a kernel that was forked a moment ago has nothing of the C library's code in its memory yet. */
         char text[16] = "";
+        int score = 0;
         _cleanup_fd_ int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
         if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
                 return -errno;
-        if (strtol(text, NULL, 10) >= OOM_SCORE)
+        for (const char *digit = text; *digit >= '0' && *digit <= '9'; digit++) /* none if negative */
+                score = score * 10 + (*digit - '0');
+        if (score >= OOM_SCORE)
                 return 0; /* less would need a privilege */
-        (void) snprintf(text, sizeof(text), "%d", OOM_SCORE);
-        return pwrite(fd, text, strlen(text), 0) < 0 ? -errno : 0;
+        return pwrite(fd, OOM_SCORE_TEXT, strlen(OOM_SCORE_TEXT), 0) < 0 ? -errno : 0;
 }
 
 /* Never raises what we have ourselves: that would need privileges, and the host's administrator meant it. */

@@ -20,7 +20,7 @@ from glovebox_kernel import main as kernel
 from glovebox_kernel.channel import Rest
 from glovebox_kernel.reseed import reseed, reseed_is_short, reseed_prepared
 
-_IS_AWAITED, _IS_USUAL, _HAS_PACKAGES = 1, 2, 4  # what spawn_serve says in a kernel
+_IS_AWAITED, _IS_USUAL, _HAS_PACKAGES, _IS_SECOND = 1, 2, 4, 8  # what spawn_serve says in a kernel
 
 
 class Birth:
@@ -46,6 +46,7 @@ class Birth:
         threading: Any = sys.modules.get("threading")
         if threading is not None:
             self._main_thread = threading.main_thread()
+            self._main_thread._native_id = 2  # as every kernel's
         self._enter_environment()
         reseed()
         self._is_prepared = True
@@ -72,7 +73,7 @@ class Birth:
             self._replace_environment()
             self._enter_environment()
             _widen_pools()
-        if self._main_thread is not None:
+        if self._main_thread is not None and not self._order & _IS_SECOND:
             self._main_thread._set_native_id()
         if not self._is_prepared:
             kernel.after_fork()
