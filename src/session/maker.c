@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
@@ -83,12 +84,16 @@ static struct nursery *find_ready(const struct maker_request *request) {
 static void start_nursery(const struct maker_settings *settings, struct nursery *nursery) {
         struct err err;
         struct view *view = view_open(settings, nursery->image, 0, &err);
+        char variables[100]; /* as making.c has them */
         if (!view) {
                 nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
                 return;
         }
+        (void) snprintf(variables, sizeof(variables), "DF_BYTES=%" PRIu64 ",NP_BYTES=%" PRIu64, settings->df_bytes,
+                        settings->np_bytes);
         const struct box_spec spec = { .image = &view->image, .limits = LIMITS_DEFAULT };
-        (void) nursery_start(nursery, &spec, settings->preload, &err); /* a failure is told by its state */
+        (void) nursery_start(nursery, &spec, nursery->light ? variables : settings->preload,
+                             &err); /* a failure is told by its state */
         view_close(view);
 }
 

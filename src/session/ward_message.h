@@ -15,7 +15,7 @@ struct ward_request {
         bool has_memory_cgroup, has_pids_cgroup;
         bool makes_mould, from_mould; /* of a box: box/mould.h */
         bool light; /* which of the two nurseries */
-        char preload[WARD_PRELOAD_MAX];
+        char preload[WARD_PRELOAD_MAX]; /* see box/nursery_stage.h */
         size_t n_mounts;
         bool has_image; /* from here on only what there is is sent */
         struct image image; /* its descriptors are among the slots */
