@@ -18,7 +18,7 @@ import time
 from typing import NoReturn
 
 from glovebox_kernel import main as kernel
-from glovebox_kernel.rehearsal import nursery_rehearse
+from glovebox_kernel.rehearsal import nursery_rehearse, nursery_try
 from glovebox_kernel.trim import memory_trim
 
 CHANNEL_FD = 3  # of a kernel; in a nursery it is the maker's socket, which nothing here reads or writes
@@ -50,7 +50,7 @@ class _Imprint:
     def __init__(self, library: ctypes.PyDLL) -> None:
         self._library = library
         self._usual = _ArenaAllocator()
-        self._is_open = library.imprint_open() == 0
+        self._is_open = library.imprint_open() == 0 and library.trial_open() == 0
         if self._is_open:
             ctypes.pythonapi.PyObject_GetArenaAllocator(ctypes.byref(self._usual))
             allocate, free = (
@@ -73,6 +73,10 @@ class _Imprint:
         """Without it (an old system, no memory) kernels are forked all the same, and take more."""
         if self._is_open:
             self._library.imprint_take()
+
+    def is_trial(self) -> bool:
+        """Forks. In the child true; in the nursery false, when the child has shown what kernels read."""
+        return self._is_open and self._library.trial_begin() == 0
 
 
 class _Rest:
@@ -112,8 +116,8 @@ def _widen_pools() -> None:
             getattr(sys.modules[module], function)(int(text))
 
 
-def _become_kernel(made: kernel.Kernel, library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
-    """In the sealed child: the box's environment in place of the nursery's, then as any kernel."""
+def _settle_in(library: ctypes.PyDLL, own_path: list[str]) -> None:
+    """In the child: the box's environment in place of the nursery's."""
     index, left = 0, dict(os.environb)
     while (text := library.spawn_environment(index)) is not None:
         name, _, value = text.partition(b"=")
@@ -127,7 +131,24 @@ def _become_kernel(made: kernel.Kernel, library: ctypes.PyDLL, own_path: list[st
     sys.path[:] = ["", *given, *(part for part in own_path if part not in given)]
     kernel.after_fork()
     _widen_pools()
+
+
+def _become_kernel(made: kernel.Kernel, library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
+    """In the sealed child, from here on a kernel as any other."""
+    _settle_in(library, own_path)
     kernel.serve(made, _Rest(library), is_awaited=bool(library.spawn_is_awaited()))
+
+
+def _try(made: kernel.Kernel, library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
+    """In a child that is no kernel and in no box: what kernels do at first. It ends in the library."""
+    try:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        _settle_in(library, own_path)
+        made.begin()
+        nursery_try(made, CHANNEL_FD)
+        library.trial_end()
+    finally:
+        os._exit(1)
 
 
 def _make_kernel() -> kernel.Kernel:
@@ -178,8 +199,11 @@ def main() -> None:
         # A kernel of one run gives nothing back, and what is mapped from a file is entered page by page: in a small
         # nursery that takes longer than to copy its page tables.
         imprint.take()
-    library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
+    announced = 0, len(names) - len(failed), ",".join(failed).encode()
     ctypes.pythonapi.PyOS_BeforeFork()  # once for all forks: from here on Python runs in kernels only
+    if not is_light and imprint.is_trial():
+        _try(made, library, own_path)
+    library.spawn_announce(*announced)
     if library.spawn_serve() == 0:
         ctypes.pythonapi.PyOS_AfterFork_Child()
         _become_kernel(made, library, own_path)
