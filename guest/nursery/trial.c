@@ -81,7 +81,7 @@ static int report_mapping(const struct mapping *mapping) {
                 if (n == 0)
                         return -EIO;
                 for (size_t i = 0; i < n; i++, at += PAGE)
-                        if (page_is_present(entries[i]) && !page_is_own(entries[i]))
+                        if (page_is_present(entries[i])) /* what it wrote to, most kernels read before */
                                 add_page(mapping, at);
         }
         return 0;
