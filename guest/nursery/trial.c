@@ -104,6 +104,32 @@ static void split_runs(void) {
 
 /* ---- in the nursery ---- */
 
+static void drop(uintptr_t start, uintptr_t end) {
+        if (start < end)
+                (void) madvise((void *) start, end - start, MADV_DONTNEED);
+}
+
+/* What the nursery read while it imported: a fork would copy what of it is mapped beside pages of its own. */
+static int cool_mapping(const struct mapping *mapping) {
+        uint64_t entries[PAGES_AT_ONCE];
+        if (!mapping->inode)
+                return 0;
+        for (uintptr_t at = mapping->start; at < mapping->end;) {
+                size_t n = page_read(pagemap_fd, at, mapping->end, entries);
+                if (n == 0)
+                        return -EIO;
+                uintptr_t first = at; /* [first, at) are the file's */
+                for (size_t i = 0; i < n; i++, at += PAGE) {
+                        if (!page_is_own(entries[i]))
+                                continue;
+                        drop(first, at);
+                        first = at + PAGE;
+                }
+                drop(first, at);
+        }
+        return 0;
+}
+
 /* What a fork copies of a mapping: nothing, unless a page of it was written to. By way of /proc, because code must not
  * become writable, not even for a moment. */
 static bool make_copied(uintptr_t page) {
@@ -127,8 +153,6 @@ static int warm_mapping(const struct mapping *mapping) {
         const struct run *first = &report->runs[next];
         if (next == report->n || first->start >= mapping->end)
                 return 0;
-        if (!page_any_own(pagemap_fd, mapping->start, mapping->end))
-                (void) madvise((void *) mapping->start, mapping->end - mapping->start, MADV_DONTNEED);
         for (; next < report->n && report->runs[next].start < mapping->end; next++) {
                 const struct run *run = &report->runs[next];
                 read_run(run->start, run->end < mapping->end ? run->end : mapping->end);
@@ -177,7 +201,7 @@ int trial_begin(void) {
         if (pagemap_fd < 0 || memory_fd < 0 || shared == MAP_FAILED)
                 return -ENOMEM;
         report = shared;
-        int code = 1;
+        int code = mapping_visit(cool_mapping, NULL) < 0 ? -EIO : 1;
         for (int i = 0; i < TRIALS && code == 1; i++) {
                 code = fork_trial();
                 if (code == 0)
