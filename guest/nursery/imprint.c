@@ -34,9 +34,6 @@
 #include "mapping.h"
 #include "text.h"
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8U
 #endif
@@ -44,7 +41,6 @@
 enum {
         SPANS_MAX = 4096,
         BLOCK_MIN = 128 << 10,
-        LARGE = 2 << 20, /* a page of the next size */
 };
 #define ARENAS_MAX (512ul << 20)
 
@@ -234,9 +230,16 @@ static int know_library(struct dl_phdr_info *info, size_t size, void *context) {
         return 0;
 }
 
+/* One that continues the last is one mapping with it, and is worth having for that alone. */
+static bool continues(uintptr_t start, int protection) {
+        const struct span *last = imprint.n_spans > 0 ? &imprint.spans[imprint.n_spans - 1] : NULL;
+        return last && last->end == start && last->protection == protection && !last->is_block;
+}
+
 static void choose(uintptr_t start, uintptr_t end, int protection, bool is_block) {
         uintptr_t own = (uintptr_t) &imprint;
-        if (start >= end || imprint.n_spans == SPANS_MAX || (start <= own && own < end) || !page_any_own(pagemap_fd, start, end))
+        if (start >= end || imprint.n_spans == SPANS_MAX || (start <= own && own < end) ||
+            ((is_block || !continues(start, protection)) && !page_any_own(pagemap_fd, start, end)))
                 return;
         imprint.spans[imprint.n_spans++] =
                 (struct span) { start, end, .offset = imprint.size, .protection = protection, .is_block = is_block };
@@ -282,31 +285,19 @@ static int make_file(void) {
         return fd < 0 ? -errno : fd;
 }
 
-/* The file, to be written to, at an address at which large pages of it can be mapped. */
-static uint8_t *map_aligned(int fd) {
-        uint8_t *room = mmap(NULL, imprint.size + LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (room == MAP_FAILED)
-                return NULL;
-        uint8_t *at = room + (-(uintptr_t) room & (LARGE - 1));
-        (void) munmap(room, imprint.size + LARGE);
-        at = mmap(at, imprint.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
-        return at == MAP_FAILED ? NULL : at;
-}
-
 /* From here to the end of replace_spans nothing may be written to memory that is replaced, or it is lost: nothing is
  * allocated, no signal is handled. */
 static int fill_file(int fd) {
         if (ftruncate(fd, (off_t) imprint.size) < 0)
                 return -errno;
-        uint8_t *copy = map_aligned(fd);
-        if (!copy)
+        uint8_t *copy = mmap(NULL, imprint.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (copy == MAP_FAILED)
                 return -errno;
         /* Untouched pages as well: there must be no hole that a kernel would fill. */
         for (size_t i = 0; i < imprint.n_spans; i++) {
                 const struct span *span = &imprint.spans[i];
                 memcpy(copy + span->offset, (const void *) span->start, span->end - span->start);
         }
-        if (madvise(copy, imprint.size & -(size_t) LARGE, MADV_COLLAPSE) < 0) perror("collapse");
         (void) munmap(copy, imprint.size);
         return fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0 ? -errno : 0;
 }
