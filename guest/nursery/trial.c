@@ -15,7 +15,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -31,7 +30,7 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-enum { RUNS_MAX = 16 << 10, TRIALS = 2, PATIENCE_MS = 30000 };
+enum { RUNS_MAX = 16 << 10, TRIALS = 2, PATIENCE_MS = 10000 };
 
 struct run {
         uintptr_t start, end;
@@ -44,6 +43,7 @@ struct report {
 };
 
 static struct report *report;
+static size_t next_run; /* to be read by the nursery */
 static int pagemap_fd = -1, memory_fd = -1;
 
 int trial_open(void) {
@@ -58,7 +58,8 @@ int trial_open(void) {
 static int become_harmless(void) {
         struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || syscall(SYS_capset, &header, none) < 0)
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            syscall(SYS_capset, &header, none) < 0)
                 return -errno;
         return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
@@ -132,9 +133,9 @@ static int cool_mapping(const struct mapping *mapping) {
 
 /* What a fork copies of a mapping: nothing, unless a page of it was written to. By way of /proc, because code must not
  * become writable, not even for a moment. */
-static bool make_copied(uintptr_t page) {
+static void make_copied(uintptr_t page) {
         char byte = *(volatile const char *) page;
-        return pwrite(memory_fd, &byte, 1, (off_t) page) == 1;
+        (void) !pwrite(memory_fd, &byte, 1, (off_t) page); /* some systems do not let code be written to even so */
 }
 
 /* Enters the pages of a run and no others: see split_runs. */
@@ -147,17 +148,17 @@ static void read_run(uintptr_t start, uintptr_t end) {
 
 /* The runs are in order, as mappings are; one that lies in no mapping of ours is left out. */
 static int warm_mapping(const struct mapping *mapping) {
-        static size_t next;
-        while (next < report->n && report->runs[next].start < mapping->start)
-                next++;
-        const struct run *first = &report->runs[next];
-        if (next == report->n || first->start >= mapping->end)
+        while (next_run < report->n && report->runs[next_run].start < mapping->start)
+                next_run++;
+        const struct run *first = &report->runs[next_run];
+        if (next_run == report->n || first->start >= mapping->end)
                 return 0;
-        for (; next < report->n && report->runs[next].start < mapping->end; next++) {
-                const struct run *run = &report->runs[next];
+        for (; next_run < report->n && report->runs[next_run].start < mapping->end; next_run++) {
+                const struct run *run = &report->runs[next_run];
                 read_run(run->start, run->end < mapping->end ? run->end : mapping->end);
         }
-        return make_copied(first->start) ? 0 : -EIO;
+        make_copied(first->start);
+        return 0;
 }
 
 static int await(pid_t child) {
@@ -199,8 +200,9 @@ static int fork_trial(void) {
 int trial_begin(void) {
         void *shared = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (pagemap_fd < 0 || memory_fd < 0 || shared == MAP_FAILED)
-                return -ENOMEM;
+                return -EINVAL;
         report = shared;
+        next_run = 0;
         int code = mapping_visit(cool_mapping, NULL) < 0 ? -EIO : 1;
         for (int i = 0; i < TRIALS && code == 1; i++) {
                 code = fork_trial();

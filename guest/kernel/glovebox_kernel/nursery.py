@@ -50,7 +50,7 @@ class _Imprint:
     def __init__(self, library: ctypes.PyDLL) -> None:
         self._library = library
         self._usual = _ArenaAllocator()
-        self._is_open = library.imprint_open() == 0 and library.trial_open() == 0
+        self._is_open = library.imprint_open() == 0
         if self._is_open:
             ctypes.pythonapi.PyObject_GetArenaAllocator(ctypes.byref(self._usual))
             allocate, free = (
@@ -184,10 +184,12 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     library = _library()
     imprint = _Imprint(library)
+    is_light = "light" in sys.argv[2:]
+    if not is_light:
+        library.trial_open()
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
-    is_light = "light" in sys.argv[2:]
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
     made = _settle(imprint)
