@@ -32,7 +32,7 @@ int mapping_visit(mapping_visitor visit, struct mapping_scratch *ret_scratch);
 /* Fresh memory, or NULL. */
 void *mapping_make(size_t size);
 
-/* Entries of /proc/self/pagemap, opened as fd, for pages from start on. How many there are, 0 if they cannot be read. */
+/* Entries of /proc/self/pagemap, opened as fd, for pages from start on. How many there are; 0 if it cannot be read. */
 size_t page_read(int fd, uintptr_t start, uintptr_t end, uint64_t ret_entries[static PAGES_AT_ONCE]);
 
 static inline bool page_is_present(uint64_t entry) {

@@ -2,8 +2,8 @@
  *
  * Every mapping is copied by each fork and removed by each exit, and two hundred libraries have three of them each that
  * nobody writes to. Neighbours in one file that have the same rights are one mapping, so headers and constants get the
- * right to be executed. A box loses no wall by that: code in it may map whatever it likes to be executed. Nothing becomes
- * writable. */
+ * right to be executed. A box loses no wall by that: code in it may map whatever it likes to be executed. Nothing
+ * becomes writable. */
 #include "text.h"
 
 #include <link.h>

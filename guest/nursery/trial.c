@@ -1,12 +1,15 @@
 /* The trial: which pages kernels read before they have done anything that differs.
  *
- * Theory of operation. A kernel begins with hardly any page tables: those of mappings that its nursery never wrote to are
- * not copied by a fork, but filled fault by fault. Some 650 of its first faults are for reading, and each takes several
- * microseconds, because the system looks at the pages around as well. To copy the entry of a page takes a hundredth of
- * that. So a child is forked that starts as a kernel does, runs a few cells, and says which pages of files it has in its
- * page tables. The nursery then reads those, and writes one byte of each such mapping, to what it is already: a fork
- * copies the entries of mappings that have a page of the process's own. What the nursery read while it imported, and no
- * kernel needs, leaves its page tables first. */
+ * Theory of operation. A kernel begins with hardly any page tables: those of mappings that its nursery never wrote to
+ * are not copied by a fork, but filled fault by fault. Some 650 of its first faults are for reading, and each takes
+ * several microseconds, because the system looks at the pages around as well. To copy the entry of a page takes a small
+ * part of that. So a child is forked that starts as a kernel does, runs a few cells, and says which pages of files it
+ * has in its page tables. The nursery then reads those, and writes one byte of each such mapping, to what it is already:
+ * a fork copies the entries of mappings that have a page of the process's own. What the nursery read while it imported,
+ * and no kernel needs, leaves its page tables first.
+ *
+ * The first child tells too much: for one page the system enters up to 16. A second one has each of these pages in a
+ * mapping of its own, so that it tells exactly what it touches. */
 #include "trial.h"
 
 #include <errno.h>
@@ -93,8 +96,8 @@ void trial_end(void) {
         _exit(report && pagemap_fd >= 0 && mapping_visit(report_mapping, NULL) == 0 ? 0 : 1);
 }
 
-/* The system enters pages around the one that was asked for, but none of another mapping: where every second page has an
- * advice of its own, every page is a mapping. */
+/* The system enters pages around the one that was asked for, but none of another mapping: where every second page has
+ * an advice of its own, every page is a mapping. */
 static void split_runs(void) {
         for (size_t i = 0; i < report->n; i++)
                 for (uintptr_t at = report->runs[i].start; at < report->runs[i].end; at += 2 * PAGE)

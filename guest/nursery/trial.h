@@ -7,8 +7,8 @@
 /* Before the process gives up being dumpable. */
 EXPORTED int trial_open(void);
 
-/* In a process of one thread, after the imprint was taken. 0 in the child, which then does what kernels do and calls
- * trial_end. 1 in the nursery, after the child has ended and all that it read is in the nursery's page tables; -errno if
- * nothing came of it, which costs kernels time and nothing else. */
+/* In a process of one thread, after the imprint was taken. 0 in the child (there are two, one after the other), which
+ * then does what kernels do and calls trial_end. 1 in the nursery, after the last has ended and all that it read is in
+ * the nursery's page tables; -errno if nothing came of it, which costs kernels time and nothing else. */
 EXPORTED int trial_begin(void);
 EXPORTED _Noreturn void trial_end(void);

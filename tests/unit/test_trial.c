@@ -1,4 +1,4 @@
-/* The nursery's trial: what its child touched is in the page tables of every later child, and nothing else has changed. */
+/* The nursery's trial: what its child touched is in the page tables of every later child; nothing else has changed. */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,7 +34,7 @@ static bool holds(const uint8_t *bytes) {
         return true;
 }
 
-/* Mappings of files that can be executed and are not alone: headers or constants beside them. */
+/* Mappings of this program with these rights. */
 static unsigned count_maps(const char *rights) {
         char line[512];
         unsigned n = 0;
@@ -71,7 +71,7 @@ int main(void) {
                 return EXIT_FAILURE;
         fill(arena);
         ok(imprint_take() == 0, "taken");
-        ok(count_maps("r-xp") == 1 && count_maps("rwxp") == 0, "code and constants are one mapping, not to be written to");
+        ok(count_maps("r-xp") == 1 && count_maps("rwxp") == 0, "code and constants are one mapping, not writable");
         int code = trial_begin();
         if (code == 0)
                 try(arena);
