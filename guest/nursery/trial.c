@@ -4,9 +4,9 @@
  * are not copied by a fork, but filled fault by fault. Some 650 of its first faults are for reading, and each takes
  * several microseconds, because the system looks at the pages around as well. To copy the entry of a page takes a small
  * part of that. So a child is forked that starts as a kernel does, runs a few cells, and says which pages of files it
- * has in its page tables. The nursery then reads those, and writes one byte of each such mapping, to what it is already:
- * a fork copies the entries of mappings that have a page of the process's own. What the nursery read while it imported,
- * and no kernel needs, leaves its page tables first.
+ * has in its page tables. The nursery then reads those, and writes one byte of each such mapping, to what it is
+ * already: a fork copies the entries of mappings that have a page of the process's own. What the nursery read while it
+ * imported, and no kernel needs, leaves its page tables first.
  *
  * The first child tells too much: for one page the system enters up to 16. A second one has each of these pages in a
  * mapping of its own, so that it tells exactly what it touches. */
