@@ -35,14 +35,23 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_CHANNEL = 3, KERNEL_SYNC = 4 };
+enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_SYNC = 6, KERNEL_FDS = 7 };
+
+/* Looked at before each run by a kernel that has it: glovebox_kernel/packages.py. */
+#define PACKAGES "/opt/glovebox/packages"
 
 /* For ctypes. All return 0 or -errno unless said otherwise. */
 EXPORTED int spawn_open(void);
 EXPORTED int spawn_announce(int code, unsigned n_preloaded, const char *text);
-EXPORTED int spawn_serve(void);       /* 0 in each sealed kernel; in the nursery never, -ENODATA after the last order */
-EXPORTED int spawn_is_awaited(void);  /* in a kernel: does somebody wait for it already? */
+EXPORTED int spawn_serve(void); /* in each sealed kernel SPAWN_…, or 0; in the nursery -ENODATA after the last order */
 EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after the last */
+
+enum {
+        SPAWN_AWAITED = 1, /* somebody waits for this kernel already */
+        SPAWN_USUAL = 2,   /* its environment is the nursery's */
+        SPAWN_PACKAGES = 4, /* there is a place for packages of its own */
+        SPAWN_SECOND = 8,   /* it is process 2 */
+};
 
 static struct nursery_order order;
 static size_t order_size; /* of it, as received */
@@ -50,6 +59,11 @@ static int fds[NURSERY_FDS];
 static int own_pidfd = -1;
 static void *tid_address;
 static nlink_t links_alone; /* of our directory of threads, when there is one thread */
+
+/* Our environment, as an order would hold it. Kept apart: its texts lie all over the heap, and each page that a kernel
+ * looks at costs it a fault. */
+static char usual[4096];
+static size_t usual_size;
 
 int spawn_open(void) {
         if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || fcntl(NURSERY_SOCKET_FD, F_SETFD, FD_CLOEXEC) < 0)
@@ -67,8 +81,22 @@ static nlink_t count_links(void) {
         return stat("/proc/self/task", &status) < 0 ? 0 : status.st_nlink;
 }
 
+static void remember_environment(void) {
+        usual_size = 0;
+        for (char **variable = environ; *variable; variable++) {
+                size_t size = strlen(*variable) + 1;
+                if (size > sizeof(usual) - usual_size) {
+                        usual_size = 0;
+                        return;
+                }
+                memcpy(usual + usual_size, *variable, size);
+                usual_size += size;
+        }
+}
+
 int spawn_announce(int code, unsigned n_preloaded, const char *text) {
         links_alone = count_links();
+        remember_environment();
         struct nursery_answer answer = { .code = code, .ready = code == 0, .n_preloaded = n_preloaded };
         (void) snprintf(answer.failed, sizeof(answer.failed), "%s", text);
         return passing_send(NURSERY_SOCKET_FD, &answer, sizeof(answer), NULL, 0, 0);
@@ -111,12 +139,19 @@ static const char *text_at(size_t wanted) {
         return NULL;
 }
 
-int spawn_is_awaited(void) {
-        return order.is_awaited;
-}
-
 const char *spawn_environment(unsigned i) {
         return i < order.n_environment ? text_at((size_t) order.n_writable + i) : NULL;
+}
+
+/* Is that the environment of this process, in the same order? */
+static bool is_environment_usual(void) {
+        const char *given = text_at(order.n_writable), *end = order.texts + order.texts_size;
+        return given && usual_size > 0 && (size_t) (end - given) == usual_size && memcmp(given, usual, usual_size) == 0;
+}
+
+static int describe_kernel(void) {
+        return (order.is_awaited ? SPAWN_AWAITED : 0) | (is_environment_usual() ? SPAWN_USUAL : 0) |
+               (access(PACKAGES, F_OK) == 0 ? SPAWN_PACKAGES : 0) | (getpid() == 2 ? SPAWN_SECOND : 0);
 }
 
 /* ---- the child, until it is a kernel ---- */
@@ -143,9 +178,13 @@ static int become_user(void) {
         return privilege_join_fresh_keyring();
 }
 
+/* 0, 1, 2; the channel; 1 and 2 once more, for when code closes the first (stdio.py knows); and the maker. */
 static int arrange_descriptors(void) {
-        static const int wanted[] = { NURSERY_STDIN, NURSERY_STDOUT, NURSERY_STDERR, NURSERY_CHANNEL, NURSERY_SYNC };
-        int moved[ELEMENTS(wanted)];
+        static const int wanted[KERNEL_FDS] = { NURSERY_STDIN, NURSERY_STDOUT, NURSERY_STDERR, NURSERY_CHANNEL,
+                                                NURSERY_STDOUT, NURSERY_STDERR, NURSERY_SYNC };
+        int moved[KERNEL_FDS];
+        fd_close(&fds[NURSERY_STDIN]);
+        fds[NURSERY_STDIN] = open("/dev/null", O_RDONLY | O_CLOEXEC); /* the box's own */
         for (size_t i = 0; i < ELEMENTS(wanted); i++) {
                 moved[i] = fcntl(fds[wanted[i]], F_DUPFD_CLOEXEC, 100);
                 if (moved[i] < 0)
@@ -155,7 +194,7 @@ static int arrange_descriptors(void) {
                 if (dup3(moved[i], (int) i, i > 2 ? O_CLOEXEC : 0) < 0 && !(errno == EINVAL && i == (size_t) moved[i]))
                         return -errno;
         fds[NURSERY_SYNC] = KERNEL_SYNC;
-        return syscall(SYS_close_range, KERNEL_SYNC + 1, ~0u, 0) < 0 ? -errno : 0;
+        return syscall(SYS_close_range, KERNEL_FDS, ~0u, 0) < 0 ? -errno : 0;
 }
 
 static int enter_workspace(void) {
@@ -226,33 +265,35 @@ static int clone_kernel(int *ret_pidfd) {
         return pid < 0 ? -errno : (int) pid;
 }
 
-/* 1 in the nursery, 0 in a sealed kernel. */
+enum { ORDER_DONE = 1 << 8 };
+
+/* ORDER_DONE in the nursery; SPAWN_… in a sealed kernel. */
 static int fork_kernel(void) {
         int pidfd = -1;
         if (count_links() != links_alone) {
                 int told = answer_order(-EDEADLK, -1); /* a fork would copy locks that nobody holds any more */
-                return told < 0 ? told : 1;
+                return told < 0 ? told : ORDER_DONE;
         }
         if (setns(fds[NURSERY_AGENT], CLONE_NEWPID) < 0) {
                 int refusal = -errno; /* the box is gone, most likely: no reason to give up */
                 int told = answer_order(refusal, -1);
-                return told < 0 ? told : 1;
+                return told < 0 ? told : ORDER_DONE;
         }
         int pid = clone_kernel(&pidfd);
         if (pid == 0) {
                 settle();
-                return 0;
+                return describe_kernel();
         }
         if (setns(own_pidfd, CLONE_NEWPID) < 0)
                 _exit(125); /* the next kernel would land in a stranger's box */
         int code = answer_order(pid < 0 ? pid : 0, pidfd);
         fd_close(&pidfd);
-        return code < 0 ? code : 1;
+        return code < 0 ? code : ORDER_DONE;
 }
 
 int spawn_serve(void) {
-        int code = 1;
-        while (code == 1) {
+        int code = ORDER_DONE;
+        while (code == ORDER_DONE) {
                 code = receive_order();
                 if (code == 0)
                         code = fork_kernel();

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -89,6 +90,15 @@ static int report_mapping(const struct mapping *mapping) {
                                 add_page(mapping, at);
         }
         return 0;
+}
+
+int trial_feed(int fd, const char *requests, size_t size) {
+        int ends[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0 || dup2(ends[1], fd) < 0)
+                return -errno;
+        int code = fd_write_all(ends[0], requests, size);
+        (void) close(ends[1]);
+        return code < 0 || shutdown(ends[0], SHUT_WR) < 0 ? -EIO : 0; /* the other end stays open, for answers */
 }
 
 void trial_end(void) {

@@ -16,6 +16,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "box/environment.h"
 #include "box/privilege.h"
 #include "box/syscalls.h"
 #include "box/tree.h"
@@ -97,10 +98,28 @@ static int arrange_descriptors(const struct nursery_stage *nursery) {
         return syscall(SYS_close_range, 6, ~0u, 0) < 0 ? -errno : 0;
 }
 
+/* What kernels have if nobody asks for more: a light nursery saves them the change. It imports nothing that would start
+ * as many threads as it is allowed. */
+static char **make_usual_environment(const struct nursery_stage *nursery, char *path) {
+        enum { VARIABLES_MAX = 8 };
+        char *extra[VARIABLES_MAX + 2] = { 0 }, variables[512], *rest = variables, *variable;
+        size_t n = 0;
+        (void) snprintf(variables, sizeof(variables), "%s", nursery->preload);
+        while (n < VARIABLES_MAX && (variable = strsep(&rest, ",")))
+                if (*variable)
+                        extra[n++] = variable;
+        extra[n] = path;
+        struct err err = { 0 };
+        return environment_make(nursery->spec->image, &nursery->spec->limits, false, extra, &err);
+}
+
 static int execute(const struct nursery_stage *nursery) {
         char path[512];
         (void) snprintf(path, sizeof(path), "PYTHONPATH=" KERNEL_TREE "%s",
                         nursery->spec->image->has_layer ? ":" IMAGE_LAYER_PATH : "");
+        char **usual = nursery->light ? make_usual_environment(nursery, path) : NULL;
+        if (nursery->light && !usual)
+                return -ENOMEM;
         /* One thread in every pool: a process with threads cannot be forked. */
         const char *const environment[] = {
                 path, "HOME=" BOX_HOME, "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC",
@@ -109,10 +128,13 @@ static int execute(const struct nursery_stage *nursery) {
                 "ARROW_NUM_THREADS=1", "POLARS_MAX_THREADS=1", "RAYON_NUM_THREADS=1", "VECLIB_MAXIMUM_THREADS=1",
                 "MALLOC_CONF=background_thread:false", "JE_ARROW_MALLOC_CONF=background_thread:false", NULL,
         };
-        const char *const argv[] = { nursery->spec->image->python, "-m", "glovebox_kernel.nursery", nursery->preload,
-                                     nursery->light ? "light" : NULL, NULL };
-        (void) execve(argv[0], (char *const *) (uintptr_t) argv, (char *const *) (uintptr_t) environment);
-        return -errno;
+        const char *const argv[] = { nursery->spec->image->python, "-m", "glovebox_kernel.nursery",
+                                     nursery->light ? "" : nursery->preload, nursery->light ? "light" : NULL, NULL };
+        (void) execve(argv[0], (char *const *) (uintptr_t) argv,
+                      usual ? usual : (char *const *) (uintptr_t) environment);
+        int code = -errno;
+        environment_free(usual);
+        return code;
 }
 
 static int furnish(struct nursery_stage *nursery, struct err *err) {

@@ -8,8 +8,8 @@ struct nursery_stage {
         const struct stage_fds *fds; /* trees and devices; sync_fd takes a struct err if something fails */
         int socket_fd;               /* orders; becomes descriptor 3 */
         int library_fd;              /* sealed memfd with spawn.so; becomes descriptor 4 */
-        const char *preload;         /* modules separated by commas */
         bool light;                  /* its kernels live for one run */
+        const char *preload;         /* modules to import; if light, variables of its kernels; separated by commas */
 };
 
 /* Never returns: becomes Python, or reports through fds->sync_fd and exits. For a process that was cloned by the ward

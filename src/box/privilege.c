@@ -6,8 +6,6 @@
 #include <linux/keyctl.h>
 #include <linux/securebits.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -25,6 +23,7 @@ enum {
         MAX_CAPABILITY = 63, /* what the kernel's two 32-bit words can hold */
         OOM_SCORE = 500,
 };
+#define OOM_SCORE_TEXT "500"
 
 int privilege_join_fresh_keyring(void) {
         if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0)
@@ -32,14 +31,16 @@ int privilege_join_fresh_keyring(void) {
         return errno == ENOSYS ? 0 : -errno; /* a kernel without keyrings has none to leak */
 }
 
-/* Drops what is set and only that: dropping needs CAP_SETPCAP, which may be gone together with everything else. */
+/* Dropping needs CAP_SETPCAP, which may be gone together with everything else: then nothing may be set. */
 static int drop_bounding_set(void) {
         for (unsigned long cap = 0; cap <= MAX_CAPABILITY; cap++) {
-                int set = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
-                if (set < 0 && errno == EINVAL)
+                if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
+                        continue;
+                if (errno == EINVAL)
                         return 0; /* past the last one that this kernel has */
-                if (set < 0 || (set > 0 && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0))
-                        return -errno;
+                int code = -errno;
+                if (code != -EPERM || prctl(PR_CAPBSET_READ, cap, 0, 0, 0) > 0)
+                        return code;
         }
         return 0;
 }
@@ -58,10 +59,12 @@ static bool nothing_is_left(void) {
         for (size_t i = 0; i < ELEMENTS(sets); i++)
                 if (sets[i].effective || sets[i].permitted || sets[i].inheritable)
                         return false;
+        /* Nothing can be ambient that is not permitted and inheritable too: the kernel sees to that. */
         for (unsigned long cap = 0; cap <= MAX_CAPABILITY; cap++) {
-                if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) > 0)
-                        return false;
-                if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, cap, 0, 0) > 0)
+                int set = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
+                if (set < 0 && errno == EINVAL)
+                        break; /* past the last one that this kernel has */
+                if (set != 0)
                         return false;
         }
         return prctl(PR_GET_SECUREBITS, 0, 0, 0, 0) == SECUREBITS && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
@@ -85,14 +88,17 @@ int privilege_drop_all(void) {
 }
 
 int privilege_offer_to_oom(void) {
+        /* By hand: a kernel that was forked a moment ago has nothing of the C library's code in its memory yet. */
         char text[16] = "";
+        int score = 0;
         _cleanup_fd_ int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
         if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
                 return -errno;
-        if (strtol(text, NULL, 10) >= OOM_SCORE)
+        for (const char *digit = text; *digit >= '0' && *digit <= '9'; digit++) /* none if negative */
+                score = score * 10 + (*digit - '0');
+        if (score >= OOM_SCORE)
                 return 0; /* less would need a privilege */
-        (void) snprintf(text, sizeof(text), "%d", OOM_SCORE);
-        return pwrite(fd, text, strlen(text), 0) < 0 ? -errno : 0;
+        return pwrite(fd, OOM_SCORE_TEXT, strlen(OOM_SCORE_TEXT), 0) < 0 ? -errno : 0;
 }
 
 /* Never raises what we have ourselves: that would need privileges, and the host's administrator meant it. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -80,10 +81,14 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
         struct image image = { 0 };
         struct err err;
         struct box_spec spec = { .image = &image, .limits = LIMITS_DEFAULT };
+        char variables[100]; /* as making.c has them */
+        (void) snprintf(variables, sizeof(variables), "DF_BYTES=%" PRIu64 ",NP_BYTES=%" PRIu64, settings->df_bytes,
+                        settings->np_bytes);
         if (making_open_image(settings, nursery->image, &image, &err) < 0)
                 nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
         else
-                (void) nursery_start(nursery, &spec, settings->preload, &err); /* a failure is told by its state */
+                (void) nursery_start(nursery, &spec, nursery->light ? variables : settings->preload,
+                                     &err); /* a failure is told by its state */
         image_close(&image);
 }
 

@@ -64,8 +64,8 @@ int nursery_start(struct nursery *nursery, const struct box_spec *spec, const ch
         if (code == 0 && nursery->ward->fd < 0)
                 code = ward_start(nursery->ward, err);
         if (code == 0)
-                code = ward_start_nursery(nursery->ward, spec, nursery->light, nursery->light ? "" : preload,
-                                          library_fd, &nursery->socket_fd, &nursery->pidfd, err);
+                code = ward_start_nursery(nursery->ward, spec, nursery->light, preload, library_fd,
+                                          &nursery->socket_fd, &nursery->pidfd, err);
         if (code < 0) {
                 fail(nursery, err);
                 return -1;

@@ -28,8 +28,9 @@ struct nursery {
         char trouble[200];              /* why it went down last; "" when it never did */
 };
 
-/* Starts it, and its ward if there is none; it is ready when nursery_hear says so. `spec` has the image and limits. On
- * failure it is down, and the next try is put off. */
+/* Starts it, and its ward if there is none; it is ready when nursery_hear says so. `spec` has the image and limits.
+ * `preload` is what its kernels have from it: modules, or variables in a light one, separated by commas. On failure it
+ * is down, and the next try is put off. */
 int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err);
 
 /* Something came through its socket: it is ready, or it is gone. True when the state has changed. */

@@ -13,7 +13,7 @@ struct ward_request {
         gid_t gid;
         bool has_memory_cgroup, has_pids_cgroup;
         bool light; /* which of the two nurseries */
-        char preload[WARD_PRELOAD_MAX];
+        char preload[WARD_PRELOAD_MAX]; /* see box/nursery_stage.h */
         size_t n_mounts;
         struct {
                 bool is_directory, writable;

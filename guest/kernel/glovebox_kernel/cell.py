@@ -4,6 +4,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import contextlib
 import linecache
 from collections import OrderedDict
 from types import CodeType
@@ -56,6 +57,14 @@ class CellCompiler:
                 self._cache.popitem(last=False)
         return cell
 
+    def forget(self) -> None:
+        """As if there had been none; the next is the first."""
+        for name in self.sources:
+            linecache.cache.pop(name, None)
+        self.sources.clear()
+        self._cache.clear()
+        self.count = self._sources_bytes = 0
+
     def remember(self, name: str, source: str) -> None:
         """Tracebacks read `linecache`; the oldest sources go first when there are too many."""
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
@@ -70,6 +79,9 @@ class CellCompiler:
     def _compile(self, source: str, name: str) -> Cell:
         # dont_inherit: this file's own __future__ imports must not reach the user's code.
         flags = _FLAGS | self._future
+        if _looks_like_a_call(source):
+            with contextlib.suppress(SyntaxError, ValueError):  # told by the way that every cell can go
+                return Cell(name, None, compile(source, name, "eval", flags, dont_inherit=True))
         tree = compile(source, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
         statements = tree.body
         last_node = statements[-1] if statements else None
@@ -89,6 +101,11 @@ class CellCompiler:
             self._future |= future
             self._cache.clear()
         return code
+
+
+def _looks_like_a_call(source: str) -> bool:
+    """`print(x)`, as most short cells do: it needs no tree to find its last expression in."""
+    return source[-1:] == ")" and "\n" not in source and source.partition("(")[0].isidentifier()
 
 
 def _ends_with_semicolon(source: str) -> bool:

@@ -9,18 +9,16 @@ The loop starts no thread and holds no descriptor besides the channel and copies
 
 from __future__ import annotations
 
-import argparse
 import builtins
 import contextlib
 import importlib
 import os
-import platform
 import sys
 from collections.abc import Iterable
 from typing import Any, Callable, NoReturn
 
 from glovebox_kernel import channel as wire
-from glovebox_kernel import figures, sleep, stdio, store
+from glovebox_kernel import figures, stdio, store
 from glovebox_kernel.ambient import ambient_mark_start
 from glovebox_kernel.cell import CellCompiler
 from glovebox_kernel.channel import Channel, ChannelError, Rest, json_pack, json_unpack
@@ -29,19 +27,16 @@ from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
 from glovebox_kernel.mime import bundle_make
 from glovebox_kernel.packages import packages_mark_start, packages_stale
+from glovebox_kernel.refusal import HeldBack, RequestError
 from glovebox_kernel.reseed import reseed
 from glovebox_kernel.runner import Runner
-from glovebox_kernel.sleep import HeldBack
 from glovebox_kernel.trim import TrimError, Trimmer, memory_release
 
 EXIT_CHANNEL = 76  # EX_PROTOCOL
 EXIT_DATA_LOST = 74  # EX_IOERR
+_SHORT_RUN = b'{"id":"","code":"print(end=\\"\\")"}'
 
 Answer = dict
-
-
-class RequestError(Exception):
-    """A request that lacks something, or asks for what does not exist."""
 
 
 def preload(names: Iterable[str]) -> dict[str, str]:
@@ -61,7 +56,7 @@ def after_fork() -> None:
 
 
 def rehearse(gate: Gate) -> None:
-    """Do once what every run does. In a nursery: what Python and the libraries do once only is then done."""
+    """Do once what every run does, and what runs with pandas do."""
     cell = CellCompiler().compile("print(end='')\n1 + 1")
     namespace = {"__builtins__": builtins}
 
@@ -87,8 +82,11 @@ class Kernel:
         self._trimmer = Trimmer()
         self._runner = Runner(self._channel, self._gate, self._stdio)
         self._is_ending = False
+        self.has_begun = False
+        self._is_hooked = False
         self._has_run = False
-        self._python = platform.python_version()
+        version = sys.version.split(maxsplit=1)[0]
+        self._ready = b'{"protocol":%d,"pid":%%d,"python":"%s"}' % (wire.PROTOCOL, version.encode())
         self._requests: dict[int, Callable[[dict[str, Any]], Answer]] = {
             wire.TRIM: self._trim,
             wire.SLEEP: self._sleep,
@@ -111,19 +109,31 @@ class Kernel:
         self._install_exit()
         sys.argv = [""]
 
-    def begin(self) -> None:
-        """The other part, in the process that is to be the kernel."""
-        self._gate.pid = os.getpid()
-        self._stdio.begin()
+    def expect_descriptors(self) -> None:
+        self._stdio.expect_descriptors()
+
+    def enter_environment(self) -> None:
+        """What depends on nothing but the environment; again, whenever another takes its place."""
         if os.environ.get("MPLBACKEND") != "Agg":
             os.environ["MPLBACKEND"] = "Agg"
-        # A child must neither print twice what its parent had not yet flushed, nor speak to the host.
-        os.register_at_fork(before=self._stdio.flush, after_in_child=self._channel.close)
         if "" not in sys.path:
             sys.path.insert(0, "")  # as in an interactive Python: the current directory, wherever that will be
+        if not self._is_hooked:
+            # A child must neither print twice what its parent had not yet flushed, nor speak to the host.
+            os.register_at_fork(before=self._stdio.flush, after_in_child=self._channel.close)
+            self._is_hooked = True
         self._table.get(DEFAULT).enter()
         ambient_mark_start()
-        packages_mark_start()
+
+    def begin(self, has_packages: bool = True) -> None:
+        """The rest, in the process that is to be the kernel."""
+        if not self._is_hooked:
+            self.enter_environment()
+        self._gate.pid = os.getpid()
+        self._stdio.begin()
+        if has_packages:
+            packages_mark_start()
+        self.has_begun = True
 
     def close(self) -> None:
         """One that only practised."""
@@ -135,6 +145,7 @@ class Kernel:
         main_module = sys.modules["__main__"]
         self._stdio.install()
         for source in sources:
+            self._channel.practise()
             self.answer(wire.EXECUTE, json_pack({"id": "", "code": source}))
             self._table.drop(DEFAULT)
         self._stdio.close()
@@ -154,14 +165,18 @@ class Kernel:
 
     def rehearse(self) -> None:
         """A kernel that nobody waits for yet gets the pages it will write to now."""
-        rehearse(self._gate)
-        self._stdio.flush()
+        if "pandas" in sys.modules:
+            rehearse(self._gate)
+            self._stdio.flush()
+            return
+        request = json_unpack(_SHORT_RUN)
+        json_pack(self._runner.run(request["id"], request["code"], self._table.get(DEFAULT), False))
+        self._runner.cells.forget()
 
     def serve(self, rest: Rest | None = None) -> int:
         """Answer requests until the host closes the channel; the exit code."""
-        ready = {"protocol": wire.PROTOCOL, "pid": os.getpid(), "python": self._python}
         try:
-            self._channel.send(wire.READY, json_pack(ready))
+            self._channel.send(wire.READY, self._ready % self._gate.pid)
             while not self._is_ending:
                 # One that never ran anything has its pages for the first run, and does not rest.
                 frame = self._channel.receive(rest if self._has_run else None)
@@ -240,6 +255,8 @@ class Kernel:
     def _sleep(self, request: dict[str, Any]) -> Answer:
         self._restore_or_die()
         path = _text(request, "path")
+        from glovebox_kernel import sleep  # it imports much, and most kernels never sleep
+
         answer = sleep.kernel_sleep(self._table, self._runner.cells, path, self._pending_tasks())
         self._is_ending = bool(request.get("exit", False))
         return answer
@@ -247,6 +264,8 @@ class Kernel:
     def _wake(self, request: dict[str, Any]) -> Answer:
         if any(context.user_items() for context in self._table.contexts.values()):
             raise RequestError("this kernel has variables: only a fresh one can be woken into")
+        from glovebox_kernel import sleep
+
         return sleep.kernel_wake(self._table, self._runner.cells, _text(request, "path"))
 
     def _context(self, request: dict[str, Any]) -> Answer:
@@ -308,7 +327,8 @@ def make(fd: int) -> Kernel:
 
 def serve(kernel: Kernel, rest: Rest | None = None, is_awaited: bool = False) -> NoReturn:
     """Be a kernel from here on; never returns. One that somebody waits for does nothing ahead of need."""
-    kernel.begin()
+    if not kernel.has_begun:
+        kernel.begin()
     if not is_awaited:
         kernel.rehearse()
     exit_code = kernel.serve(rest)
@@ -316,6 +336,8 @@ def serve(kernel: Kernel, rest: Rest | None = None, is_awaited: bool = False) ->
 
 
 def main() -> None:
+    import argparse
+
     parser = argparse.ArgumentParser(prog="glovebox_kernel", description="The Python kernel of a Glovebox box.")
     parser.add_argument("--fd", type=int, default=3, help="the inherited stream socket (default: 3)")
     parser.add_argument("--preload", default="", help="modules to import first, separated by commas")

@@ -11,19 +11,21 @@ import contextlib
 import ctypes
 import errno
 import gc
+import importlib
 import os
 import signal
 import sys
 import time
-from typing import NoReturn
 
 from glovebox_kernel import main as kernel
-from glovebox_kernel.rehearsal import nursery_rehearse, nursery_try
+from glovebox_kernel.birth import Birth
+from glovebox_kernel.rehearsal import nursery_rehearse, trial_requests
 from glovebox_kernel.trim import memory_trim
 
 CHANNEL_FD = 3  # of a kernel; in a nursery it is the maker's socket, which nothing here reads or writes
 LIBRARY_FD = 4
 _PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
+_ARENA_BYTES = 1 << 20
 _ARENAS = ("PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator")
 
 
@@ -33,6 +35,10 @@ def _library() -> ctypes.PyDLL:
     os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
+    library.trial_feed.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+    library.imprint_arena_allocate.restype = ctypes.c_void_p
+    library.imprint_arena_allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    library.imprint_arena_free.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
     for function in (*_PYTHON, *_ARENAS):
         getattr(ctypes.pythonapi, function).restype = None
     return library
@@ -61,7 +67,11 @@ class _Imprint:
             ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(ours))
 
     def fill(self) -> None:
+        """Last of all: what Python does after it leaves gaps again."""
         if self._is_open:
+            # There may be no arena of ours yet, without which nothing is filled.
+            arena = self._library.imprint_arena_allocate(None, _ARENA_BYTES)
+            self._library.imprint_arena_free(None, arena, _ARENA_BYTES)
             self._library.imprint_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)
 
     def end(self) -> None:
@@ -106,51 +116,6 @@ def _other_threads() -> list[str]:
     return names
 
 
-def _widen_pools() -> None:
-    """The libraries were loaded with one thread; a box with more processors gets as many as it has."""
-    text = os.environ.get("OMP_NUM_THREADS", "1")
-    if not text.isdigit() or int(text) <= 1:
-        return
-    for module, function in (("pyarrow", "set_cpu_count"), ("threadpoolctl", "threadpool_limits")):
-        with contextlib.suppress(Exception):
-            getattr(sys.modules[module], function)(int(text))
-
-
-def _settle_in(library: ctypes.PyDLL, own_path: list[str]) -> None:
-    """In the child: the box's environment in place of the nursery's."""
-    index, left = 0, dict(os.environb)
-    while (text := library.spawn_environment(index)) is not None:
-        name, _, value = text.partition(b"=")
-        if left.pop(name, None) != value:
-            os.environb[name] = value
-        index += 1
-    for name in left:
-        del os.environb[name]
-    time.tzset()
-    given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-    sys.path[:] = ["", *given, *(part for part in own_path if part not in given)]
-    kernel.after_fork()
-    _widen_pools()
-
-
-def _become_kernel(made: kernel.Kernel, library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
-    """In the sealed child, from here on a kernel as any other."""
-    _settle_in(library, own_path)
-    kernel.serve(made, _Rest(library), is_awaited=bool(library.spawn_is_awaited()))
-
-
-def _try(made: kernel.Kernel, library: ctypes.PyDLL, own_path: list[str]) -> NoReturn:
-    """In a child that is no kernel and in no box: what kernels do at first. It ends in the library."""
-    try:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
-        _settle_in(library, own_path)
-        made.begin()
-        nursery_try(made, CHANNEL_FD)
-        library.trial_end()
-    finally:
-        os._exit(1)
-
-
 def _make_kernel() -> kernel.Kernel:
     """The kernel that each fork will be. Its streams remember what they write to: pipes, then as now."""
     read_fd, write_fd = os.pipe()
@@ -158,6 +123,7 @@ def _make_kernel() -> kernel.Kernel:
     for fd in (1, 2):
         os.dup2(write_fd, fd)
     made = kernel.make(CHANNEL_FD)
+    made.expect_descriptors()
     for fd, null_fd in zip((1, 2), null_fds):
         os.dup2(null_fd, fd)
     for fd in (read_fd, write_fd, *null_fds):
@@ -165,19 +131,18 @@ def _make_kernel() -> kernel.Kernel:
     return made
 
 
-def _settle(imprint: _Imprint) -> kernel.Kernel:
+def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_light: bool) -> Birth:
     """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
     nursery_rehearse()
-    made = _make_kernel()
-    for _ in range(8):
-        ctypes.pythonapi.PyOS_BeforeFork()
-        ctypes.pythonapi.PyOS_AfterFork_Child()
+    birth = Birth(_make_kernel(), library, own_path, _Rest(library))
+    birth.practise()
+    if is_light:
+        birth.prepare()
     sys.path_importer_cache.clear()  # lists of files that a kernel would read again anyway, with another path
     gc.collect()
     memory_trim()
     gc.freeze()
-    imprint.fill()
-    return made
+    return birth
 
 
 def main() -> None:
@@ -185,31 +150,29 @@ def main() -> None:
     library = _library()
     imprint = _Imprint(library)
     is_light = "light" in sys.argv[2:]
-    if not is_light:
-        library.trial_open()
+    library.trial_open()
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
+    if not is_light:
+        importlib.import_module("glovebox_kernel.sleep")  # what only kernels that stay need
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
-    made = _settle(imprint)
+    birth = _settle(imprint, library, own_path, is_light)
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
+    imprint.fill()
     imprint.end()
-    if not is_light:
-        # A kernel of one run gives nothing back, and what is mapped from a file is entered page by page: in a small
-        # nursery that takes longer than to copy its page tables.
-        imprint.take()
+    imprint.take()
     announced = 0, len(names) - len(failed), ",".join(failed).encode()
-    ctypes.pythonapi.PyOS_BeforeFork()  # once for all forks: from here on Python runs in kernels only
-    if not is_light and imprint.is_trial():
-        _try(made, library, own_path)
+    requests = trial_requests()
+    birth.before_fork()
+    if imprint.is_trial():
+        birth.try_out(CHANNEL_FD, requests)
     library.spawn_announce(*announced)
-    if library.spawn_serve() == 0:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
-        _become_kernel(made, library, own_path)
-    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    if birth.await_fork():
+        birth.become_kernel()
 
 
 if __name__ == "__main__":

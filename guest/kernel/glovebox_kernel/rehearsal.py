@@ -11,7 +11,6 @@ import contextlib
 import gc
 import linecache
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -43,38 +42,32 @@ _COMMON = {
 
 
 def nursery_rehearse() -> None:
-    ours, theirs = socket.socketpair()
-    kernel = Kernel(theirs.detach())
-    ours.setblocking(False)
-    kernel.practise(_read_along(ours))
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(read_fd, False)
+    kernel = Kernel(write_fd)
+    kernel.practise(_read_along(read_fd))
     kernel.close()
-    ours.close()
+    os.close(read_fd)
     for _ in range(_TIMES):
         _rehearse_start()
     linecache.clearcache()
     gc.collect()
 
 
-def nursery_try(kernel: Kernel, fd: int) -> None:
-    """In a child: let this kernel, whose channel is to be `fd`, do what nearly every one does."""
-    ours, theirs = socket.socketpair()
-    os.dup2(theirs.fileno(), fd)
-    theirs.close()
-    for module, source in _COMMON.items():
-        if module in sys.modules:
-            ours.sendall(frame_pack(EXECUTE, json_pack({"id": "", "code": source})))
-    ours.shutdown(socket.SHUT_WR)
-    kernel.serve()
+def trial_requests() -> bytes:
+    """What nearly every kernel is asked for, as it would come from a host."""
+    sources = (source for module, source in _COMMON.items() if module in sys.modules)
+    return b"".join(frame_pack(EXECUTE, json_pack({"id": "", "code": source})) for source in sources)
 
 
-def _read_along(host: socket.socket) -> Iterator[str]:
+def _read_along(read_fd: int) -> Iterator[str]:
     """Sources in turn, never twice the same text: each is compiled. Between two of them the answer is taken."""
     for number in range(_TIMES):
         for module, source in _SOURCES.items():
             if module in sys.modules:
                 yield f"{source}\n# {number}"
                 with contextlib.suppress(BlockingIOError):
-                    while host.recv(1 << 20):
+                    while os.read(read_fd, 1 << 20):
                         pass
 
 

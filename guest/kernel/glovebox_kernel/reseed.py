@@ -8,6 +8,8 @@ import random
 import sys
 from typing import Any
 
+_seed = super(random.Random, random._inst).seed  # type: ignore[attr-defined]
+
 
 def reseed() -> None:
     """Call in every process that was forked from a nursery, before any code of a user runs. Imports nothing."""
@@ -21,6 +23,16 @@ def reseed() -> None:
     if torch is not None:
         with contextlib.suppress(Exception):
             torch.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
+
+
+def reseed_is_short() -> bool:
+    """Is nothing here that reseed_prepared leaves out?"""
+    return "numpy.random" not in sys.modules and "torch" not in sys.modules
+
+
+def reseed_prepared() -> None:
+    """The same in as few steps as can be, where reseed() was called right before the fork and nothing else ran."""
+    _seed()
 
 
 def _attribute(module_name: str, name: str, value: Any) -> None:

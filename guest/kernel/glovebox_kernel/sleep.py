@@ -22,20 +22,13 @@ from glovebox_kernel.arrays import ArrayReducers
 from glovebox_kernel.byvalue import reducer_find
 from glovebox_kernel.cell import CellCompiler
 from glovebox_kernel.context import DEFAULT, Context, ContextTable
+from glovebox_kernel.refusal import HeldBack
 from glovebox_kernel.trim import memory_watcher
 from glovebox_kernel.vault import VaultReader, VaultWriter
 
 _TRIAL_SECONDS = 120
 _HELD_MAX = 100
 _REASON_MAX_CHARS = 300
-
-
-class HeldBack(Exception):
-    """The kernel cannot sleep. `held`: what stands in the way, each with context, name, type and why."""
-
-    def __init__(self, held: list[dict[str, str]]) -> None:
-        super().__init__("what is held in " + ", ".join(entry["name"] for entry in held[:10]) + " cannot be saved")
-        self.held = held
 
 
 class SleepPickler(pickle.Pickler):

@@ -21,6 +21,7 @@ from typing import Any, Callable
 FLOOD_LINES = 64
 FLOOD_SECONDS = 0.004
 TICK_SECONDS = 0.01
+FORKED_FDS = (4, 5)  # copies of 1 and 2 in a kernel that was forked
 _BUFFER_BYTES = 64 << 10
 _SIGNAL = signal.SIGRTMAX - 3
 
@@ -152,8 +153,14 @@ class Stdio:
         sys.stdout = sys.__stdout__ = self._streams[0]  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self._streams[1]  # type: ignore[misc]
 
+    def expect_descriptors(self) -> None:
+        """In a nursery: whoever forks arranges them (guest/nursery/spawn.c)."""
+        self._saved_fds = FORKED_FDS
+
     def begin(self) -> None:
         """In the process whose streams these are: what a fork does not pass on."""
+        if self._saved_fds:
+            return
         null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         os.dup2(null_fd, 0)
         os.close(null_fd)
