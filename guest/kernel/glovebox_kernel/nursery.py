@@ -162,11 +162,11 @@ def main() -> None:
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
+    announced = 0, len(names) - len(failed), ",".join(failed).encode()
+    requests = trial_requests()
     imprint.fill()
     imprint.end()
     imprint.take()
-    announced = 0, len(names) - len(failed), ",".join(failed).encode()
-    requests = trial_requests()
     birth.before_fork()
     if imprint.is_trial():
         birth.try_out(CHANNEL_FD, requests)
