@@ -97,6 +97,18 @@ def test_chained_exceptions_and_syntax_errors_are_told_in_full(kernel: KernelPro
         assert "TypeError: two" in error["traceback"]
 
 
+def test_a_cell_that_is_one_call_is_a_cell_like_any_other(kernel: KernelProcess) -> None:
+    assert kernel.value("len('abc')") == "3"
+    assert "print(1 2)" in kernel.run("print(1 2)")["error"]["traceback"]
+    assert kernel.run(" print(1)")["error"]["name"] == "IndentationError"
+    assert kernel.run("assert(0 == 1)")["error"]["name"] == "AssertionError"
+    error = kernel.run("int('x')")["error"]
+    assert "in <module>\n    int('x')\n" in error["traceback"]
+    kernel.run("async def g(a):\n    return a")
+    assert kernel.value("(await g(5))") == "5"
+    assert kernel.value("await(g(6))") == "6"
+
+
 def test_deep_recursion_is_an_error_of_the_run(kernel: KernelProcess) -> None:
     error = kernel.run("def f(): return f()\nf()")["error"]
     assert error["name"] == "RecursionError"
