@@ -31,22 +31,18 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "mapping.h"
+#include "text.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8U
 #endif
 
 enum {
-        PAGE = 4096,
         SPANS_MAX = 4096,
-        MAPS_MAX = 4 << 20,
         BLOCK_MIN = 128 << 10,
-        WINDOW = 512, /* pages looked at in one read of pagemap */
 };
 #define ARENAS_MAX (512ul << 20)
-#define PAGE_PRESENT (1ull << 63)
-#define PAGE_SWAPPED (1ull << 62)
-#define PAGE_OF_FILE (1ull << 61)
 
 struct span {
         uintptr_t start, end;
@@ -71,11 +67,6 @@ static struct {
 
 static int pagemap_fd = -1;
 
-static void *map_scratch(size_t size) {
-        void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        return memory == MAP_FAILED ? NULL : memory;
-}
-
 static void know(uintptr_t start, uintptr_t end) {
         if (start < end && imprint.n_known < SPANS_MAX)
                 imprint.known[imprint.n_known++] = (struct span) { .start = start, .end = end };
@@ -92,68 +83,10 @@ static void forget(uintptr_t start, uintptr_t end) {
         }
 }
 
-/* ---- /proc/self/maps ---- */
-
-struct mapping {
-        uintptr_t start, end;
-        int protection;
-        bool is_private;
-        size_t offset;
-        unsigned long inode; /* 0: anonymous */
-        char name[16];       /* its beginning */
-};
-
-typedef int (*mapping_visitor)(const struct mapping *mapping);
-
-static bool parse_mapping(const char *line, struct mapping *ret_mapping) {
-        unsigned long start, end, offset, inode;
-        unsigned major, minor;
-        char rights[5];
-        struct mapping mapping = { 0 };
-        if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu %15[^\n]", &start, &end, rights, &offset, &major, &minor, &inode,
-                   mapping.name) < 7)
-                return false;
-        mapping.start = start;
-        mapping.end = end;
-        mapping.offset = offset;
-        mapping.inode = inode;
-        mapping.is_private = rights[3] == 'p';
-        mapping.protection = (rights[0] == 'r' ? PROT_READ : 0) | (rights[1] == 'w' ? PROT_WRITE : 0) |
-                             (rights[2] == 'x' ? PROT_EXEC : 0);
-        *ret_mapping = mapping;
-        return true;
-}
-
-static int read_maps(char *text, size_t room) {
-        _cleanup_fd_ int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-        size_t size = 0;
-        for (ssize_t n; fd >= 0; size += (size_t) n) {
-                n = read(fd, text + size, room - 1 - size);
-                if (n < 0 || size + (size_t) n >= room - 1)
-                        return n < 0 ? -errno : -E2BIG;
-                if (n == 0)
-                        return 0;
-        }
-        return -errno;
-}
-
-/* Reads all of it before the first visit: a visitor may change what is mapped. */
 static int visit_mappings(mapping_visitor visit) {
-        char *text = map_scratch(MAPS_MAX);
-        int code = text ? read_maps(text, MAPS_MAX) : -ENOMEM;
-        struct mapping mapping;
-        for (char *at = text; code == 0 && *at;) {
-                char *end = strchrnul(at, '\n');
-                char *next = *end ? end + 1 : end;
-                *end = '\0';
-                if (parse_mapping(at, &mapping) && mapping.is_private)
-                        code = visit(&mapping);
-                at = next;
-        }
-        if (text) {
-                forget((uintptr_t) text, (uintptr_t) text + MAPS_MAX);
-                (void) munmap(text, MAPS_MAX);
-        }
+        struct mapping_scratch scratch;
+        int code = mapping_visit(visit, &scratch);
+        forget(scratch.start, scratch.end);
         return code;
 }
 
@@ -187,7 +120,7 @@ int imprint_open(void) {
         if (sysconf(_SC_PAGESIZE) != PAGE)
                 return -EOPNOTSUPP;
         size_t size = 2 * SPANS_MAX * sizeof(struct span);
-        imprint.known = map_scratch(size);
+        imprint.known = mapping_make(size);
         /* Now, because a process that is not dumpable may not. */
         pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
         if (!imprint.known || pagemap_fd < 0)
@@ -197,7 +130,7 @@ int imprint_open(void) {
         forget((uintptr_t) imprint.known, (uintptr_t) imprint.known + size);
         if (code < 0)
                 return code;
-        imprint.arenas = map_scratch(ARENAS_MAX);
+        imprint.arenas = mapping_make(ARENAS_MAX);
         return imprint.arenas ? 0 : -ENOMEM;
 }
 
@@ -215,7 +148,7 @@ void *imprint_arena_allocate(void *context, size_t size) {
                         return arena;
                 }
         if (!imprint.arenas || size % PAGE != 0 || size > ARENAS_MAX - imprint.arenas_used)
-                return map_scratch(size);
+                return mapping_make(size);
         void *arena = imprint.arenas + imprint.arenas_used;
         imprint.arenas_used += size;
         return arena;
@@ -297,34 +230,16 @@ static int know_library(struct dl_phdr_info *info, size_t size, void *context) {
         return 0;
 }
 
-static bool is_own(uint64_t entry) {
-        return (entry & (PAGE_PRESENT | PAGE_SWAPPED)) && !(entry & PAGE_OF_FILE);
-}
-
-static size_t read_window(uintptr_t start, uintptr_t end, uint64_t entries[static WINDOW]) {
-        size_t n = (end - start) / PAGE;
-        if (n > WINDOW)
-                n = WINDOW;
-        ssize_t got = pread(pagemap_fd, entries, n * sizeof(*entries), (off_t) (start / PAGE * sizeof(*entries)));
-        return got > 0 ? (size_t) got / sizeof(*entries) : 0;
-}
-
-static bool was_written(uintptr_t start, uintptr_t end) {
-        uint64_t entries[WINDOW];
-        for (size_t n; start < end; start += n * PAGE) {
-                n = read_window(start, end, entries);
-                if (n == 0)
-                        return false;
-                for (size_t i = 0; i < n; i++)
-                        if (is_own(entries[i]))
-                                return true;
-        }
-        return false;
+/* One that continues the last is one mapping with it, and is worth having for that alone. */
+static bool continues(uintptr_t start, int protection) {
+        const struct span *last = imprint.n_spans > 0 ? &imprint.spans[imprint.n_spans - 1] : NULL;
+        return last && last->end == start && last->protection == protection && !last->is_block;
 }
 
 static void choose(uintptr_t start, uintptr_t end, int protection, bool is_block) {
         uintptr_t own = (uintptr_t) &imprint;
-        if (start >= end || imprint.n_spans == SPANS_MAX || (start <= own && own < end) || !was_written(start, end))
+        if (start >= end || imprint.n_spans == SPANS_MAX || (start <= own && own < end) ||
+            ((is_block || !continues(start, protection)) && !page_any_own(pagemap_fd, start, end)))
                 return;
         imprint.spans[imprint.n_spans++] =
                 (struct span) { start, end, .offset = imprint.size, .protection = protection, .is_block = is_block };
@@ -437,6 +352,7 @@ int imprint_take(void) {
                         (void) munmap(unused, ARENAS_MAX - imprint.arenas_used);
                 imprint.arenas = NULL;
         }
+        text_join();
         (void) dl_iterate_phdr(know_library, NULL);
         sort_known();
         int code = visit_mappings(choose_mapping);
@@ -468,16 +384,16 @@ static void drop(const struct span *span, size_t first, size_t last) {
 }
 
 static void return_span(const struct span *span) {
-        uint64_t entries[WINDOW];
+        uint64_t entries[PAGES_AT_ONCE];
         size_t n;
         for (uintptr_t window = span->start; window < span->end; window += n * PAGE) {
-                n = read_window(window, span->end, entries);
+                n = page_read(pagemap_fd, window, span->end, entries);
                 if (n == 0)
                         break;
                 size_t base = (window - span->start) / PAGE, first = base; /* [first, base + i) are equal */
                 for (size_t i = 0; i < n; i++) {
                         size_t at = (base + i) * PAGE;
-                        if ((entries[i] & PAGE_PRESENT) && is_own(entries[i]) &&
+                        if (page_is_present(entries[i]) && page_is_own(entries[i]) &&
                             memcmp((const void *) (span->start + at), imprint.original + span->offset + at, PAGE) == 0)
                                 continue;
                         drop(span, first, base + i);

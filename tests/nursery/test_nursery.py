@@ -375,3 +375,22 @@ def test_no_kernel_writes_to_what_all_of_them_have_from_the_nursery(served: Serv
     served.start().warm()
     assert served.execute("one", f"WRITE = True\n{SCRIBBLE}") == "True {'p'}\n"
     assert served.execute("two", f"WRITE = False\n{SCRIBBLE}") == "False {'p'}\n"
+
+
+TRIED = """
+code, is_tried = set(), False
+for line in open("/proc/self/smaps"):
+    words = line.split()
+    if not words[0].endswith(":"):
+        rights = words[1]
+        code.add(rights)
+    elif words[0] == "Anonymous:" and rights == "r-xp" and int(words[1]) > 0:
+        is_tried = True
+print(is_tried, "rwxp" in code)
+"""
+
+
+def test_a_kernel_begins_with_the_pages_that_all_of_them_read(served: Served) -> None:
+    """Its nursery had a trial, found code that kernels run, and made none of it writable."""
+    served.start().warm()
+    assert served.execute("one", TRIED) == "True False\n", served.log()

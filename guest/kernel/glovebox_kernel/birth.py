@@ -51,15 +51,32 @@ class Birth:
         reseed()
         self._is_prepared = True
 
-    def await_fork(self) -> bool:
-        """True in each kernel, sealed, and in the nursery never: False after the last order.
+    def before_fork(self) -> None:
+        """Once for all forks: from here on Python runs in kernels only.
 
         The functions of Python around a fork put right what threads may have left half done, and call the hooks of
         modules. Here is one thread, at rest, and a prepared birth does what the hooks would."""
+        if not self._is_prepared:
+            ctypes.pythonapi.PyOS_BeforeFork()
+
+    def try_out(self, fd: int, requests: bytes) -> NoReturn:
+        """In a child that is no kernel and in no box: what kernels do at first. It ends in the library."""
+        try:
+            if not self._is_prepared:
+                ctypes.pythonapi.PyOS_AfterFork_Child()
+            self._library.trial_feed(fd, requests, len(requests))
+            self._order = _IS_USUAL
+            self._begin()
+            self._made.serve()
+            self._library.trial_end()
+        finally:
+            os._exit(1)
+
+    def await_fork(self) -> bool:
+        """True in each kernel, sealed, and in the nursery never: False after the last order."""
         if self._is_prepared:
             self._order = self._library.spawn_serve()
             return self._order >= 0
-        ctypes.pythonapi.PyOS_BeforeFork()  # once for all forks: from here on Python runs in kernels only
         self._order = self._library.spawn_serve()
         if self._order >= 0:
             ctypes.pythonapi.PyOS_AfterFork_Child()
@@ -69,6 +86,10 @@ class Birth:
 
     def become_kernel(self) -> NoReturn:
         """In the sealed child."""
+        self._begin()
+        kernel.serve(self._made, self._rest, is_awaited=bool(self._order & _IS_AWAITED))
+
+    def _begin(self) -> None:
         if not (self._is_prepared and self._order & _IS_USUAL):
             self._replace_environment()
             self._enter_environment()
@@ -80,7 +101,6 @@ class Birth:
         else:
             reseed_prepared()
         self._made.begin(bool(self._order & _HAS_PACKAGES))
-        kernel.serve(self._made, self._rest, is_awaited=bool(self._order & _IS_AWAITED))
 
     def _replace_environment(self) -> None:
         """The box's in place of the nursery's."""

@@ -88,6 +88,10 @@ def json_unpack(payload: bytes) -> dict[str, Any]:
     return value
 
 
+def frame_pack(kind: int, payload: bytes) -> bytes:
+    return _HEADER.pack(len(payload), kind, _ZERO) + payload
+
+
 class Rest(Protocol):
     """What to do with a while in which nobody asks for anything."""
 
@@ -151,7 +155,7 @@ class Channel:
     def send(self, kind: int, payload: bytes) -> None:
         if len(payload) > FRAME_MAX_BYTES:
             raise ChannelError(f"frame of type {kind} with {len(payload)} bytes: more than {FRAME_MAX_BYTES}")
-        data: bytes | memoryview = _HEADER.pack(len(payload), kind, _ZERO) + payload
+        data: bytes | memoryview = frame_pack(kind, payload)
         written = os.write(self.fd, data)
         while written < len(data):
             data = memoryview(data)[written:]

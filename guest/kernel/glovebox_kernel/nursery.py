@@ -19,7 +19,7 @@ import time
 
 from glovebox_kernel import main as kernel
 from glovebox_kernel.birth import Birth
-from glovebox_kernel.rehearsal import nursery_rehearse
+from glovebox_kernel.rehearsal import nursery_rehearse, trial_requests
 from glovebox_kernel.trim import memory_keep, memory_trim
 
 CHANNEL_FD = 3  # of a kernel; in a nursery it is the maker's socket, which nothing here reads or writes
@@ -35,6 +35,7 @@ def _library() -> ctypes.PyDLL:
     os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
+    library.trial_feed.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     library.imprint_arena_allocate.restype = ctypes.c_void_p
     library.imprint_arena_allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.imprint_arena_free.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
@@ -82,6 +83,10 @@ class _Imprint:
         """Without it (an old system, no memory) kernels are forked all the same, and take more."""
         if self._is_open:
             self._library.imprint_take()
+
+    def is_trial(self) -> bool:
+        """Forks. In the child true; in the nursery false, when the child has shown what kernels read."""
+        return self._is_open and self._library.trial_begin() == 0
 
 
 class _Rest:
@@ -145,10 +150,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     library = _library()
     imprint = _Imprint(library)
+    is_light = "light" in sys.argv[2:]
+    library.trial_open()
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
-    is_light = "light" in sys.argv[2:]
     if not is_light:
         importlib.import_module("glovebox_kernel.sleep")  # what only kernels that stay need
     failed = kernel.preload(names)
@@ -157,10 +163,15 @@ def main() -> None:
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
+    announced = 0, len(names) - len(failed), ",".join(failed).encode()
+    requests = trial_requests()
     imprint.fill()
     imprint.end()
     imprint.take()
-    library.spawn_announce(0, len(names) - len(failed), ",".join(failed).encode())
+    birth.before_fork()
+    if imprint.is_trial():
+        birth.try_out(CHANNEL_FD, requests)
+    library.spawn_announce(*announced)
     if birth.await_fork():
         birth.become_kernel()
 

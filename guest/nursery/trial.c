@@ -1,0 +1,232 @@
+/* The trial: which pages kernels read before they have done anything that differs.
+ *
+ * Theory of operation. A kernel begins with hardly any page tables: those of mappings that its nursery never wrote to
+ * are not copied by a fork, but filled fault by fault. Some 650 of its first faults are for reading, and each takes
+ * several microseconds, because the system looks at the pages around as well. To copy the entry of a page takes a small
+ * part of that. So a child is forked that starts as a kernel does, runs a few cells, and says which pages of files it
+ * has in its page tables. The nursery then reads those, and writes one byte of each such mapping, to what it is
+ * already: a fork copies the entries of mappings that have a page of the process's own. What the nursery read while it
+ * imported, and no kernel needs, leaves its page tables first.
+ *
+ * The first child tells too much: for one page the system enters up to 16. A second one has each of these pages in a
+ * mapping of its own, so that it tells exactly what it touches. */
+#include "trial.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "mapping.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+enum { RUNS_MAX = 16 << 10, TRIALS = 2, PATIENCE_MS = 10000 };
+
+struct run {
+        uintptr_t start, end;
+};
+
+/* Shared with the child, which fills it. */
+struct report {
+        size_t n;
+        struct run runs[RUNS_MAX];
+};
+
+static struct report *report;
+static size_t next_run; /* to be read by the nursery */
+static int pagemap_fd = -1, memory_fd = -1;
+
+int trial_open(void) {
+        pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+        memory_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+        return pagemap_fd < 0 || memory_fd < 0 ? -errno : 0;
+}
+
+/* ---- in the child ---- */
+
+/* To look at its own pages it must be dumpable again, and what can be looked at should be worth little. */
+static int become_harmless(void) {
+        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            syscall(SYS_capset, &header, none) < 0)
+                return -errno;
+        return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+/* No run goes on from one mapping into the next. */
+static void add_page(const struct mapping *mapping, uintptr_t page) {
+        struct run *last = report->n > 0 ? &report->runs[report->n - 1] : NULL;
+        if (last && last->end == page && page != mapping->start)
+                last->end += PAGE;
+        else if (report->n < RUNS_MAX)
+                report->runs[report->n++] = (struct run) { page, page + PAGE };
+}
+
+static int report_mapping(const struct mapping *mapping) {
+        uint64_t entries[PAGES_AT_ONCE];
+        if (!mapping->inode)
+                return 0;
+        for (uintptr_t at = mapping->start; at < mapping->end;) {
+                size_t n = page_read(pagemap_fd, at, mapping->end, entries);
+                if (n == 0)
+                        return -EIO;
+                for (size_t i = 0; i < n; i++, at += PAGE)
+                        if (page_is_present(entries[i])) /* what it wrote to, most kernels read before */
+                                add_page(mapping, at);
+        }
+        return 0;
+}
+
+int trial_feed(int fd, const char *requests, size_t size) {
+        int ends[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0 || dup2(ends[1], fd) < 0)
+                return -errno;
+        int code = fd_write_all(ends[0], requests, size);
+        (void) close(ends[1]);
+        return code < 0 || shutdown(ends[0], SHUT_WR) < 0 ? -EIO : 0; /* the other end stays open, for answers */
+}
+
+void trial_end(void) {
+        pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+        _exit(report && pagemap_fd >= 0 && mapping_visit(report_mapping, NULL) == 0 ? 0 : 1);
+}
+
+/* The system enters pages around the one that was asked for, but none of another mapping: where every second page has
+ * an advice of its own, every page is a mapping. */
+static void split_runs(void) {
+        for (size_t i = 0; i < report->n; i++)
+                for (uintptr_t at = report->runs[i].start; at < report->runs[i].end; at += 2 * PAGE)
+                        if (madvise((void *) at, PAGE, MADV_DONTDUMP) < 0)
+                                return; /* too many mappings: the rest is found less exactly */
+        report->n = 0;
+}
+
+/* ---- in the nursery ---- */
+
+static void drop(uintptr_t start, uintptr_t end) {
+        if (start < end)
+                (void) madvise((void *) start, end - start, MADV_DONTNEED);
+}
+
+/* What the nursery read while it imported: a fork would copy what of it is mapped beside pages of its own. */
+static int cool_mapping(const struct mapping *mapping) {
+        uint64_t entries[PAGES_AT_ONCE];
+        if (!mapping->inode)
+                return 0;
+        for (uintptr_t at = mapping->start; at < mapping->end;) {
+                size_t n = page_read(pagemap_fd, at, mapping->end, entries);
+                if (n == 0)
+                        return -EIO;
+                uintptr_t first = at; /* [first, at) are the file's */
+                for (size_t i = 0; i < n; i++, at += PAGE) {
+                        if (!page_is_own(entries[i]))
+                                continue;
+                        drop(first, at);
+                        first = at + PAGE;
+                }
+                drop(first, at);
+        }
+        return 0;
+}
+
+/* What a fork copies of a mapping: nothing, unless a page of it was written to. By way of /proc, because code must not
+ * become writable, not even for a moment. */
+static void make_copied(uintptr_t page) {
+        char byte = *(volatile const char *) page;
+        (void) !pwrite(memory_fd, &byte, 1, (off_t) page); /* some systems do not let code be written to even so */
+}
+
+/* Enters the pages of a run and no others: see split_runs. */
+static void read_run(uintptr_t start, uintptr_t end) {
+        if (madvise((void *) start, end - start, MADV_DONTDUMP) < 0)
+                return;
+        (void) madvise((void *) start, end - start, MADV_POPULATE_READ);
+        (void) madvise((void *) start, end - start, MADV_DODUMP);
+}
+
+/* The runs are in order, as mappings are; one that lies in no mapping of ours is left out. */
+static int warm_mapping(const struct mapping *mapping) {
+        while (next_run < report->n && report->runs[next_run].start < mapping->start)
+                next_run++;
+        const struct run *first = &report->runs[next_run];
+        if (next_run == report->n || first->start >= mapping->end)
+                return 0;
+        for (; next_run < report->n && report->runs[next_run].start < mapping->end; next_run++) {
+                const struct run *run = &report->runs[next_run];
+                read_run(run->start, run->end < mapping->end ? run->end : mapping->end);
+        }
+        make_copied(first->start);
+        return 0;
+}
+
+static int await(pid_t child) {
+        int status = -1;
+        int pidfd = (int) syscall(SYS_pidfd_open, child, 0);
+        struct pollfd wanted = { .fd = pidfd, .events = POLLIN };
+        if (pidfd < 0 || poll(&wanted, 1, PATIENCE_MS) != 1)
+                (void) kill(child, SIGKILL);
+        fd_close(&pidfd);
+        if (waitpid(child, &status, 0) != child)
+                return -errno;
+        return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECHILD;
+}
+
+/* As kernels are forked: nothing that libraries have registered to be done at a fork is done. */
+static pid_t fork_plainly(void) {
+        void *tid_address;
+        if (prctl(PR_GET_TID_ADDRESS, (unsigned long) &tid_address, 0, 0, 0) < 0)
+                return -1;
+        return (pid_t) syscall(SYS_clone, CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD, NULL, NULL, tid_address,
+                               0);
+}
+
+/* 0 in the child, 1 when it has reported. */
+static int fork_trial(void) {
+        pid_t child = fork_plainly();
+        if (child != 0) {
+                int code = child < 0 ? -errno : await(child);
+                return code < 0 ? code : 1;
+        }
+        fd_close(&pagemap_fd);
+        fd_close(&memory_fd);
+        if (become_harmless() < 0)
+                _exit(1);
+        split_runs();
+        return 0;
+}
+
+int trial_begin(void) {
+        void *shared = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (pagemap_fd < 0 || memory_fd < 0 || shared == MAP_FAILED)
+                return -EINVAL;
+        report = shared;
+        next_run = 0;
+        int code = mapping_visit(cool_mapping, NULL) < 0 ? -EIO : 1;
+        for (int i = 0; i < TRIALS && code == 1; i++) {
+                code = fork_trial();
+                if (code == 0)
+                        return 0;
+        }
+        if (code == 1)
+                code = mapping_visit(warm_mapping, NULL);
+        (void) munmap(shared, sizeof(*report));
+        report = NULL;
+        fd_close(&pagemap_fd);
+        fd_close(&memory_fd);
+        return code < 0 ? code : 1;
+}

@@ -1,0 +1,16 @@
+/* A kernel before the first: a child that does what kernels do, so that the nursery learns what all of them will read.
+ * For ctypes. All return 0 or -errno unless said otherwise; none needs anything of Python. */
+#pragma once
+
+#include "imprint.h"
+
+/* Before the process gives up being dumpable. */
+EXPORTED int trial_open(void);
+
+/* In a process of one thread, after the imprint was taken. 0 in the child (there are two, one after the other), which
+ * then does what kernels do and calls trial_end. 1 in the nursery, after the last has ended and all that it read is in
+ * the nursery's page tables; -errno if nothing came of it, which costs kernels time and nothing else. */
+EXPORTED int trial_begin(void);
+/* In the child: a stream in place of fd, from which these bytes can be read, and after them its end. */
+EXPORTED int trial_feed(int fd, const char *requests, size_t size);
+EXPORTED _Noreturn void trial_end(void);
