@@ -301,40 +301,70 @@ static size_t make_intervals(struct interval intervals[static SECCOMP_NUMBERS]) 
         return n;
 }
 
-/* Leaves that jump to a rule, by instruction; filled in when the rule's place is known. */
-static int rule_at[BPF_MAXINSNS];
+/* A leaf of the tree is not an instruction but a place that comparisons jump to: verdicts and ways to the rules stand
+ * once, behind the tree. The kernel translates every instruction anew for each box. */
+struct leaf {
+        uint32_t verdict;
+        int rule;
+        size_t at;
+};
+static struct leaf leaves[ELEMENTS(rules) + 4];
+static size_t n_leaves;
 
-static size_t tree_size(size_t n) {
-        if (n == 1)
-                return 1;
-        size_t left = tree_size(n / 2);
-        return (left > UINT8_MAX ? 2 : 1) + left + tree_size(n - n / 2);
+static size_t find_leaf(const struct interval *interval) {
+        for (size_t i = 0; i < n_leaves; i++)
+                if (leaves[i].rule == interval->rule && (interval->rule >= 0 || leaves[i].verdict == interval->verdict))
+                        return i;
+        if (n_leaves == ELEMENTS(leaves))
+                die("too many kinds of verdicts", "");
+        leaves[n_leaves] = (struct leaf) { .verdict = interval->verdict, .rule = interval->rule };
+        return n_leaves++;
 }
 
+/* Where a comparison goes: a leaf, or -1 where it is an instruction already. */
+static struct {
+        int when_true, when_false;
+} ways[BPF_MAXINSNS];
+
+/* As many comparisons as there are borders between the intervals. */
 static void emit_tree(const struct interval *intervals, size_t n) {
-        if (n == 1) {
-                rule_at[n_program] = intervals->rule;
-                if (intervals->rule < 0)
-                        answer(intervals->verdict);
+        size_t half = n / 2, at = n_program;
+        if (n < 2 || half - 1 > UINT8_MAX)
+                die("the tree is too small, or too large for conditional jumps", "");
+        emit(BPF_JMP | BPF_JGE | BPF_K, intervals[half].first, half - 1, 0);
+        ways[at].when_false = half == 1 ? (int) find_leaf(&intervals[0]) : -1;
+        ways[at].when_true = n - half == 1 ? (int) find_leaf(&intervals[half]) : -1;
+        if (half > 1)
+                emit_tree(intervals, half);
+        if (n - half > 1)
+                emit_tree(intervals + half, n - half);
+}
+
+static uint8_t distance(size_t from, size_t to) {
+        if (to - from - 1 > UINT8_MAX)
+                die("too far for a conditional jump", "");
+        return (uint8_t) (to - from - 1);
+}
+
+static void emit_leaves(size_t tree, size_t end_of_tree) {
+        for (size_t i = 0; i < n_leaves; i++) {
+                leaves[i].at = n_program;
+                if (leaves[i].rule < 0)
+                        answer(leaves[i].verdict);
                 else
                         emit(BPF_JMP | BPF_JA, 0, 0, 0);
-                return;
         }
-        size_t half = n / 2, left = tree_size(half);
-        if (left > UINT8_MAX) { /* too far for a conditional jump */
-                emit(BPF_JMP | BPF_JGE | BPF_K, intervals[half].first, 0, 1);
-                emit(BPF_JMP | BPF_JA, (uint32_t) left, 0, 0);
-        } else
-                emit(BPF_JMP | BPF_JGE | BPF_K, intervals[half].first, left, 0);
-        emit_tree(intervals, half);
-        emit_tree(intervals + half, n - half);
+        for (size_t at = tree; at < end_of_tree; at++) {
+                if (ways[at].when_true >= 0)
+                        program[at].jt = distance(at, leaves[ways[at].when_true].at);
+                if (ways[at].when_false >= 0)
+                        program[at].jf = distance(at, leaves[ways[at].when_false].at);
+        }
 }
 
 static void emit_program(void) {
         static struct interval intervals[SECCOMP_NUMBERS];
         size_t n_intervals = make_intervals(intervals);
-        for (size_t i = 0; i < ELEMENTS(rule_at); i++)
-                rule_at[i] = -1;
 
         load(offsetof(struct seccomp_data, arch));
         emit(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
@@ -343,15 +373,14 @@ static void emit_program(void) {
 #ifdef X32_BIT
         answer_if(BPF_JGE, X32_BIT, SECCOMP_RET_KILL_PROCESS);
 #endif
+        size_t tree = n_program;
         emit_tree(intervals, n_intervals);
-
-        size_t end_of_tree = n_program;
-        for (size_t rule = 0; rule < ELEMENTS(rules); rule++) {
-                size_t start = n_program;
-                rules[rule].emit();
-                for (size_t at = 0; at < end_of_tree; at++)
-                        if (rule_at[at] == (int) rule)
-                                program[at].k = (uint32_t) (start - at - 1);
+        emit_leaves(tree, n_program);
+        for (size_t i = 0; i < n_leaves; i++) {
+                if (leaves[i].rule < 0)
+                        continue;
+                program[leaves[i].at].k = (uint32_t) (n_program - leaves[i].at - 1);
+                rules[leaves[i].rule].emit();
         }
 }
 

@@ -32,9 +32,10 @@ static size_t unused_size;
 
 /* The counters of the namespace that we are in; 0 when they cannot be read. */
 static size_t read_counters(char ret_text[static COUNTERS_MAX]) {
-        /* Traffic of all protocols, what failed before it became traffic, and sockets that outlived their process. */
+        /* Traffic of all protocols, what failed before it became traffic, and sockets that outlived their process. What
+         * netstat counts beside them comes with traffic only. */
         static const char *const files[] = { "/proc/self/net/dev", "/proc/self/net/snmp", "/proc/self/net/snmp6",
-                                             "/proc/self/net/netstat", "/proc/self/net/unix" };
+                                             "/proc/self/net/unix" };
         size_t size = 0;
         for (size_t i = 0; i < ELEMENTS(files); i++) {
                 _cleanup_fd_ int fd = open(files[i], O_RDONLY | O_CLOEXEC);
