@@ -313,11 +313,35 @@ static void fill_spec(struct making *making) {
                                            .ret_listener_fd = request->network ? &making->listener_fd : NULL };
 }
 
+static struct policy make_policy(const struct making *making) {
+        const struct maker_settings *settings = making->settings;
+        return (struct policy) { .operator = json_is_true(json_object_get(making->options, "operator")),
+                                 .read_paths = settings->read_paths,
+                                 .write_paths = making->request->of_key ? settings->key_write_paths
+                                                                        : settings->write_paths,
+                                 .state_dir = settings->data_dir };
+}
+
+static int open_trees(struct making *making, struct err *err) {
+        const struct policy policy = make_policy(making);
+        for (size_t i = 0; i < making->n_mounts; i++)
+                fd_close(&making->mounts[i].tree_fd);
+        making->n_mounts = 0;
+        fd_close(&making->workspace_fd);
+        if (open_workspace(making, &policy, err) < 0 || open_mounts(making, &policy, err) < 0)
+                return -1;
+        return open_packages(making, err);
+}
+
+/* A box that failed halfway may have mounted the trees already: one serves one box. */
 static int start_without_ward(struct making *making, struct err *err) {
-        if (making->nursery)
+        if (making->nursery) {
                 daemon_log("a kernel starts cold: no box below the nursery's ward: %s", err->message);
-        making->nursery = NULL;
-        making->spec.from_mould = false;
+                making->nursery = NULL;
+                if (open_trees(making, err) < 0)
+                        return -1;
+                fill_spec(making);
+        }
         if (box_start(&making->spec, making->host, &making->box, err) < 0)
                 return -1;
         return oom_unspare(making->box.pidfd, making->box.pid, OOM_OFFERED, err);
@@ -339,15 +363,7 @@ static int start_box(struct making *making, struct err *err) {
 }
 
 static int make_box(struct making *making, struct err *err) {
-        const struct maker_settings *settings = making->settings;
-        const struct policy policy = { .operator = json_is_true(json_object_get(making->options, "operator")),
-                                       .read_paths = settings->read_paths,
-                                       .write_paths = making->request->of_key ? settings->key_write_paths
-                                                                              : settings->write_paths,
-                                       .state_dir = settings->data_dir };
-        if (identity_lease(&making->uid, &making->gid, &making->lease_fd, err) < 0 ||
-            open_workspace(making, &policy, err) < 0 || open_mounts(making, &policy, err) < 0 ||
-            open_packages(making, err) < 0)
+        if (identity_lease(&making->uid, &making->gid, &making->lease_fd, err) < 0 || open_trees(making, err) < 0)
                 return -1;
         fill_spec(making);
         return start_box(making, err);

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import subprocess
 
 import pytest
@@ -134,6 +136,23 @@ def test_only_the_named_variables_reach_the_program(glovebox: Glovebox) -> None:
     words = ["run", "-e", "GIVEN=a b", "-e", "PASSED", "-c", code]
     done = glovebox(*words, env={"PASSED": "on", "SECRET": "s3cr3t"})
     assert done.stdout == "a b on None\n", done.stderr
+
+
+def test_a_caller_with_many_open_files_gets_its_box(glovebox: Glovebox) -> None:
+    """A box may have 1,024 descriptors; whoever makes it may have more, as the ward of a thousand sessions does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip("optional: the host allows too few descriptors to have many")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    many = [os.open("/dev/null", os.O_RDONLY) for _ in range(1200)]
+    try:
+        with glovebox.popen("run", "-c", "print(42)", pass_fds=many) as process:
+            stdout, stderr = process.communicate(timeout=60)
+    finally:
+        for fd in many:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (process.returncode, stdout) == (0, "42\n"), stderr
 
 
 def test_all_names_of_the_workspace_are_one_place(glovebox: Glovebox) -> None:

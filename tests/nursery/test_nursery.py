@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import time
@@ -207,6 +208,19 @@ def test_each_box_has_its_keyring_from_its_own_user(root_glovebox: Glovebox) -> 
     after = keys_of_the_ward()
     good(root_glovebox("stop", "--end-sessions", timeout=90))
     assert after < before + 8, "twelve boxes took no key of the ward's user"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="optional: bounds a process of another user")
+def test_a_box_that_fails_halfway_is_made_another_way(root_glovebox: Glovebox) -> None:
+    served = Served(root_glovebox.own_socket()).start().warm()
+    (ward,) = served.processes("glovebox-ward")
+    # Too few for the step that arranges descriptors, which comes after all mounts; enough for the ward itself.
+    resource.prlimit(ward, resource.RLIMIT_NOFILE, (90, 90))
+    said = served.execute("halfway", f"open('kept', 'w').write('x')\n{IS_FORKED}")
+    log = served.log()
+    again = served.execute("halfway", "print(open('kept').read())")
+    good(root_glovebox("stop", "--end-sessions", timeout=90))
+    assert (said, again) == ("False\n", "x\n") and "starts cold: no box below" in log, (said, again, log)
 
 
 def test_nothing_random_repeats_in_the_next_kernel(served: Served) -> None:
