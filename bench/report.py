@@ -118,7 +118,7 @@ def to_markdown(tables: list[Table], quick: bool, before: dict[str, Any]) -> str
 
 
 def plot(tables: list[Table], path: Path) -> str:
-    """Draws the medians on a logarithmic scale. Returns why not, or ""."""
+    """Draws the medians, on a logarithmic scale where they lie far apart. Returns why not, or ""."""
     try:
         import matplotlib
 
@@ -140,7 +140,10 @@ def plot(tables: list[Table], path: Path) -> str:
             [row.name for row in rows], [row.p50 for row in rows], color=[colours[row.role] for row in rows]
         )
         axis.bar_label(bars, [f" {number(row.p50)}" for row in rows], fontsize=8)
-        axis.set_xscale("log")
+        medians = [row.p50 for row in rows if row.p50 > 0]
+        if medians and max(medians) > 20 * min(medians):
+            axis.set_xscale("log")
+            axis.set_xlim(left=min(medians) / 2)  # so that the shortest bar is one
         axis.margins(x=0.12)
         axis.tick_params(labelsize=8)
         better = "more is better" if table.higher_is_better else "less is better"

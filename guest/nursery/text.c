@@ -1,9 +1,9 @@
-/* The code and constants of libraries, in as few mappings as can be.
+/* The code, constants and tables of libraries, in as few mappings as can be.
  *
- * Every mapping is copied by each fork and removed by each exit, and two hundred libraries have three of them each that
- * nobody writes to. Neighbours in one file that have the same rights are one mapping, so headers and constants get the
- * right to be executed. A box loses no wall by that: code in it may map whatever it likes to be executed. Nothing
- * becomes writable. */
+ * Every mapping is copied by each fork and removed by each exit, and two hundred libraries have five of them each.
+ * Neighbours in one file that have the same rights are one mapping. So headers and constants get the right to be
+ * executed, and tables that the loader has filled in the right to be written to, as the data beside them. A box loses
+ * no wall by that: code in it may map whatever it likes, with the rights it likes. No code becomes writable. */
 #include "text.h"
 
 #include <link.h>
@@ -26,12 +26,22 @@ static void join_row(const struct row *row) {
                 (void) mprotect((void *) row->start, row->end - row->start, PROT_READ | PROT_EXEC);
 }
 
+/* What the loader took the right to write from once it had filled it in. */
+static void join_filled(const struct dl_phdr_info *info, const ElfW(Phdr) *segment) {
+        uintptr_t start = (info->dlpi_addr + segment->p_vaddr) & -(uintptr_t) PAGE;
+        uintptr_t end = (info->dlpi_addr + segment->p_vaddr + segment->p_memsz) & -(uintptr_t) PAGE;
+        if (start < end)
+                (void) mprotect((void *) start, end - start, PROT_READ | PROT_WRITE);
+}
+
 static int join_library(struct dl_phdr_info *info, size_t size, void *context) {
         (void) size;
         (void) context;
         struct row row = { 0 };
         for (size_t i = 0; i < info->dlpi_phnum; i++) {
                 const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+                if (segment->p_type == PT_GNU_RELRO)
+                        join_filled(info, segment);
                 if (segment->p_type != PT_LOAD)
                         continue;
                 uintptr_t start = (info->dlpi_addr + segment->p_vaddr) & -(uintptr_t) PAGE;
