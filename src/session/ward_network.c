@@ -32,10 +32,12 @@ static size_t unused_size;
 
 /* The counters of the namespace that we are in; 0 when they cannot be read. */
 static size_t read_counters(char ret_text[static COUNTERS_MAX]) {
-        /* Traffic of all protocols, what failed before it became traffic, and sockets that outlived their process. What
-         * netstat counts beside them comes with traffic only. */
-        static const char *const files[] = { "/proc/self/net/dev", "/proc/self/net/snmp", "/proc/self/net/snmp6",
-                                             "/proc/self/net/unix" };
+        /* Traffic of all protocols, what failed before it became traffic, sockets that outlived their process; and what
+         * a process can leave in there without sending anything: labels of flows, routes that were looked up. */
+        static const char *const files[] = { "/proc/self/net/dev",   "/proc/self/net/snmp",
+                                             "/proc/self/net/snmp6", "/proc/self/net/unix",
+                                             "/proc/self/net/ip6_flowlabel", "/proc/self/net/ipv6_route",
+                                             "/proc/self/net/rt6_stats" };
         size_t size = 0;
         for (size_t i = 0; i < ELEMENTS(files); i++) {
                 _cleanup_fd_ int fd = open(files[i], O_RDONLY | O_CLOEXEC);
