@@ -56,6 +56,20 @@ int trial_open(void) {
         return pagemap_fd < 0 || memory_fd < 0 ? -errno : 0;
 }
 
+/* The pages of a mapping of a file, in order. */
+static int visit_pages(const struct mapping *mapping,
+                       void (*visit)(const struct mapping *mapping, uintptr_t page, uint64_t entry)) {
+        uint64_t entries[PAGES_AT_ONCE];
+        for (uintptr_t at = mapping->start; mapping->inode && at < mapping->end;) {
+                size_t n = page_read(pagemap_fd, at, mapping->end, entries);
+                if (n == 0)
+                        return -EIO;
+                for (size_t i = 0; i < n; i++, at += PAGE)
+                        visit(mapping, at, entries[i]);
+        }
+        return 0;
+}
+
 /* ---- in the child ---- */
 
 /* To look at its own pages it must be dumpable again, and what can be looked at should be worth little. */
@@ -77,19 +91,13 @@ static void add_page(const struct mapping *mapping, uintptr_t page) {
                 report->runs[report->n++] = (struct run) { page, page + PAGE };
 }
 
+static void report_page(const struct mapping *mapping, uintptr_t page, uint64_t entry) {
+        if (page_is_present(entry)) /* what it wrote to, most kernels read before */
+                add_page(mapping, page);
+}
+
 static int report_mapping(const struct mapping *mapping) {
-        uint64_t entries[PAGES_AT_ONCE];
-        if (!mapping->inode)
-                return 0;
-        for (uintptr_t at = mapping->start; at < mapping->end;) {
-                size_t n = page_read(pagemap_fd, at, mapping->end, entries);
-                if (n == 0)
-                        return -EIO;
-                for (size_t i = 0; i < n; i++, at += PAGE)
-                        if (page_is_present(entries[i])) /* what it wrote to, most kernels read before */
-                                add_page(mapping, at);
-        }
-        return 0;
+        return visit_pages(mapping, report_page);
 }
 
 int trial_feed(int fd, const char *requests, size_t size) {
@@ -124,24 +132,24 @@ static void drop(uintptr_t start, uintptr_t end) {
 }
 
 /* What the nursery read while it imported: a fork would copy what of it is mapped beside pages of its own. */
-static int cool_mapping(const struct mapping *mapping) {
-        uint64_t entries[PAGES_AT_ONCE];
-        if (!mapping->inode)
-                return 0;
-        for (uintptr_t at = mapping->start; at < mapping->end;) {
-                size_t n = page_read(pagemap_fd, at, mapping->end, entries);
-                if (n == 0)
-                        return -EIO;
-                uintptr_t first = at; /* [first, at) are the file's */
-                for (size_t i = 0; i < n; i++, at += PAGE) {
-                        if (!page_is_own(entries[i]))
-                                continue;
-                        drop(first, at);
-                        first = at + PAGE;
-                }
-                drop(first, at);
+static struct run cooled; /* pages of the file, not dropped yet */
+
+static void cool_page(const struct mapping *mapping, uintptr_t page, uint64_t entry) {
+        (void) mapping;
+        if (page_is_own(entry))
+                return;
+        if (page != cooled.end) {
+                drop(cooled.start, cooled.end);
+                cooled.start = page;
         }
-        return 0;
+        cooled.end = page + PAGE;
+}
+
+static int cool_mapping(const struct mapping *mapping) {
+        cooled = (struct run) { mapping->start, mapping->start };
+        int code = visit_pages(mapping, cool_page);
+        drop(cooled.start, cooled.end);
+        return code;
 }
 
 /* What a fork copies of a mapping: nothing, unless a page of it was written to. By way of /proc, because code must not
