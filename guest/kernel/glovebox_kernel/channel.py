@@ -155,7 +155,7 @@ class Channel:
     def send(self, kind: int, payload: bytes) -> None:
         if len(payload) > FRAME_MAX_BYTES:
             raise ChannelError(f"frame of type {kind} with {len(payload)} bytes: more than {FRAME_MAX_BYTES}")
-        data: bytes | memoryview = frame_pack(kind, payload)
+        data: bytes | memoryview = _HEADER.pack(len(payload), kind, _ZERO) + payload
         written = os.write(self.fd, data)
         while written < len(data):
             data = memoryview(data)[written:]

@@ -26,7 +26,7 @@ from glovebox_kernel.command import CommandError, command_check
 from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
 from glovebox_kernel.mime import bundle_make
-from glovebox_kernel.packages import packages_mark_start, packages_stale
+from glovebox_kernel.packages import PackagesHook, packages_mark_start, packages_stale
 from glovebox_kernel.refusal import HeldBack, RequestError
 from glovebox_kernel.reseed import reseed
 from glovebox_kernel.runner import Runner
@@ -106,6 +106,7 @@ class Kernel:
         builtins.load = store.load  # type: ignore[attr-defined]
         builtins.save = store.save  # type: ignore[attr-defined]
         figures.PyplotHook(self._runner.show_figures).install()
+        PackagesHook.install()
         self._install_exit()
         sys.argv = [""]
 
@@ -170,7 +171,7 @@ class Kernel:
             self._stdio.flush()
             return
         request = json_unpack(_SHORT_RUN)
-        json_pack(self._runner.run(request["id"], request["code"], self._table.get(DEFAULT), False))
+        self._runner.run(request["id"], request["code"], self._table.get(DEFAULT), False)
         self._runner.cells.forget()
 
     def serve(self, rest: Rest | None = None) -> int:
@@ -212,19 +213,12 @@ class Kernel:
             self._channel.send(wire.ANSWER, json_pack(_refusal(_id_of(payload), error)))
             return
         if "argv" in request:
-            outcome = self._runner.run_command(run_id, request)
+            payload = self._runner.run_command(run_id, request)
         else:
             if self._trimmer.is_trimmed:
                 self._restore_or_die()
-            outcome = self._runner.run(run_id, code, context, bool(request.get("store_history", True)))
-        try:
-            frame = json_pack(outcome)
-            if len(frame) > wire.FRAME_MAX_BYTES:
-                raise ValueError(f"the result has {len(frame)} bytes")
-        except (ValueError, TypeError, RecursionError, MemoryError) as error:
-            lost = {"name": "KernelError", "value": str(error), "traceback": f"KernelError: no result: {error}\n"}
-            frame = json_pack({**outcome, "status": "error", "exit_code": 1, "result": None, "error": lost})
-        self._channel.send(wire.RESULT, frame)
+            payload = self._runner.run(run_id, code, context, bool(request.get("store_history", True)))
+        self._channel.send(wire.RESULT, payload)
 
     def _restore_or_die(self) -> None:
         try:

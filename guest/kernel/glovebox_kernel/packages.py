@@ -1,7 +1,7 @@
 """Packages that were installed into this session while it lives.
 
-They appear in a directory that the host alone can write to, all at once. Before each run one look at that directory's
-time tells whether something is new; Python's finders remember what they have seen and must be told.
+They appear in a directory that the host alone can write to, all at once. Python's finders remember what they have seen
+and must be told; so whenever a module is looked for, one look at that directory's time tells whether something is new.
 """
 
 from __future__ import annotations
@@ -24,6 +24,18 @@ def packages_mark_start() -> None:
         _seen_ns = os.stat(ROOT).st_mtime_ns
     except OSError:
         _seen_ns = None
+
+
+class PackagesHook:
+    """First of the finders: it finds nothing, but those that come after it see what is there now."""
+
+    @staticmethod
+    def find_spec(_name: str, _path: Any = None, _target: Any = None) -> None:
+        packages_refresh()
+
+    @classmethod
+    def install(cls) -> None:
+        sys.meta_path.insert(0, cls)  # type: ignore[arg-type]
 
 
 def packages_refresh() -> None:

@@ -1,7 +1,7 @@
 """One run: compile a cell, execute it in its context, and say how it ended.
 
-The outcome of a run is data (`dict`, the payload of RESULT), whatever the code did: an exception, `sys.exit(3)`, an
-interrupt. Only the end of the process (os._exit, a signal, a crash) is not told from here: the host sees that.
+The outcome of a run is data (the payload of RESULT), whatever the code did: an exception, `sys.exit(3)`, an interrupt.
+Only the end of the process (os._exit, a signal, a crash) is not told from here: the host sees that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from glovebox_kernel.command import command_run
 from glovebox_kernel.context import Context
 from glovebox_kernel.failure import failure_describe, failure_name_only
 from glovebox_kernel.gate import Gate
-from glovebox_kernel.packages import packages_refresh
+from glovebox_kernel.outcome import outcome_pack, outcome_pack_plain
 from glovebox_kernel.stdio import Stdio
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Runner:
         self._figures: list[str] = []
         self._shown: Any = None
 
-    def run(self, run_id: Any, source: str, context: Context, is_counted: bool = True) -> dict[str, Any]:
+    def run(self, run_id: Any, source: str, context: Context, is_counted: bool = True) -> bytes:
         """Execute; everything printed has left the process when this returns."""
         self._run_id = run_id
         self._displays = 0
@@ -47,24 +47,28 @@ class Runner:
         if self._figures:
             self._figures = []
         self._count += is_counted
-        packages_refresh()
         context.enter()
         bundle, failure = self._gate.run_guarded(self._execute, source, context.namespace)
         if os.getpid() != self._gate.pid:
             self._end_child(failure)
         if figures.figures_open():
             failure = self._finish_figures(failure)
-        outcome = self._outcome(bundle, failure)
         if failure is not None:
+            payload = outcome_pack(self._outcome(None, failure))
             # The traceback holds frames, and they hold the user's data: let it go before the host is told.
             failure.__traceback__ = None
             failure = None
+        elif self._figures or not isinstance(run_id, str) or (bundle is not None and len(bundle) > 1):
+            payload = outcome_pack(self._outcome(bundle, None))
+        else:
+            text = None if bundle is None else bundle["text/plain"]
+            payload = outcome_pack_plain(run_id, self._count, text, self._displays)
         self._shown = None
         self._stdio.flush()
         self._gate.repair()
-        return outcome
+        return payload
 
-    def run_command(self, run_id: Any, request: dict[str, Any]) -> dict[str, Any]:
+    def run_command(self, run_id: Any, request: dict[str, Any]) -> bytes:
         """Run a command to its end; its exit status is the run's."""
         self._run_id = run_id
         self._displays = 0
@@ -75,7 +79,7 @@ class Runner:
         if failure is None and code != 0:
             outcome.update(status="error", exit_code=code)
         self._gate.repair()
-        return outcome
+        return outcome_pack(outcome)
 
     def _execute(self, source: str, namespace: dict[str, Any]) -> mime.Bundle | None:
         cell = self.cells.compile(source)
