@@ -17,7 +17,7 @@ Bytes = Union[bytes, bytearray, memoryview]
 
 # Made once: json.dumps and json.loads look at their options anew in every call.
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-_decode = json.JSONDecoder().decode
+_scan = json.JSONDecoder().scan_once
 
 
 class DaemonError(Exception):
@@ -48,6 +48,7 @@ class Client:
         # woken, for nothing, when the other side has read what was sent before.
         self.socket.settimeout(timeout)
         self.socket.connect(path or default_socket())
+        self.descriptor = self.socket.fileno()
         self.number = 0
         self.buffer = b""
         self.out = b""
@@ -78,13 +79,22 @@ class Client:
         payload = _encode(fields).encode()
         message = HEADER.pack(len(payload), REQUEST, 0, self.number) + payload
         if content is None:
-            self.socket.sendall(message)
+            self._send(message)
         elif len(content) <= SMALL_MAX:
             data, end = HEADER.pack(len(content), DATA, 0, self.number), HEADER.pack(0, END, 0, self.number)
             self.socket.sendall(b"".join((message, data, content, end)))
         else:
             self.socket.sendall(message)
             self._send_content(memoryview(content))
+
+    def _send(self, message: bytes) -> None:
+        """At once, if there is room: sendall() would ask for that first."""
+        try:
+            sent = os.write(self.descriptor, message)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(message):
+            self.socket.sendall(message[sent:])
 
     def _send_content(self, content: memoryview) -> None:
         for at in range(0, len(content), DATA_MAX):
@@ -101,7 +111,7 @@ class Client:
             payload = self._finish_stream(kind, payload)
         elif number != self.number:
             raise ConnectionError(f"the daemon answered request {number} while {self.number} was asked")
-        answer: dict[str, Any] = _decode(str(payload, "utf-8"))
+        answer: dict[str, Any] = _scan(str(payload, "utf-8"), 0)[0]
         if answer.get("ok"):
             return answer
         error = answer.get("error") or {}

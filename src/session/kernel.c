@@ -551,6 +551,12 @@ static bool consume(int fd, size_t size) {
         return true;
 }
 
+void kernel_settle(struct kernel *kernel) {
+        if (kernel->peeked > 0 && !consume(kernel->fds[MAKER_CHANNEL], kernel->peeked))
+                kernel->out_of_step = true;
+        kernel->peeked = 0;
+}
+
 static void on_channel(void *context, uint32_t events) {
         struct kernel *kernel = context;
         if (events & EPOLLOUT)
@@ -563,9 +569,11 @@ static void on_channel(void *context, uint32_t events) {
         }
         size_t room = kernel->inbound_room - kernel->inbound_size;
         char *at = kernel->inbound + kernel->inbound_size;
-        /* While a run is on: look first, write it down, then take it. A daemon killed in between loses nothing. */
-        bool journaled = journal_open_run(kernel->journal) != NULL, was_ending = kernel->ending;
-        ssize_t n = recv(kernel->fds[MAKER_CHANNEL], at, room, MSG_DONTWAIT | (journaled ? MSG_PEEK : 0));
+        /* While a run is on: look first, write it down, then take it. A daemon killed in between loses nothing, unless
+         * it takes the kernel along. */
+        bool journaled = journal_open_run(kernel->journal), was_ending = kernel->ending;
+        bool peeks = journaled && !kernel->ephemeral;
+        ssize_t n = recv(kernel->fds[MAKER_CHANNEL], at, room, MSG_DONTWAIT | (peeks ? MSG_PEEK : 0));
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return;
         if (n <= 0) { /* closed by the process, which is ending or has: its agent tells how */
@@ -581,20 +589,17 @@ static void on_channel(void *context, uint32_t events) {
                 break_off(kernel);
                 return;
         }
-        int channel = kernel->fds[MAKER_CHANNEL];
-        if (journaled && !whole && !consume(channel, (size_t) n)) {
-                break_off(kernel);
-                return;
-        }
+        kernel->peeked = peeks ? (size_t) n : 0;
+        if (!whole)
+                kernel_settle(kernel);
         kernel->inbound_size += (size_t) n;
-        bool good = handle_frames(kernel);
+        bool good = !kernel->out_of_step && handle_frames(kernel);
         if (kernel->deaf) {
                 if (kernel->is_over && !was_ending)
                         end(kernel);
                 return;
         }
-        if (journaled && whole)
-                good &= consume(channel, (size_t) n);
-        if (!good)
+        kernel_settle(kernel);
+        if (!good || kernel->out_of_step)
                 break_off(kernel);
 }

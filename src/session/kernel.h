@@ -78,6 +78,8 @@ struct kernel {
         struct frame_inbox control_inbox; /* a frame of the agent's that has begun */
         char *inbound; /* a frame that has begun */
         size_t inbound_size, inbound_room;
+        size_t peeked;    /* bytes that are read and still in the socket */
+        bool out_of_step; /* they could not be taken from there */
         char *outbound; /* a frame that did not fit into the socket yet */
         size_t outbound_at, outbound_size;
 
@@ -112,6 +114,9 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
 
 /* Sends one frame. The kernel must be idle; it is busy until a RESULT or ANSWER comes. */
 int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *payload, size_t size, struct err *err);
+
+/* What it said last is written down: it need not say it again to a daemon that comes after this one. */
+void kernel_settle(struct kernel *kernel);
 
 /* Takes what the pipes hold now into the journal. */
 void kernel_drain(struct kernel *kernel);
