@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any, Union
 
 REQUEST, DATA, END, OUT, ERR, EVENT, ANSWER = range(1, 8)
@@ -15,9 +16,23 @@ SMALL_MAX = 64 << 10  # content that leaves together with its request
 RECEIVE_MAX = 16 << 10
 Bytes = Union[bytes, bytearray, memoryview]
 
-# Made once: json.dumps and json.loads look at their options anew in every call.
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+def _make_encode() -> Callable[[Any], str]:
+    """json.dumps, but its C part is made once and not in every call, where it can be had."""
+    plain = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+    try:
+        parts = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
+            None, plain.default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
+        )
+        "".join(parts({"x": 1}, 0))
+    except Exception:  # noqa: BLE001 - another Python, another signature
+        return plain.encode
+    return lambda value: "".join(parts(value, 0))
+
+
+_encode = _make_encode()
 _scan = json.JSONDecoder().scan_once
+_pack, _unpack_from = HEADER.pack, HEADER.unpack_from
 
 
 class DaemonError(Exception):
@@ -77,7 +92,7 @@ class Client:
         self.number = self.number % 0xFFFF + 1
         fields["op"] = op
         payload = _encode(fields).encode()
-        message = HEADER.pack(len(payload), REQUEST, 0, self.number) + payload
+        message = _pack(len(payload), REQUEST, 0, self.number) + payload
         if content is None:
             self._send(message)
         elif len(content) <= SMALL_MAX:
@@ -139,7 +154,7 @@ class Client:
         buffer = self.buffer or self.socket.recv(RECEIVE_MAX)
         while len(buffer) < HEADER.size:
             buffer += self._some()
-        size, kind, _zero, number = HEADER.unpack_from(buffer)
+        size, kind, _zero, number = _unpack_from(buffer)
         end = HEADER.size + size
         have = len(buffer)
         if have == end:

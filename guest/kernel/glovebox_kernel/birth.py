@@ -17,8 +17,8 @@ import time
 from typing import Any, NoReturn
 
 from glovebox_kernel import main as kernel
-from glovebox_kernel.channel import Rest
 from glovebox_kernel.reseed import reseed, reseed_is_short, reseed_prepared
+from glovebox_kernel.turns import Rest
 
 _IS_AWAITED, _IS_USUAL, _HAS_PACKAGES, _IS_SECOND = 1, 2, 4, 8  # what spawn_serve says in a kernel
 
@@ -28,10 +28,10 @@ class Birth:
         self._made = made
         self._library = library
         self._own_path = own_path
-        self._rest = rest
         self._main_thread: Any = None
         self._is_prepared = False
         self._order = 0
+        made.take_turns(library, rest)
 
     def practise(self) -> None:
         """In the nursery, before it is prepared: what is done once only is then done."""
@@ -87,7 +87,7 @@ class Birth:
     def become_kernel(self) -> NoReturn:
         """In the sealed child."""
         self._begin()
-        kernel.serve(self._made, self._rest, is_awaited=bool(self._order & _IS_AWAITED))
+        kernel.serve(self._made, is_awaited=bool(self._order & _IS_AWAITED))
 
     def _begin(self) -> None:
         if not (self._is_prepared and self._order & _IS_USUAL):

@@ -40,21 +40,20 @@ class CellCompiler:
         self.sources: OrderedDict[str, str] = OrderedDict()
         self._sources_bytes = 0
         self._future = 0
-        self._cache: OrderedDict[str, Cell] = OrderedDict()
+        self.cache: OrderedDict[str, Cell] = OrderedDict()
 
     def compile(self, source: str) -> Cell:
         """May raise whatever the compiler raises; the lines are known by then, so that it can show them."""
-        cell = self._cache.get(source)
-        if cell is not None:
+        if cell := self.cache.get(source):
             return cell
         self.count += 1
         name = f"<cell {self.count}>"
         self.remember(name, source)
         cell = self._compile(source, name)
         if len(source) <= _CACHE_SOURCE_MAX:
-            self._cache[source] = cell
-            if len(self._cache) > _CACHE_ENTRIES:
-                self._cache.popitem(last=False)
+            self.cache[source] = cell
+            if len(self.cache) > _CACHE_ENTRIES:
+                self.cache.popitem(last=False)
         return cell
 
     def forget(self) -> None:
@@ -62,7 +61,7 @@ class CellCompiler:
         for name in self.sources:
             linecache.cache.pop(name, None)
         self.sources.clear()
-        self._cache.clear()
+        self.cache.clear()
         self.count = self._sources_bytes = 0
 
     def remember(self, name: str, source: str) -> None:
@@ -74,7 +73,7 @@ class CellCompiler:
             old, text = self.sources.popitem(last=False)
             self._sources_bytes -= len(text)
             linecache.cache.pop(old, None)
-            self._cache.clear()
+            self.cache.clear()
 
     def _compile(self, source: str, name: str) -> Cell:
         # dont_inherit: this file's own __future__ imports must not reach the user's code.
@@ -99,7 +98,7 @@ class CellCompiler:
         future = code.co_flags & _FUTURE_FLAGS
         if future & ~self._future:
             self._future |= future
-            self._cache.clear()
+            self.cache.clear()
         return code
 
 

@@ -34,8 +34,8 @@ READY, RESULT, DISPLAY, PONG, ANSWER = 128, 129, 130, 131, 132
 
 PROTOCOL = 1
 FRAME_MAX_BYTES = 32 << 20
-REST_AFTER_MS = 1000
 _READ_BYTES = 64 << 10
+_FIRST_READ_BYTES = 4 << 10  # most frames are small, and memory for more would be asked for each time
 _HEADER = struct.Struct("<IB3s")
 _ZERO = b"\0\0\0"
 
@@ -67,7 +67,7 @@ def _make_encode() -> Callable[[Any], str]:
 
 
 _encode = _make_encode()
-_scan = _decoder.scan_once
+json_scan = _decoder.scan_once
 
 
 def json_pack(value: dict[str, Any]) -> bytes:
@@ -78,7 +78,7 @@ def json_pack(value: dict[str, Any]) -> bytes:
 def json_unpack(payload: bytes) -> dict[str, Any]:
     text = payload.decode("utf-8")
     try:
-        value, end = _scan(text, 0)
+        value, end = json_scan(text, 0)
     except StopIteration:
         end = -1
     if end != len(text):  # space around it, or an error that the decoder knows how to tell
@@ -92,10 +92,10 @@ def frame_pack(kind: int, payload: bytes) -> bytes:
     return _HEADER.pack(len(payload), kind, _ZERO) + payload
 
 
-class Rest(Protocol):
-    """What to do with a while in which nobody asks for anything."""
+class Turns(Protocol):
+    """Answers what it can by itself: turns.py."""
 
-    def begin(self) -> None: ...
+    def serve(self, fd: int) -> bytes: ...
 
 
 class Channel:
@@ -108,23 +108,27 @@ class Channel:
         self._pending = b""
         # Waiting in read() would end, for nothing, whenever the host has taken what was sent before: two more switches
         # between processes in every run. Waiting in poll() does not.
-        self._poll = select.poll()
-        self._poll.register(fd, select.POLLIN)
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        self._wait = poll.poll
 
     def practise(self) -> None:
         """What receive() does first, without waiting."""
-        self._poll.poll(0)
+        self._wait(0)
 
     def close(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
-    def receive(self, rest: Rest | None = None) -> tuple[int, bytes] | None:
-        """The next frame, or None when the host closed its end between two frames."""
-        pending = self._pending or self._await(rest)
+    def receive(self, turns: Turns | None = None) -> tuple[int, bytes] | None:
+        """The next frame, or None when the host closed its end between two frames. What `turns` can answer is answered
+        meanwhile."""
+        pending = self._pending
         if not pending:
-            return None
+            pending = turns.serve(self.fd) if turns else self._wait_and_read()
+            if not pending:
+                return None
         if len(pending) < _HEADER.size:
             pending = self._fill(pending, _HEADER.size)
         length, kind, zero = _HEADER.unpack_from(pending)
@@ -136,12 +140,9 @@ class Channel:
         self._pending = pending[end:]
         return kind, pending[_HEADER.size : end]
 
-    def _await(self, rest: Rest | None) -> bytes:
-        """What comes next; if nothing comes for a while, a rest."""
-        if not self._poll.poll(REST_AFTER_MS if rest else None) and rest:
-            rest.begin()
-            self._poll.poll()
-        return os.read(self.fd, _READ_BYTES)
+    def _wait_and_read(self) -> bytes:
+        self._wait()
+        return os.read(self.fd, _FIRST_READ_BYTES)
 
     def _fill(self, start: bytes, size: int) -> bytes:
         buffer = bytearray(start)

@@ -16,6 +16,8 @@ from typing import Any, Callable
 _PYPLOT = "matplotlib.pyplot"
 FIGURES_MAX = 50
 
+registry: dict[int, Any] = {}  # pyplot's own, by number, from the moment on that pyplot is imported
+
 
 def is_figure(value: Any) -> bool:
     module = sys.modules.get("matplotlib.figure")
@@ -30,11 +32,8 @@ def figure_png(figure: Any) -> bytes:
 
 
 def figures_open() -> list[Any]:
-    """Figures that pyplot holds, oldest first; costs one dictionary lookup when pyplot is not there."""
-    helpers = sys.modules.get("matplotlib._pylab_helpers")
-    if helpers is None or not helpers.Gcf.figs:
-        return []
-    return [manager.canvas.figure for manager in helpers.Gcf.figs.values()]
+    """Figures that pyplot holds, oldest first."""
+    return [manager.canvas.figure for manager in registry.values()]
 
 
 def figures_close() -> None:
@@ -91,6 +90,8 @@ class PyplotHook:
 
         # A function and not the bound method: matplotlib sets attributes on it.
         pyplot.show = show  # type: ignore[attr-defined]
+        global registry
+        registry = sys.modules["matplotlib._pylab_helpers"].Gcf.figs
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != _PYPLOT:

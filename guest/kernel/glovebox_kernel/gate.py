@@ -30,7 +30,7 @@ REPEAT_S = 1.0
 class Gate:
     """One per kernel. Also the context manager that postpones a signal (`with gate:`)."""
 
-    __slots__ = ("_boundary", "armed", "pending", "pid", "shielded", "struck", "struck_at")
+    __slots__ = ("_boundary", "armed", "handler", "pending", "pid", "shielded", "struck", "struck_at")
 
     def __init__(self) -> None:
         self.armed = False
@@ -40,15 +40,16 @@ class Gate:
         self.shielded = 0
         self.pid = os.getpid()
         self._boundary: CodeType = Gate.run_guarded.__code__
+        self.handler = self.handle  # the same object each time: to be told apart by identity
 
     def install(self) -> None:
         self.pid = os.getpid()
-        signal.signal(signal.SIGINT, self.handle)
+        signal.signal(signal.SIGINT, self.handler)
 
     def repair(self) -> None:
         """Undo what a run did to SIGINT: a kernel that ignores it could only be killed."""
-        if _signal.getsignal(_SIGINT) != self.handle:
-            signal.signal(signal.SIGINT, self.handle)
+        if _signal.getsignal(_SIGINT) is not self.handler:
+            signal.signal(signal.SIGINT, self.handler)
         _signal.pthread_sigmask(_SIG_UNBLOCK, _SIGINT_ONLY)
 
     def handle(self, _signum: int, frame: FrameType | None) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import ctypes
 import importlib
 import os
 import sys
@@ -21,7 +22,7 @@ from glovebox_kernel import channel as wire
 from glovebox_kernel import figures, stdio, store
 from glovebox_kernel.ambient import ambient_mark_start
 from glovebox_kernel.cell import CellCompiler
-from glovebox_kernel.channel import Channel, ChannelError, Rest, json_pack, json_unpack
+from glovebox_kernel.channel import Channel, ChannelError, json_pack, json_unpack
 from glovebox_kernel.command import CommandError, command_check
 from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
@@ -31,6 +32,7 @@ from glovebox_kernel.refusal import HeldBack, RequestError
 from glovebox_kernel.reseed import reseed
 from glovebox_kernel.runner import Runner
 from glovebox_kernel.trim import TrimError, Trimmer, memory_release
+from glovebox_kernel.turns import Rest, Turns
 
 EXIT_CHANNEL = 76  # EX_PROTOCOL
 EXIT_DATA_LOST = 74  # EX_IOERR
@@ -84,7 +86,7 @@ class Kernel:
         self._is_ending = False
         self.has_begun = False
         self._is_hooked = False
-        self._has_run = False
+        self._turns: Turns | None = None
         version = sys.version.split(maxsplit=1)[0]
         self._ready = b'{"protocol":%d,"pid":%%d,"python":"%s"}' % (wire.PROTOCOL, version.encode())
         self._requests: dict[int, Callable[[dict[str, Any]], Answer]] = {
@@ -112,6 +114,10 @@ class Kernel:
 
     def expect_descriptors(self) -> None:
         self._stdio.expect_descriptors()
+
+    def take_turns(self, library: ctypes.PyDLL, rest: Rest) -> None:
+        """In a nursery: let its library answer what it can."""
+        self._turns = Turns(library, rest, self._runner, self._gate, self._table, self._trimmer, self._stdio)
 
     def enter_environment(self) -> None:
         """What depends on nothing but the environment; again, whenever another takes its place."""
@@ -174,13 +180,12 @@ class Kernel:
         self._runner.run(request["id"], request["code"], self._table.get(DEFAULT), False)
         self._runner.cells.forget()
 
-    def serve(self, rest: Rest | None = None) -> int:
+    def serve(self) -> int:
         """Answer requests until the host closes the channel; the exit code."""
         try:
             self._channel.send(wire.READY, self._ready % self._gate.pid)
             while not self._is_ending:
-                # One that never ran anything has its pages for the first run, and does not rest.
-                frame = self._channel.receive(rest if self._has_run else None)
+                frame = self._channel.receive(self._turns)
                 if frame is None:
                     return 0
                 self.answer(*frame)
@@ -200,7 +205,6 @@ class Kernel:
             self._channel.send(wire.ANSWER, json_pack(self._handle(kind, payload)))
 
     def _execute(self, payload: bytes) -> None:
-        self._has_run = True
         try:
             request = json_unpack(payload)
             run_id, code = request["id"], request.get("code")
@@ -319,13 +323,13 @@ def make(fd: int) -> Kernel:
     return kernel
 
 
-def serve(kernel: Kernel, rest: Rest | None = None, is_awaited: bool = False) -> NoReturn:
+def serve(kernel: Kernel, is_awaited: bool = False) -> NoReturn:
     """Be a kernel from here on; never returns. One that somebody waits for does nothing ahead of need."""
     if not kernel.has_begun:
         kernel.begin()
     if not is_awaited:
         kernel.rehearse()
-    exit_code = kernel.serve(rest)
+    exit_code = kernel.serve()
     os._exit(exit_code)
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 EXIT_INTERRUPTED = 130
 
+_modules = sys.modules
+
 
 class Runner:
     def __init__(self, channel: Channel, gate: Gate, stdio: Stdio) -> None:
@@ -33,25 +35,31 @@ class Runner:
         self._channel = channel
         self._gate = gate
         self._stdio = stdio
-        self._run_id: Any = None
-        self._count = 0
-        self._displays = 0
+        self.run_id: Any = None
+        self.count = 0
+        self.displays = 0
         self._figures: list[str] = []
         self._shown: Any = None
 
     def run(self, run_id: Any, source: str, context: Context, is_counted: bool = True) -> bytes:
         """Execute; everything printed has left the process when this returns."""
-        self._run_id = run_id
-        self._displays = 0
-        self._shown = None
-        if self._figures:
-            self._figures = []
-        self._count += is_counted
-        context.enter()
+        self.run_id = run_id
+        self.displays = 0
+        self.count += is_counted
+        _modules["__main__"] = context.module
         bundle, failure = self._gate.run_guarded(self._execute, source, context.namespace)
+        return self.conclude(bundle, failure)
+
+    def conclude_value(self, value: Any) -> bytes:
+        """The end of a run that was not executed here."""
+        return self.conclude(*self._gate.run_guarded(self._show, value))
+
+    def conclude(self, bundle: mime.Bundle | None, failure: BaseException | None) -> bytes:
+        """The end of a run."""
+        run_id = self.run_id
         if os.getpid() != self._gate.pid:
             self._end_child(failure)
-        if figures.figures_open():
+        if figures.registry:
             failure = self._finish_figures(failure)
         if failure is not None:
             payload = outcome_pack(self._outcome(None, failure))
@@ -62,16 +70,18 @@ class Runner:
             payload = outcome_pack(self._outcome(bundle, None))
         else:
             text = None if bundle is None else bundle["text/plain"]
-            payload = outcome_pack_plain(run_id, self._count, text, self._displays)
+            payload = outcome_pack_plain(run_id, self.count, text, self.displays)
         self._shown = None
+        if self._figures:
+            self._figures = []
         self._stdio.flush()
         self._gate.repair()
         return payload
 
     def run_command(self, run_id: Any, request: dict[str, Any]) -> bytes:
         """Run a command to its end; its exit status is the run's."""
-        self._run_id = run_id
-        self._displays = 0
+        self.run_id = run_id
+        self.displays = 0
         self._figures = []
         self._stdio.flush()
         code, failure = self._gate.run_guarded(command_run, request)
@@ -82,13 +92,16 @@ class Runner:
         return outcome_pack(outcome)
 
     def _execute(self, source: str, namespace: dict[str, Any]) -> mime.Bundle | None:
-        cell = self.cells.compile(source)
+        cell = self.cells.cache.get(source) or self.cells.compile(source)
         if cell.is_async:
             value = self._await(_evaluate_async(cell, namespace))
         else:
             if cell.body is not None:
                 eval(cell.body, namespace)
             value = eval(cell.last, namespace) if cell.last is not None else None
+        return self._show(value)
+
+    def _show(self, value: Any) -> mime.Bundle | None:
         if value is None:
             return None
         bundle = mime.bundle_make(value)
@@ -124,12 +137,12 @@ class Runner:
                 if second is not None:
                     error = failure_name_only(failure)
         return {
-            "id": self._run_id,
+            "id": self.run_id,
             "status": status,
             "exit_code": exit_code,
-            "execution_count": self._count,
+            "execution_count": self.count,
             "result": bundle,
-            "displays": self._displays,
+            "displays": self.displays,
             "error": error,
             "figures": self._figures,
         }
@@ -174,11 +187,11 @@ class Runner:
             # A forked child of a cell: there is no host to show it to.
             print(bundle.get("text/plain", ""))
             return
-        frame = json_pack({"id": self._run_id, "data": bundle})
+        frame = json_pack({"id": self.run_id, "data": bundle})
         self._stdio.flush()
         with self._gate:
             self._channel.send(DISPLAY, frame)
-        self._displays += 1
+        self.displays += 1
 
     def _finish_figures(self, failure: BaseException | None) -> BaseException | None:
         """The end of a cell shows what is still open, also after an error; an interrupted run shows nothing more."""

@@ -142,16 +142,16 @@ class FloodBuffer(io.BufferedWriter):
 class Stdio:
     def __init__(self) -> None:
         self._saved_fds: tuple[int, ...] = ()
-        self._flooded: list[io.TextIOWrapper] = []
+        self.flooded: list[io.TextIOWrapper] = []
         self._ticker: Ticker | None = None
-        self._streams: list[io.TextIOWrapper] = []
+        self.streams: list[io.TextIOWrapper] = []
 
     def install(self) -> None:
         sys.stdin = sys.__stdin__ = NoInput()  # type: ignore[assignment, misc]
         self._ticker = Ticker(self._on_tick)
-        self._streams = [self._open(1), self._open(2)]
-        sys.stdout = sys.__stdout__ = self._streams[0]  # type: ignore[misc]
-        sys.stderr = sys.__stderr__ = self._streams[1]  # type: ignore[misc]
+        self.streams[:] = [self._open(1), self._open(2)]
+        sys.stdout = sys.__stdout__ = self.streams[0]  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = self.streams[1]  # type: ignore[misc]
 
     def expect_descriptors(self) -> None:
         """In a nursery: whoever forks arranges them (guest/nursery/spawn.c)."""
@@ -186,9 +186,9 @@ class Stdio:
 
     def _begin_flood(self, stream: io.TextIOWrapper) -> None:
         ticker = self._ticker
-        if ticker is None or not ticker.works() or stream in self._flooded or stream.closed:
+        if ticker is None or not ticker.works() or stream in self.flooded or stream.closed:
             return
-        self._flooded.append(stream)
+        self.flooded.append(stream)
         stream.reconfigure(line_buffering=False)
         ticker.start()
 
@@ -201,15 +201,15 @@ class Stdio:
                 self._ticker.start()
 
     def _end_flood(self) -> None:
-        while self._flooded:
-            stream = self._flooded[-1]
+        while self.flooded:
+            stream = self.flooded[-1]
             with contextlib.suppress(ValueError, OSError):
                 stream.reconfigure(line_buffering=True)  # flushes, too
-            self._flooded.pop()
+            self.flooded.pop()
 
     def flush(self) -> None:
         """All that Python and C stdio hold goes to the pipes: a RESULT sent after this comes after all output."""
-        out, err = self._streams
+        out, err = self.streams
         if sys.stdout is not out:
             _flush_any(sys.stdout)
         if sys.stderr is not err:
@@ -221,7 +221,7 @@ class Stdio:
             self._reopen()
         except OSError:
             pass
-        if self._flooded:
+        if self.flooded:
             with contextlib.suppress(RuntimeError):
                 self._end_flood()
             if self._ticker is not None:
@@ -230,13 +230,13 @@ class Stdio:
 
     def _reopen(self) -> None:
         """The run closed sys.stdout or sys.stderr: the next run gets new ones, on the same pipes."""
-        self._flooded.clear()
+        self.flooded.clear()
         for index, saved_fd in enumerate(self._saved_fds):
             os.dup2(saved_fd, index + 1)
-            if self._streams[index].closed:
-                self._streams[index] = self._open(index + 1)
-        sys.stdout = sys.__stdout__ = self._streams[0]  # type: ignore[misc]
-        sys.stderr = sys.__stderr__ = self._streams[1]  # type: ignore[misc]
+            if self.streams[index].closed:
+                self.streams[index] = self._open(index + 1)
+        sys.stdout = sys.__stdout__ = self.streams[0]  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = self.streams[1]  # type: ignore[misc]
 
 
 def _flush_any(stream: Any) -> None:

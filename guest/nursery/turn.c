@@ -1,0 +1,470 @@
+/* Turns: a request and its answer, again and again, as long as nothing is unusual.
+ *
+ * Python takes most of the time that a short run takes for what is around it: frames, JSON, streams, signals. A kernel
+ * waits here for requests instead. What asks for nothing but that code be run is run here, by the same objects that
+ * Python's own loop uses (glovebox_kernel/main.py, runner.py), whose word on each of these steps counts. Whatever is
+ * more than that goes back to them: other requests as they came, and the end of a run that failed, that shows
+ * something, or whose value is more than a number.
+ *
+ * No header of Python is needed to build this, so that one library serves every Python: the few functions used are part
+ * of its stable interface. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "turn.h"
+
+typedef ptrdiff_t Py_ssize_t;
+typedef struct _object PyObject;
+typedef struct _ts PyThreadState;
+extern PyObject _Py_NoneStruct, _Py_TrueStruct, _Py_FalseStruct, PyLong_Type, PyFloat_Type, PyBool_Type;
+void Py_IncRef(PyObject *object);
+void Py_DecRef(PyObject *object);
+PyObject *PyObject_Type(PyObject *object);
+PyObject *PyObject_GetAttr(PyObject *object, PyObject *name);
+int PyObject_SetAttr(PyObject *object, PyObject *name, PyObject *value);
+int PyObject_IsTrue(PyObject *object);
+PyObject *PyObject_Repr(PyObject *object);
+PyObject *PyObject_CallFunctionObjArgs(PyObject *callable, ...);
+PyObject *PyObject_CallMethodObjArgs(PyObject *object, PyObject *name, ...);
+PyObject *PyBytes_FromStringAndSize(const char *bytes, Py_ssize_t size);
+int PyBytes_AsStringAndSize(PyObject *object, char **ret_bytes, Py_ssize_t *ret_size);
+PyObject *PyUnicode_DecodeUTF8(const char *bytes, Py_ssize_t size, const char *errors);
+PyObject *PyUnicode_InternFromString(const char *text);
+PyObject *PyUnicode_AsUTF8String(PyObject *text);
+Py_ssize_t PyUnicode_GetLength(PyObject *text);
+PyObject *PyTuple_GetItem(PyObject *tuple, Py_ssize_t index);
+PyObject *PyList_GetItem(PyObject *list, Py_ssize_t index);
+Py_ssize_t PyList_Size(PyObject *list);
+PyObject *PyDict_GetItem(PyObject *dict, PyObject *key);
+int PyDict_SetItem(PyObject *dict, PyObject *key, PyObject *value);
+Py_ssize_t PyDict_Size(PyObject *dict);
+PyObject *PyLong_FromLong(long number);
+long PyLong_AsLong(PyObject *object);
+PyObject *PyEval_EvalCode(PyObject *code, PyObject *globals, PyObject *locals);
+PyObject *PySys_GetObject(const char *name);
+PyObject *PyImport_GetModuleDict(void);
+PyObject *PyErr_Occurred(void);
+void PyErr_Clear(void);
+int PyErr_CheckSignals(void);
+void PyErr_Fetch(PyObject **ret_type, PyObject **ret_value, PyObject **ret_trace);
+void PyErr_NormalizeException(PyObject **type, PyObject **value, PyObject **trace);
+int PyException_SetTraceback(PyObject *error, PyObject *trace);
+PyThreadState *PyEval_SaveThread(void);
+void PyEval_RestoreThread(PyThreadState *state);
+
+enum {
+        HEADER_SIZE = 8,
+        REQUEST_MAX = 8 << 10, /* larger ones are Python's */
+        ANSWER_MAX = 1 << 10,
+        ID_MAX = 64,
+        EXECUTE = 1,
+        RESULT = 129,
+};
+
+/* What Python's loop works with, in the order in which turns.py hands it over. */
+enum part {
+        PART_SCAN,     /* text, place -> value, end: JSON */
+        PART_CELLS,    /* CellCompiler */
+        PART_CACHE,    /* its dictionary: source -> Cell */
+        PART_RUNNER,   /* Runner */
+        PART_GATE,     /* Gate */
+        PART_TABLE,    /* ContextTable */
+        PART_TRIMMER,  /* Trimmer */
+        PART_STDIO,    /* Stdio */
+        PART_STREAMS,  /* its list of two */
+        PART_FLOODED,  /* its list of those that are in a flood */
+        PART_FIGURES,  /* the module */
+        PART_HANDLER,  /* of SIGINT */
+        PART_GETSIGNAL,
+        PARTS,
+};
+
+enum name {
+        NAME_ARMED,
+        NAME_BODY,
+        NAME_CODE,
+        NAME_COMPILE,
+        NAME_CONCLUDE,
+        NAME_CONCLUDE_VALUE,
+        NAME_CONTEXTS,
+        NAME_COUNT,
+        NAME_DEFAULT,
+        NAME_DISPLAYS,
+        NAME_FLUSH,
+        NAME_ID,
+        NAME_IS_ASYNC,
+        NAME_IS_TRIMMED,
+        NAME_LAST,
+        NAME_MAIN,
+        NAME_MODULE,
+        NAME_NAMESPACE,
+        NAME_PENDING,
+        NAME_PID,
+        NAME_REGISTRY,
+        NAME_REPAIR,
+        NAME_RUN_ID,
+        NAME_SHIELDED,
+        NAME_STRUCK,
+        NAMES,
+};
+
+static const char *const spelled[NAMES] = {
+        [NAME_ARMED] = "armed",
+        [NAME_BODY] = "body",
+        [NAME_CODE] = "code",
+        [NAME_COMPILE] = "compile",
+        [NAME_CONCLUDE] = "conclude",
+        [NAME_CONCLUDE_VALUE] = "conclude_value",
+        [NAME_CONTEXTS] = "contexts",
+        [NAME_COUNT] = "count",
+        [NAME_DEFAULT] = "default",
+        [NAME_DISPLAYS] = "displays",
+        [NAME_FLUSH] = "flush",
+        [NAME_ID] = "id",
+        [NAME_IS_ASYNC] = "is_async",
+        [NAME_IS_TRIMMED] = "is_trimmed",
+        [NAME_LAST] = "last",
+        [NAME_MAIN] = "__main__",
+        [NAME_MODULE] = "module",
+        [NAME_NAMESPACE] = "namespace",
+        [NAME_PENDING] = "pending",
+        [NAME_PID] = "pid",
+        [NAME_REGISTRY] = "registry",
+        [NAME_REPAIR] = "repair",
+        [NAME_RUN_ID] = "run_id",
+        [NAME_SHIELDED] = "shielded",
+        [NAME_STRUCK] = "struck",
+};
+
+static PyObject *parts[PARTS], *names[NAMES], *zero, *sigint;
+
+static PyObject *const none = &_Py_NoneStruct, *const yes = &_Py_TrueStruct, *const no = &_Py_FalseStruct;
+
+int turn_open(PyObject *given) {
+        for (int i = 0; i < PARTS; i++) {
+                parts[i] = PyTuple_GetItem(given, i);
+                if (!parts[i])
+                        return -1;
+                Py_IncRef(parts[i]);
+        }
+        for (int i = 0; i < NAMES; i++)
+                if (!(names[i] = PyUnicode_InternFromString(spelled[i])))
+                        return -1;
+        zero = PyLong_FromLong(0);
+        sigint = PyLong_FromLong(SIGINT);
+        return zero && sigint ? 0 : -1;
+}
+
+static void drop(PyObject **object) {
+        if (*object)
+                Py_DecRef(*object);
+}
+#define _cleanup_object_ __attribute__((cleanup(drop)))
+
+static bool set(enum part part, enum name name, PyObject *value) {
+        return PyObject_SetAttr(parts[part], names[name], value) == 0;
+}
+
+static bool is_of(PyObject *value, const PyObject *kind) {
+        _cleanup_object_ PyObject *type = PyObject_Type(value);
+        return type == kind;
+}
+
+/* ---- the request ---- */
+
+/* What stands for itself in JSON: a host's ids do. */
+static bool is_plain_id(const char *text, size_t size) {
+        for (size_t i = 0; i < size; i++)
+                if (!((text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'z') ||
+                      (text[i] >= 'A' && text[i] <= 'Z') || text[i] == '-' || text[i] == '_'))
+                        return false;
+        return size <= ID_MAX;
+}
+
+struct request {
+        PyObject *fields; /* owns the rest */
+        PyObject *id, *code;
+        char id_text[ID_MAX + 1];
+};
+
+static bool copy_id(PyObject *id, char ret_text[static ID_MAX + 1]) {
+        char *text;
+        Py_ssize_t size;
+        _cleanup_object_ PyObject *bytes = PyUnicode_AsUTF8String(id); /* fails for what is no text */
+        if (!bytes || PyBytes_AsStringAndSize(bytes, &text, &size) < 0 || !is_plain_id(text, (size_t) size))
+                return false;
+        memcpy(ret_text, text, (size_t) size + 1);
+        return true;
+}
+
+/* Code to be run, and no other wish. False: it is for Python, also where an exception is set. */
+static bool read_request(const char *bytes, size_t size, struct request *ret_request) {
+        _cleanup_object_ PyObject *text = PyUnicode_DecodeUTF8(bytes, (Py_ssize_t) size, NULL);
+        _cleanup_object_ PyObject *scanned =
+                text ? PyObject_CallFunctionObjArgs(parts[PART_SCAN], text, zero, NULL) : NULL;
+        if (!scanned || PyLong_AsLong(PyTuple_GetItem(scanned, 1)) != PyUnicode_GetLength(text))
+                return false;
+        struct request request = { .fields = PyTuple_GetItem(scanned, 0) };
+        if (PyDict_Size(request.fields) != 2 || !(request.id = PyDict_GetItem(request.fields, names[NAME_ID])) ||
+            !(request.code = PyDict_GetItem(request.fields, names[NAME_CODE])) ||
+            PyUnicode_GetLength(request.code) < 0 || !copy_id(request.id, request.id_text))
+                return false;
+        Py_IncRef(request.fields);
+        *ret_request = request;
+        return true;
+}
+
+/* ---- the run ---- */
+
+static PyObject *evaluate(PyObject *cell, enum name part, PyObject *space) {
+        _cleanup_object_ PyObject *code = PyObject_GetAttr(cell, names[part]);
+        if (!code)
+                return NULL;
+        if (code == none) {
+                Py_IncRef(none);
+                return none;
+        }
+        return PyEval_EvalCode(code, space, space);
+}
+
+/* As Runner._execute: the value of the last expression, or NULL and an exception. */
+static PyObject *execute(PyObject *source, PyObject *space, bool *ret_is_async) {
+        PyObject *cell = PyDict_GetItem(parts[PART_CACHE], source);
+        if (cell)
+                Py_IncRef(cell);
+        else
+                cell = PyObject_CallMethodObjArgs(parts[PART_CELLS], names[NAME_COMPILE], source, NULL);
+        _cleanup_object_ PyObject *owned = cell;
+        _cleanup_object_ PyObject *is_async = cell ? PyObject_GetAttr(cell, names[NAME_IS_ASYNC]) : NULL;
+        if (!is_async)
+                return NULL;
+        if (is_async == yes) {
+                *ret_is_async = true;
+                return NULL;
+        }
+        _cleanup_object_ PyObject *nothing = evaluate(cell, NAME_BODY, space);
+        return nothing ? evaluate(cell, NAME_LAST, space) : NULL;
+}
+
+/* As Gate.run_guarded. A signal that comes when the code has ended finds nobody armed: its handler is Python, and runs
+ * when Python runs next. */
+static bool arm(void) {
+        return set(PART_GATE, NAME_STRUCK, no) && set(PART_GATE, NAME_PENDING, no) &&
+               set(PART_GATE, NAME_SHIELDED, zero) && set(PART_GATE, NAME_ARMED, yes);
+}
+
+/* The exception that is set, as an object that has its traceback. */
+static PyObject *take_failure(void) {
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        PyErr_NormalizeException(&type, &value, &trace);
+        if (trace && value)
+                (void) PyException_SetTraceback(value, trace);
+        drop(&type);
+        drop(&trace);
+        return value;
+}
+
+/* ---- the answer ---- */
+
+static bool send_all(int fd, const char *bytes, size_t size) {
+        while (size > 0) {
+                ssize_t n = write(fd, bytes, size);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return false;
+                bytes += n;
+                size -= (size_t) n;
+        }
+        return true;
+}
+
+static void put_header(char header[static HEADER_SIZE], size_t size) {
+        const unsigned char bytes[HEADER_SIZE] = { size & 0xff, size >> 8 & 0xff, size >> 16 & 0xff, size >> 24 & 0xff,
+                                                   RESULT };
+        memcpy(header, bytes, HEADER_SIZE);
+}
+
+/* A number's text is plain ASCII. NULL: the value has no such text, or it is too long for here. */
+static PyObject *number_text(PyObject *value) {
+        enum { DIGITS_MAX = 500 };
+        if (!is_of(value, &PyLong_Type) && !is_of(value, &PyFloat_Type) && !is_of(value, &PyBool_Type))
+                return NULL;
+        _cleanup_object_ PyObject *text = PyObject_Repr(value);
+        if (!text || PyUnicode_GetLength(text) > DIGITS_MAX)
+                return NULL;
+        return PyUnicode_AsUTF8String(text);
+}
+
+/* As outcome_pack_plain. `digits` is NULL where there is no value. */
+static bool answer(int fd, const char *id, long count, PyObject *digits, long displays) {
+        char frame[HEADER_SIZE + ANSWER_MAX], *text = NULL;
+        Py_ssize_t size;
+        if (digits && PyBytes_AsStringAndSize(digits, &text, &size) < 0)
+                return false;
+        int n = snprintf(frame + HEADER_SIZE, ANSWER_MAX,
+                         "{\"id\":\"%s\",\"status\":\"ok\",\"exit_code\":0,\"execution_count\":%ld,\"result\":%s%s%s,"
+                         "\"displays\":%ld,\"error\":null,\"figures\":[]}",
+                         id, count, digits ? "{\"text/plain\":\"" : "null", digits ? text : "", digits ? "\"}" : "",
+                         displays);
+        put_header(frame, (size_t) n);
+        return send_all(fd, frame, HEADER_SIZE + (size_t) n);
+}
+
+/* What Python made of the end of a run. */
+static bool answer_with(int fd, PyObject *payload) {
+        char header[HEADER_SIZE], *bytes;
+        Py_ssize_t size;
+        if (!payload || PyBytes_AsStringAndSize(payload, &bytes, &size) < 0)
+                return false;
+        put_header(header, (size_t) size);
+        return send_all(fd, header, sizeof(header)) && send_all(fd, bytes, (size_t) size);
+}
+
+static bool call(enum part part, enum name method) {
+        _cleanup_object_ PyObject *nothing = PyObject_CallMethodObjArgs(parts[part], names[method], NULL);
+        return nothing != NULL;
+}
+
+/* As Stdio.flush, for streams that are as they should be. */
+static bool flush(void) {
+        PyObject *out = PyList_GetItem(parts[PART_STREAMS], 0), *err = PyList_GetItem(parts[PART_STREAMS], 1);
+        if (PySys_GetObject("stdout") != out || PySys_GetObject("stderr") != err || PyList_Size(parts[PART_FLOODED]) > 0)
+                return call(PART_STDIO, NAME_FLUSH);
+        _cleanup_object_ PyObject *first = PyObject_CallMethodObjArgs(out, names[NAME_FLUSH], NULL);
+        _cleanup_object_ PyObject *second =
+                first ? PyObject_CallMethodObjArgs(err, names[NAME_FLUSH], NULL) : NULL;
+        if (!second) {
+                PyErr_Clear();
+                return call(PART_STDIO, NAME_FLUSH);
+        }
+        (void) fflush(NULL);
+        return true;
+}
+
+/* As Gate.repair. */
+static bool repair(void) {
+        _cleanup_object_ PyObject *handler = PyObject_CallFunctionObjArgs(parts[PART_GETSIGNAL], sigint, NULL);
+        if (handler != parts[PART_HANDLER]) {
+                PyErr_Clear();
+                return call(PART_GATE, NAME_REPAIR);
+        }
+        sigset_t only;
+        (void) sigemptyset(&only);
+        (void) sigaddset(&only, SIGINT);
+        return pthread_sigmask(SIG_UNBLOCK, &only, NULL) == 0;
+}
+
+static long number_of(enum part part, enum name name) {
+        _cleanup_object_ PyObject *number = PyObject_GetAttr(parts[part], names[name]);
+        return number ? PyLong_AsLong(number) : -1;
+}
+
+static bool is_set(enum part part, enum name name) {
+        _cleanup_object_ PyObject *value = PyObject_GetAttr(parts[part], names[name]);
+        return !value || PyObject_IsTrue(value) != 0;
+}
+
+/* The end of a run whose value is nothing or a number, and which left nothing else to tell. */
+static bool conclude(int fd, const struct request *request, long count, PyObject *value) {
+        _cleanup_object_ PyObject *digits = value == none ? NULL : number_text(value);
+        bool is_plain = (value == none || digits) && getpid() == number_of(PART_GATE, NAME_PID) &&
+                        !is_set(PART_FIGURES, NAME_REGISTRY);
+        if (PyErr_Occurred())
+                PyErr_Clear();
+        if (is_plain)
+                return flush() && repair() &&
+                       answer(fd, request->id_text, count, digits, number_of(PART_RUNNER, NAME_DISPLAYS));
+        _cleanup_object_ PyObject *payload =
+                PyObject_CallMethodObjArgs(parts[PART_RUNNER], names[NAME_CONCLUDE_VALUE], value, NULL);
+        return answer_with(fd, payload);
+}
+
+/* 1: done; 0: nothing was done, Python must; -1: an exception, or the host is gone. */
+static int take_turn(int fd, const char *bytes, size_t size) {
+        struct request request;
+        if (is_set(PART_TRIMMER, NAME_IS_TRIMMED) || !read_request(bytes, size, &request)) {
+                PyErr_Clear();
+                return 0;
+        }
+        _cleanup_object_ PyObject *fields = request.fields;
+        _cleanup_object_ PyObject *contexts = PyObject_GetAttr(parts[PART_TABLE], names[NAME_CONTEXTS]);
+        PyObject *context = contexts ? PyDict_GetItem(contexts, names[NAME_DEFAULT]) : NULL;
+        _cleanup_object_ PyObject *module = context ? PyObject_GetAttr(context, names[NAME_MODULE]) : NULL;
+        _cleanup_object_ PyObject *space = module ? PyObject_GetAttr(context, names[NAME_NAMESPACE]) : NULL;
+        long count = number_of(PART_RUNNER, NAME_COUNT) + 1;
+        _cleanup_object_ PyObject *number = PyLong_FromLong(count);
+        if (!space || !number || !set(PART_RUNNER, NAME_RUN_ID, request.id) || !set(PART_RUNNER, NAME_DISPLAYS, zero) ||
+            PyDict_SetItem(PyImport_GetModuleDict(), names[NAME_MAIN], module) < 0 || !arm())
+                return -1;
+        bool is_async = false;
+        _cleanup_object_ PyObject *value = execute(request.code, space, &is_async);
+        _cleanup_object_ PyObject *failure = value || is_async ? NULL : take_failure();
+        if (!set(PART_GATE, NAME_ARMED, no))
+                return -1;
+        if (is_async)
+                return 0;
+        if (!set(PART_RUNNER, NAME_COUNT, number))
+                return -1;
+        if (value)
+                return conclude(fd, &request, count, value) ? 1 : -1;
+        _cleanup_object_ PyObject *payload =
+                PyObject_CallMethodObjArgs(parts[PART_RUNNER], names[NAME_CONCLUDE], none, failure, NULL);
+        return answer_with(fd, payload) ? 1 : -1;
+}
+
+/* ---- waiting ---- */
+
+static int wait_for(int fd, int timeout_ms) {
+        struct pollfd waiting = { .fd = fd, .events = POLLIN };
+        for (;;) {
+                PyThreadState *state = PyEval_SaveThread();
+                int n = poll(&waiting, 1, timeout_ms);
+                int code = n < 0 ? -errno : n;
+                PyEval_RestoreThread(state);
+                if (code != -EINTR)
+                        return code;
+                if (PyErr_CheckSignals() < 0)
+                        return code;
+        }
+}
+
+static bool is_execute(const unsigned char *bytes, size_t size) {
+        return size >= HEADER_SIZE && bytes[4] == EXECUTE && !bytes[5] && !bytes[6] && !bytes[7] &&
+               (bytes[0] | (size_t) bytes[1] << 8 | (size_t) bytes[2] << 16 | (size_t) bytes[3] << 24) ==
+                       size - HEADER_SIZE;
+}
+
+PyObject *turn_serve(int fd, int first_ms, int then_ms) {
+        static unsigned char bytes[REQUEST_MAX];
+        for (int timeout_ms = first_ms;; timeout_ms = then_ms) {
+                int code = wait_for(fd, timeout_ms);
+                if (code == 0) {
+                        Py_IncRef(none);
+                        return none;
+                }
+                if (PyErr_Occurred())
+                        return NULL;
+                ssize_t n = code < 0 ? -1 : read(fd, bytes, sizeof(bytes));
+                if (n < 0 && code > 0 && errno == EINTR)
+                        continue;
+                int done = n > 0 && is_execute(bytes, (size_t) n) ?
+                                   take_turn(fd, (const char *) bytes + HEADER_SIZE, (size_t) n - HEADER_SIZE) :
+                                   0;
+                if (done < 0 && PyErr_Occurred())
+                        return NULL;
+                if (done == 0)
+                        return PyBytes_FromStringAndSize((const char *) bytes, n < 0 ? 0 : n);
+                if (done < 0) /* the host does not listen any more */
+                        return PyBytes_FromStringAndSize(NULL, 0);
+        }
+}
