@@ -25,7 +25,7 @@ class Session:
 
     def add(self) -> None:
         answer = self.client.execute("1+1", self.name)
-        if answer.get("status") != "ok" or "2" not in str(answer.get("result")):
+        if answer["status"] != "ok" or answer["result"] != {"text/plain": "2"}:
             raise RuntimeError(f"1+1 answered {str(answer)[:300]}")
 
     def stop(self) -> None:

@@ -93,7 +93,6 @@ enum name {
         NAME_CODE,
         NAME_COMPILE,
         NAME_CONCLUDE,
-        NAME_CONCLUDE_VALUE,
         NAME_CONTEXTS,
         NAME_COUNT,
         NAME_DEFAULT,
@@ -112,6 +111,7 @@ enum name {
         NAME_REPAIR,
         NAME_RUN_ID,
         NAME_SHIELDED,
+        NAME_SHOW,
         NAME_STRUCK,
         NAMES,
 };
@@ -122,7 +122,6 @@ static const char *const spelled[NAMES] = {
         [NAME_CODE] = "code",
         [NAME_COMPILE] = "compile",
         [NAME_CONCLUDE] = "conclude",
-        [NAME_CONCLUDE_VALUE] = "conclude_value",
         [NAME_CONTEXTS] = "contexts",
         [NAME_COUNT] = "count",
         [NAME_DEFAULT] = "default",
@@ -141,6 +140,7 @@ static const char *const spelled[NAMES] = {
         [NAME_REPAIR] = "repair",
         [NAME_RUN_ID] = "run_id",
         [NAME_SHIELDED] = "shielded",
+        [NAME_SHOW] = "show",
         [NAME_STRUCK] = "struck",
 };
 
@@ -305,19 +305,49 @@ static PyObject *number_text(PyObject *value) {
         return PyUnicode_AsUTF8String(text);
 }
 
-/* As outcome_pack_plain. `digits` is NULL where there is no value. */
+struct text {
+        char bytes[HEADER_SIZE + ANSWER_MAX];
+        size_t size;
+};
+
+static void put(struct text *text, const char *bytes, size_t size) {
+        if (size <= sizeof(text->bytes) - text->size) {
+                memcpy(text->bytes + text->size, bytes, size);
+                text->size += size;
+        }
+}
+#define put_literal(text, literal) put(text, "" literal, sizeof(literal) - 1)
+
+static void put_number(struct text *text, unsigned long number) {
+        char digits[24], *at = digits + sizeof(digits);
+        do
+                *--at = (char) ('0' + number % 10);
+        while (number /= 10);
+        put(text, at, (size_t) (digits + sizeof(digits) - at));
+}
+
+/* As outcome_pack_plain. `digits` is NULL where there is no value. All that is put here has its bounds. */
 static bool answer(int fd, const char *id, long count, PyObject *digits, long displays) {
-        char frame[HEADER_SIZE + ANSWER_MAX], *text = NULL;
-        Py_ssize_t size;
-        if (digits && PyBytes_AsStringAndSize(digits, &text, &size) < 0)
-                return false;
-        int n = snprintf(frame + HEADER_SIZE, ANSWER_MAX,
-                         "{\"id\":\"%s\",\"status\":\"ok\",\"exit_code\":0,\"execution_count\":%ld,\"result\":%s%s%s,"
-                         "\"displays\":%ld,\"error\":null,\"figures\":[]}",
-                         id, count, digits ? "{\"text/plain\":\"" : "null", digits ? text : "", digits ? "\"}" : "",
-                         displays);
-        put_header(frame, (size_t) n);
-        return send_all(fd, frame, HEADER_SIZE + (size_t) n);
+        struct text frame = { .size = HEADER_SIZE };
+        put_literal(&frame, "{\"id\":\"");
+        put(&frame, id, strlen(id));
+        put_literal(&frame, "\",\"status\":\"ok\",\"exit_code\":0,\"execution_count\":");
+        put_number(&frame, (unsigned long) count);
+        if (digits) {
+                char *bytes;
+                Py_ssize_t size;
+                if (PyBytes_AsStringAndSize(digits, &bytes, &size) < 0)
+                        return false;
+                put_literal(&frame, ",\"result\":{\"text/plain\":\"");
+                put(&frame, bytes, (size_t) size);
+                put_literal(&frame, "\"}");
+        } else
+                put_literal(&frame, ",\"result\":null");
+        put_literal(&frame, ",\"displays\":");
+        put_number(&frame, (unsigned long) displays);
+        put_literal(&frame, ",\"error\":null,\"figures\":[]}");
+        put_header(frame.bytes, frame.size - HEADER_SIZE);
+        return send_all(fd, frame.bytes, frame.size);
 }
 
 /* What Python made of the end of a run. */
@@ -338,7 +368,8 @@ static bool call(enum part part, enum name method) {
 /* As Stdio.flush, for streams that are as they should be. */
 static bool flush(void) {
         PyObject *out = PyList_GetItem(parts[PART_STREAMS], 0), *err = PyList_GetItem(parts[PART_STREAMS], 1);
-        if (PySys_GetObject("stdout") != out || PySys_GetObject("stderr") != err || PyList_Size(parts[PART_FLOODED]) > 0)
+        if (PySys_GetObject("stdout") != out || PySys_GetObject("stderr") != err ||
+            PyList_Size(parts[PART_FLOODED]) > 0)
                 return call(PART_STDIO, NAME_FLUSH);
         _cleanup_object_ PyObject *first = PyObject_CallMethodObjArgs(out, names[NAME_FLUSH], NULL);
         _cleanup_object_ PyObject *second =
@@ -374,19 +405,28 @@ static bool is_set(enum part part, enum name name) {
         return !value || PyObject_IsTrue(value) != 0;
 }
 
-/* The end of a run whose value is nothing or a number, and which left nothing else to tell. */
-static bool conclude(int fd, const struct request *request, long count, PyObject *value) {
-        _cleanup_object_ PyObject *digits = value == none ? NULL : number_text(value);
-        bool is_plain = (value == none || digits) && getpid() == number_of(PART_GATE, NAME_PID) &&
+/* The end of a run that Python has something to tell about. */
+static bool conclude(int fd, PyObject *bundle, PyObject *failure) {
+        _cleanup_object_ PyObject *payload =
+                PyObject_CallMethodObjArgs(parts[PART_RUNNER], names[NAME_CONCLUDE], bundle, failure, NULL);
+        return answer_with(fd, payload);
+}
+
+/* The end of a run that went well. The value goes before the host is told: its end may have something to print. */
+static bool conclude_value(int fd, const struct request *request, long count, PyObject **value) {
+        _cleanup_object_ PyObject *digits = *value == none ? NULL : number_text(*value);
+        bool is_plain = (*value == none || digits) && getpid() == number_of(PART_GATE, NAME_PID) &&
                         !is_set(PART_FIGURES, NAME_REGISTRY);
         if (PyErr_Occurred())
                 PyErr_Clear();
         if (is_plain)
                 return flush() && repair() &&
                        answer(fd, request->id_text, count, digits, number_of(PART_RUNNER, NAME_DISPLAYS));
-        _cleanup_object_ PyObject *payload =
-                PyObject_CallMethodObjArgs(parts[PART_RUNNER], names[NAME_CONCLUDE_VALUE], value, NULL);
-        return answer_with(fd, payload);
+        _cleanup_object_ PyObject *shown =
+                PyObject_CallMethodObjArgs(parts[PART_RUNNER], names[NAME_SHOW], *value, NULL);
+        Py_DecRef(*value);
+        *value = NULL;
+        return shown && conclude(fd, PyTuple_GetItem(shown, 0), PyTuple_GetItem(shown, 1));
 }
 
 /* 1: done; 0: nothing was done, Python must; -1: an exception, or the host is gone. */
@@ -415,11 +455,7 @@ static int take_turn(int fd, const char *bytes, size_t size) {
                 return 0;
         if (!set(PART_RUNNER, NAME_COUNT, number))
                 return -1;
-        if (value)
-                return conclude(fd, &request, count, value) ? 1 : -1;
-        _cleanup_object_ PyObject *payload =
-                PyObject_CallMethodObjArgs(parts[PART_RUNNER], names[NAME_CONCLUDE], none, failure, NULL);
-        return answer_with(fd, payload) ? 1 : -1;
+        return (value ? conclude_value(fd, &request, count, &value) : conclude(fd, none, failure)) ? 1 : -1;
 }
 
 /* ---- waiting ---- */

@@ -310,8 +310,10 @@ static int wait_turn(struct exchange *exchange, uint64_t deadline_ms) {
         struct daemon_client *client = exchange->client;
         bool wants_input =
                 request->with_input && !exchange->follows_over && message_queue_size(&client->queue) < QUEUE_FULL;
+        /* An empty queue may have been emptied faster than it was filled. */
+        bool has_more = message_queue_size(&client->queue) > 0 || (request->follows && !exchange->follows_over);
         struct pollfd watched[3] = {
-                { .fd = client->fd, .events = (short) (POLLIN | (message_queue_size(&client->queue) ? POLLOUT : 0)) },
+                { .fd = client->fd, .events = (short) (POLLIN | (has_more ? POLLOUT : 0)) },
                 { .fd = request->calls.wake ? request->wake_fd : -1, .events = POLLIN },
                 { .fd = wants_input ? request->input_fd : -1, .events = POLLIN },
         };

@@ -129,6 +129,48 @@ def test_a_run_that_needs_nothing_of_it_is_forked_from_the_light_one(served: Ser
     wait_for("another one", lambda: light().get("state") == "ready" and light()["pid"] != killed)
 
 
+WHO_CALLS = "import sys; sys._getframe().f_back.f_code.co_filename.rpartition('/')[2]"
+
+# What a kernel's own library answers, and what it hands over to Python, before, during and after the run.
+ALIKE = [
+    "1 + 1", "x = 6", "x * 7", "-2.5e300", "float('nan')", "True", "10 ** 400", "10 ** 4000", "None", "'text'",
+    "[x, 'é', '\\ud800']", "", "# nothing", "x;", "print('a line')\nprint('no end', end='')\nx",
+    "import sys\nprint('to stderr', file=sys.stderr)", "def f(", "1 / 0", "import sys\nsys.exit(3)",
+    "raise KeyboardInterrupt", "import asyncio\nawait asyncio.sleep(0)\nx",
+    "display('shown')\ndisplay({'text/html': '<b>'}, raw=True)\nx",
+    "class Rich:\n    def _repr_html_(self): return '<i>'\n    def __repr__(self): return 'rich'\nRich()",
+    "class Bad:\n    def __repr__(self): return 1 / 0\nBad()",
+    "class Last:\n    def __del__(self): print('gone')\n    def __repr__(self): return 'last'\nLast()", "Last() and None",
+    "import os\nchild = os.fork()\nif child: os.waitpid(child, 0)\nx",
+    "import io, sys\nsys.stdout = io.StringIO()\nprint('kept')\nx", "print(sys.stdout.getvalue(), file=sys.__stdout__)",
+    "sys.stdout = sys.__stdout__\nsys.stdout.close()", "print('open again')\nx",
+    "import ctypes\nctypes.CDLL(None).printf(b'from C')", "import __main__\n__main__.x is x",
+    "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN);",
+    "signal.getsignal(signal.SIGINT) is signal.SIG_IGN", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])",
+    "len(signal.pthread_sigmask(signal.SIG_BLOCK, []))", "from __future__ import annotations",
+    "def g(a: missing): pass", "input()", "exit", "x" * 5000, "9" * 4000,
+]  # fmt: skip
+
+
+def test_a_kernel_answers_alike_whoever_in_it_does(served: Served) -> None:
+    """A forked kernel answers usual requests by a library (guest/nursery/turn.c), any other by Python alone."""
+
+    def told(session: str, code: str) -> dict[str, Any]:
+        answer = json.loads(served.glovebox("exec", "--json", session, "-c", code).stdout)
+        for key in ("run_id", "session", "duration_ms", "usage"):
+            answer.pop(key, None)
+        assert isinstance(answer, dict)
+        return answer
+
+    served.start().warm()
+    good(served.glovebox("session", "new", "forked"))
+    good(served.glovebox("session", "new", "fresh", "--mode", "fresh"))
+    assert told("forked", WHO_CALLS)["result"] == {"text/plain": "'turns.py'"}, served.log()
+    assert told("fresh", WHO_CALLS)["result"] == {"text/plain": "'runner.py'"}
+    for code in ALIKE:
+        assert told("forked", code) == told("fresh", code), code
+
+
 SEAL = """
 import json, os
 def link(fd):

@@ -50,9 +50,9 @@ class Runner:
         bundle, failure = self._gate.run_guarded(self._execute, source, context.namespace)
         return self.conclude(bundle, failure)
 
-    def conclude_value(self, value: Any) -> bytes:
-        """The end of a run that was not executed here."""
-        return self.conclude(*self._gate.run_guarded(self._show, value))
+    def show(self, value: Any) -> tuple[mime.Bundle | None, BaseException | None]:
+        """The bundle of a value, or what came of making it."""
+        return self._gate.run_guarded(self._show, value)
 
     def conclude(self, bundle: mime.Bundle | None, failure: BaseException | None) -> bytes:
         """The end of a run."""
