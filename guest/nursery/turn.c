@@ -195,6 +195,10 @@ struct request {
         char id_text[ID_MAX + 1];
 };
 
+static void release(struct request *request) {
+        drop(&request->fields);
+}
+
 static bool copy_id(PyObject *id, char ret_text[static ID_MAX + 1]) {
         char *text;
         Py_ssize_t size;
@@ -237,12 +241,11 @@ static PyObject *evaluate(PyObject *cell, enum name part, PyObject *space) {
 
 /* As Runner._execute: the value of the last expression, or NULL and an exception. */
 static PyObject *execute(PyObject *source, PyObject *space, bool *ret_is_async) {
-        PyObject *cell = PyDict_GetItem(parts[PART_CACHE], source);
+        _cleanup_object_ PyObject *cell = PyDict_GetItem(parts[PART_CACHE], source);
         if (cell)
                 Py_IncRef(cell);
         else
                 cell = PyObject_CallMethodObjArgs(parts[PART_CELLS], names[NAME_COMPILE], source, NULL);
-        _cleanup_object_ PyObject *owned = cell;
         _cleanup_object_ PyObject *is_async = cell ? PyObject_GetAttr(cell, names[NAME_IS_ASYNC]) : NULL;
         if (!is_async)
                 return NULL;
@@ -431,12 +434,11 @@ static bool conclude_value(int fd, const struct request *request, long count, Py
 
 /* 1: done; 0: nothing was done, Python must; -1: an exception, or the host is gone. */
 static int take_turn(int fd, const char *bytes, size_t size) {
-        struct request request;
+        __attribute__((cleanup(release))) struct request request = { 0 };
         if (is_set(PART_TRIMMER, NAME_IS_TRIMMED) || !read_request(bytes, size, &request)) {
                 PyErr_Clear();
                 return 0;
         }
-        _cleanup_object_ PyObject *fields = request.fields;
         _cleanup_object_ PyObject *contexts = PyObject_GetAttr(parts[PART_TABLE], names[NAME_CONTEXTS]);
         PyObject *context = contexts ? PyDict_GetItem(contexts, names[NAME_DEFAULT]) : NULL;
         _cleanup_object_ PyObject *module = context ? PyObject_GetAttr(context, names[NAME_MODULE]) : NULL;
