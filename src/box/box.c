@@ -25,6 +25,7 @@ void stage_fds_close(struct stage_fds *fds) {
         fd_close(&fds->control_fd);
         fd_close(&fds->agent_fd);
         fd_close(&fds->listener_fd);
+        fd_close(&fds->mould_fd);
         for (size_t i = 0; i < ELEMENTS(fds->tree_fds); i++)
                 fd_close(&fds->tree_fds[i]);
         for (size_t i = 0; i < ELEMENTS(fds->device_fds); i++)
@@ -168,7 +169,7 @@ int box_clone(struct box_birth *birth, bool into_group, struct err *err) {
         struct box *box = &birth->box;
         struct stage stage = { .spec = birth->spec, .fds = &birth->fds, .cgroup = &box->cgroup,
                                .drop_groups = may_set_groups(), .has_memory_cgroup = birth->has_memory_cgroup,
-                               .has_pids_cgroup = birth->has_pids_cgroup, .root_fd = -1 };
+                               .has_pids_cgroup = birth->has_pids_cgroup, .root_fd = -1, .mount_bound_fd = -1 };
         struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD, .exit_signal = SIGCHLD,
                                    .pidfd = (uint64_t) (uintptr_t) &box->pidfd };
         if (birth->spec->given_network)

@@ -8,7 +8,6 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "box/mould.h"
 #include "box/stage.h"
 #include "box/syscalls.h"
 #include "box/tree.h"
@@ -112,11 +111,9 @@ int furnish_root(struct stage *stage, struct err *err) {
         /* Nothing that we mount may travel back to the host, nor the other way. */
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return err_sys(err, errno, "making the mounts private");
-        if (stage->spec->from_mould) {
-                _cleanup_fd_ int copy = mould_copy();
-                if (attach_root(stage, copy, place, err) < 0)
-                        return -1;
-        } else if (furnish_root_at(stage, place, err) < 0)
+        int code = stage->spec->from_mould ? attach_root(stage, stage->fds->mould_fd, place, err) :
+                                             furnish_root_at(stage, place, err);
+        if (code < 0)
                 return -1;
         return fchdir(stage->root_fd) < 0 ? err_sys(err, errno, "entering the root of the box") : 0;
 }

@@ -108,7 +108,8 @@ static void take_view(const int slots[static WARD_SLOTS], struct stage_fds *ret_
 
 static int make_mould(const struct ward_request *request, int slots[static WARD_SLOTS], struct err *err) {
         const struct box_spec spec = { .image = &request->image, .limits = request->limits };
-        struct stage_fds fds = { .sync_fd = -1, .control_fd = -1, .agent_fd = -1, .listener_fd = -1 };
+        struct stage_fds fds = { .sync_fd = -1, .control_fd = -1, .agent_fd = -1, .listener_fd = -1,
+                                  .mould_fd = -1 };
         take_view(slots, &fds);
         return mould_make(&spec, &fds, err);
 }
@@ -143,6 +144,7 @@ static int clone_box(const struct ward_request *request, int slots[static WARD_S
         birth.fds.control_fd = take_fd(&slots[WARD_CONTROL]);
         birth.fds.agent_fd = take_fd(&slots[WARD_AGENT]);
         birth.fds.listener_fd = take_fd(&slots[WARD_LISTENER]);
+        birth.fds.mould_fd = spec.from_mould ? mould_copy() : -1; /* the stage says when that failed */
         int code = box_clone(&birth, false, err);
         if (spec.given_network)
                 ward_network_leave(birth.box.pid);
@@ -168,7 +170,8 @@ static void become_nursery(const struct ward_request *request, const int slots[s
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
         signals_reset();
         const struct box_spec spec = { .image = &request->image, .limits = request->limits };
-        struct stage_fds fds = { .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1, .listener_fd = -1 };
+        struct stage_fds fds = { .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1, .listener_fd = -1,
+                                  .mould_fd = -1 };
         take_view(slots, &fds);
         struct nursery_stage nursery = { .spec = &spec, .fds = &fds, .socket_fd = slots[WARD_SOCKET],
                                          .library_fd = slots[WARD_LIBRARY], .preload = request->preload,
