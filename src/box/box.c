@@ -75,9 +75,12 @@ static int deny_setgroups(pid_t pid) {
         return fd < 0 ? -errno : fd_write_all(fd, "deny", 4);
 }
 
-/* In a namespace where groups may not be set (rootless), they may not be set in the box either. */
+/* In a namespace where groups may not be set (rootless), they may not be set in the box either. What the kernel says
+ * stays so once the groups of the namespace are mapped, which they are before anybody makes boxes in it. */
 static bool may_set_groups(void) {
-        char text[8] = "";
+        static char text[8];
+        if (text[0])
+                return strncmp(text, "allow", 5) == 0;
         _cleanup_fd_ int fd = open("/proc/self/setgroups", O_RDONLY | O_CLOEXEC);
         return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && strncmp(text, "allow", 5) == 0;
 }

@@ -132,21 +132,14 @@ static void rule_chmod(void) {
         rule_mode(1);
 }
 
-static void rule_fchmod(void) {
-        rule_mode(1);
-}
-
 static void rule_fchmodat(void) {
         rule_mode(2);
 }
 
-static void rule_fchmodat2(void) {
-        rule_mode(2);
-}
-
-static void rule_creat(void) {
-        rule_mode(1);
-}
+/* The same rule, and so the same instructions. */
+#define rule_fchmod rule_chmod
+#define rule_creat rule_chmod
+#define rule_fchmodat2 rule_fchmodat
 
 /* The mode counts only when a file is made; otherwise it is whatever the register held. */
 static void rule_opening(size_t flags_argument) {
@@ -229,10 +222,7 @@ static void rule_socket(void) {
         answer(ERRNO(EPERM));
         end_when(family);
 
-        family = begin_when(AF_INET);
-        rule_socket_internet();
-        end_when(family);
-
+        emit(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0); /* over the next comparison */
         family = begin_when(AF_INET6);
         rule_socket_internet();
         end_when(family);
@@ -268,10 +258,13 @@ struct interval {
         int rule; /* index in rules, or -1 */
 };
 
+/* Of several calls with the same rule the first stands for all. */
 static size_t find_rule(const char *call) {
         for (size_t i = 0; i < ELEMENTS(rules); i++)
                 if (strcmp(rules[i].call, call) == 0)
-                        return i;
+                        for (size_t same = 0;; same++)
+                                if (rules[same].emit == rules[i].emit)
+                                        return same;
         die("there is no rule for", call);
 }
 
