@@ -298,22 +298,6 @@ static bool is_entered_apart(const struct cgroup_host *host, size_t index) {
         return host->usable[index] && directory_of(host, index) == index;
 }
 
-static int fail_to_move(const struct cgroup *cgroup, size_t index, int code, struct err *err) {
-        return err_sys(err, -code, "cannot put a process into the %s control group %s",
-                       cgroup_controller_name((enum cgroup_controller) index), cgroup->name);
-}
-
-int cgroup_enter(const struct cgroup *cgroup, struct err *err) {
-        for (size_t c = 0; c < CGROUP_CONTROLLERS; c++) {
-                /* "0" is whoever writes it, by the credentials of whoever opened the file. */
-                int code = cgroup->tasks_fd[c] < 0 ? 0 : fd_write_all(cgroup->tasks_fd[c], "0", 1);
-                if (code < 0)
-                        return fail_to_move(cgroup, c, code, err);
-        }
-        int code = cgroup->entry_fd < 0 ? 0 : fd_write_all(cgroup->entry_fd, "0", 1);
-        return code < 0 ? err_sys(err, -code, "cannot enter the control group %s", cgroup->name) : 0;
-}
-
 int cgroup_open_v2_entry(struct cgroup *cgroup, struct err *err) {
         if (cgroup->v2_fd < 0 || cgroup->entry_fd >= 0)
                 return 0;
@@ -330,7 +314,8 @@ int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err) {
                 _cleanup_fd_ int dir_fd = open_group(cgroup, c);
                 int code = dir_fd < 0 ? dir_fd : cgroup_file_write(dir_fd, "cgroup.procs", text);
                 if (code < 0)
-                        return fail_to_move(cgroup, c, code, err);
+                        return err_sys(err, -code, "cannot put a process into the %s control group %s",
+                                       cgroup_controller_name((enum cgroup_controller) c), cgroup->name);
         }
         return 0;
 }
