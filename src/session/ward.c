@@ -67,7 +67,7 @@ static int receive_answer(int fd, int *ret_pidfd, struct err *err) {
         return answer.code;
 }
 
-int ward_start(struct ward *ret_ward, struct err *err) {
+int ward_start(struct ward *ward, struct err *err) {
         int ends[2], start[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
                 return err_sys(err, errno, "making a socket pair");
@@ -85,7 +85,7 @@ int ward_start(struct ward *ret_ward, struct err *err) {
         pid_t pid = sys_clone3(&args);
         if (pid == 0) {
                 fd_close(&start_write);
-                ward_become(start_read, theirs, program, drop_groups);
+                ward_become(start_read, theirs, program, ward->owner, drop_groups);
         }
         if (pid < 0)
                 return err_sys(err, errno, "making the namespaces of a ward");
@@ -104,7 +104,9 @@ int ward_start(struct ward *ret_ward, struct err *err) {
                 (void) waitpid(pid, NULL, 0);
                 return -1;
         }
-        *ret_ward = (struct ward) { .pid = pid, .fd = take_fd(&ours) };
+        ward->pid = pid;
+        ward->fd = take_fd(&ours);
+        ward->mould = 0;
         return 0;
 }
 

@@ -70,14 +70,14 @@ static int prepare(int start_fd, int *fd, int program_fd, bool drop_groups) {
         return keep_capabilities();
 }
 
-void ward_become(int start_fd, int fd, int program_fd, bool drop_groups) {
+void ward_become(int start_fd, int fd, int program_fd, const char *owner, bool drop_groups) {
         sigset_t all;
         signals_reset();
         sigfillset(&all); /* whatever comes from outside is not for us */
         (void) sigprocmask(SIG_BLOCK, &all, NULL);
         int code = prepare(start_fd, &fd, program_fd, drop_groups);
         if (code == 0) {
-                char *const argv[] = { (char[]) { "glovebox-ward" }, NULL };
+                char *const argv[] = { (char[]) { "glovebox-ward" }, (char *) owner, NULL };
                 char *const envp[] = { NULL };
                 (void) syscall(SYS_execveat, PROGRAM_FD, "", argv, envp, AT_EMPTY_PATH);
                 code = -errno;
