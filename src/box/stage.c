@@ -131,13 +131,13 @@ static int step_cgroup_namespace(struct stage *stage, struct err *err) {
  * capability reaches back: nothing can be mounted, changed or unmounted any more. Nor can the mounts be copied to where
  * one could: there is no further mount namespace to be had. */
 static int step_lock_mounts(struct stage *stage, struct err *err) {
-        int code = fd_write_all(stage->mount_bound_fd, "1", 1);
+        /* At the beginning: what is written anywhere else the kernel ignores. Ours counts for whoever cloned us. */
+        if (pwrite(stage->mount_bound_fd, "0", 1, 0) != 1)
+                return err_sys(err, errno, "closing max_mnt_namespaces");
         fd_close(&stage->mount_bound_fd);
-        if (code < 0)
-                return err_sys(err, -code, "closing max_mnt_namespaces");
         if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || unshare(CLONE_NEWUSER) < 0)
                 return err_sys(err, errno, "locking the mounts");
-        code = write_text("/proc/self/setgroups", "deny");
+        int code = write_text("/proc/self/setgroups", "deny");
         if (code == 0)
                 code = write_text("/proc/self/uid_map", "1000 1000 1");
         if (code == 0)
