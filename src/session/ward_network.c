@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 
-enum { GIVEN_MAX = 64, SPARE_MAX = 8, COUNTERS_MAX = 16 << 10 };
+enum { GIVEN_MAX = 64, SPARE_MAX = 8, COUNTERS_MAX = 16 << 10, WHOLE_MAX = 2048 };
 
 /* Traffic of all protocols, what failed before it became traffic, sockets that outlived their process; and what a
  * process can leave in there without sending anything: labels of flows, routes that were looked up. */
@@ -70,11 +70,17 @@ static size_t read_counters(const struct network *network, char ret_text[static 
         for (size_t i = 0; i < ELEMENTS(counters); i++) {
                 if (network->counter_fds[i] < 0)
                         continue;
-                off_t at = 0;
-                for (ssize_t n = 1; n != 0; size += (size_t) n, at += n)
-                        if (size == COUNTERS_MAX ||
-                            (n = pread(network->counter_fds[i], ret_text + size, COUNTERS_MAX - size, at)) < 0)
+                /* The kernel answers with as many lines as fit into a page: with half of it free, that was all. */
+                bool is_whole = false;
+                for (off_t at = 0; !is_whole;) {
+                        ssize_t n = size == COUNTERS_MAX ? -1 : pread(network->counter_fds[i], ret_text + size,
+                                                                      COUNTERS_MAX - size, at);
+                        if (n < 0)
                                 return 0;
+                        size += (size_t) n;
+                        at += n;
+                        is_whole = n == 0 || (at <= WHOLE_MAX && size < COUNTERS_MAX);
+                }
         }
         return size;
 }
