@@ -23,6 +23,8 @@ enum { V2 = CGROUP_V2_TREE };
 /* The agent and the box's supervisor live in the box too, but do not count for the user. */
 enum { OWN_PROCESSES = 2, CPU_PERIOD_US = 100000, DEPTH_MAX = 8 };
 
+#define SWAPPINESS "memory.swappiness"
+
 /* Every file that is written, in the order that the kernel demands (memsw may never be below the plain limit). */
 enum knob_value { KNOB_MEMORY, KNOB_ZERO, KNOB_ONE, KNOB_PIDS, KNOB_CPU_MAX, KNOB_CPU_QUOTA, KNOB_CPU_PERIOD };
 static const struct knob {
@@ -39,15 +41,20 @@ static const struct knob {
         { CGROUP_CPU, true, false, "cpu.max", KNOB_CPU_MAX },
         { CGROUP_MEMORY, false, false, "memory.limit_in_bytes", KNOB_MEMORY },
         { CGROUP_MEMORY, false, true, "memory.memsw.limit_in_bytes", KNOB_MEMORY },
-        { CGROUP_MEMORY, false, true, "memory.swappiness", KNOB_ZERO },
+        { CGROUP_MEMORY, false, true, SWAPPINESS, KNOB_ZERO },
         { CGROUP_PIDS, false, false, "pids.max", KNOB_PIDS },
         { CGROUP_CPU, false, false, "cpu.cfs_period_us", KNOB_CPU_PERIOD },
         { CGROUP_CPU, false, false, "cpu.cfs_quota_us", KNOB_CPU_QUOTA },
 };
 
+/* New groups take the swappiness of the group above, which is ours too. */
+static bool inherits_swappiness;
+
 /* Has a new group the wanted value already? The period is the kernel's own, the same for all: one look is enough. */
 static bool is_set(const struct knob *knob, int dir_fd) {
         static uint64_t period_us;
+        if (inherits_swappiness && strcmp(knob->file, SWAPPINESS) == 0)
+                return true;
         if (knob->value != KNOB_CPU_PERIOD)
                 return false;
         if (!period_us && cgroup_file_read_number(dir_fd, knob->file, &period_us) < 0)
@@ -172,6 +179,8 @@ static int open_parent(const struct cgroup_host *host, size_t index, struct err 
                 return err_sys(err, -fd, "cannot open the control group %s", path);
         fd_close(&parents[index].fd);
         (void) snprintf(parents[index].path, sizeof(parents[index].path), "%s", path);
+        if (index == CGROUP_MEMORY)
+                inherits_swappiness = cgroup_file_write(fd, SWAPPINESS, "0") == 0;
         return parents[index].fd = fd;
 }
 
@@ -289,22 +298,6 @@ static bool is_entered_apart(const struct cgroup_host *host, size_t index) {
         return host->usable[index] && directory_of(host, index) == index;
 }
 
-static int fail_to_move(const struct cgroup *cgroup, size_t index, int code, struct err *err) {
-        return err_sys(err, -code, "cannot put a process into the %s control group %s",
-                       cgroup_controller_name((enum cgroup_controller) index), cgroup->name);
-}
-
-int cgroup_enter(const struct cgroup *cgroup, struct err *err) {
-        for (size_t c = 0; c < CGROUP_CONTROLLERS; c++) {
-                /* "0" is whoever writes it, by the credentials of whoever opened the file. */
-                int code = cgroup->tasks_fd[c] < 0 ? 0 : fd_write_all(cgroup->tasks_fd[c], "0", 1);
-                if (code < 0)
-                        return fail_to_move(cgroup, c, code, err);
-        }
-        int code = cgroup->entry_fd < 0 ? 0 : fd_write_all(cgroup->entry_fd, "0", 1);
-        return code < 0 ? err_sys(err, -code, "cannot enter the control group %s", cgroup->name) : 0;
-}
-
 int cgroup_open_v2_entry(struct cgroup *cgroup, struct err *err) {
         if (cgroup->v2_fd < 0 || cgroup->entry_fd >= 0)
                 return 0;
@@ -321,7 +314,8 @@ int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err) {
                 _cleanup_fd_ int dir_fd = open_group(cgroup, c);
                 int code = dir_fd < 0 ? dir_fd : cgroup_file_write(dir_fd, "cgroup.procs", text);
                 if (code < 0)
-                        return fail_to_move(cgroup, c, code, err);
+                        return err_sys(err, -code, "cannot put a process into the %s control group %s",
+                                       cgroup_controller_name((enum cgroup_controller) c), cgroup->name);
         }
         return 0;
 }

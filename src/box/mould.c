@@ -10,9 +10,24 @@
 
 #define PLACE "/mould"
 
+static int kept_fd = -1; /* -1: attached at its place, or there is none */
+
 int mould_copy(void) {
-        int tree = sys_open_tree(AT_FDCWD, PLACE, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+        const unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
+        int tree = kept_fd >= 0 ? sys_open_tree(kept_fd, "", flags | AT_EMPTY_PATH) :
+                                  sys_open_tree(AT_FDCWD, PLACE, flags);
         return tree < 0 ? -errno : tree;
+}
+
+/* Every box begins with a copy of the ward's mount namespace, which it then leaves. A mould that is not attached there
+ * is not copied that way. Only since Linux 6.15 can such a tree be copied at all: older kernels keep it attached. */
+static void detach(void) {
+        kept_fd = mould_copy();
+        _cleanup_fd_ int copy = kept_fd < 0 ? -1 : mould_copy();
+        if (copy >= 0)
+                (void) umount2(PLACE, MNT_DETACH);
+        else
+                fd_close(&kept_fd);
 }
 
 /* The file systems themselves, not only their mounts: then no mount of them, wherever it is, can be written to. */
@@ -29,6 +44,7 @@ int mould_make(const struct box_spec *spec, const struct stage_fds *fds, struct 
         struct stage stage = { .spec = spec, .fds = fds, .root_fd = -1 };
         int (*const steps[])(struct stage *, struct err *) = { furnish_image,      furnish_etc,    furnish_device_nodes,
                                                                furnish_processors, furnish_places, freeze };
+        fd_close(&kept_fd);
         (void) umount2(PLACE, MNT_DETACH);
         if (mkdir(PLACE, 0755) < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making a place for the mould");
@@ -40,5 +56,6 @@ int mould_make(const struct box_spec *spec, const struct stage_fds *fds, struct 
                 (void) umount2(PLACE, MNT_DETACH);
                 return err_prefix(err, "the boxes' mould");
         }
+        detach();
         return 0;
 }

@@ -13,5 +13,5 @@
  * the same image, as many processors, no code, and nothing mounted at places of the caller's choice. */
 int mould_make(const struct box_spec *spec, const struct stage_fds *fds, struct err *err);
 
-/* A detached copy of it, in a mount namespace that was cloned from the one it was built in; or -errno. */
+/* A detached copy of it, for one box; or -errno. For whoever built it, in the mount namespace where that was done. */
 int mould_copy(void);

@@ -57,13 +57,13 @@ static bool nothing_is_left(void) {
         if (syscall(SYS_capget, &header, sets) < 0)
                 return false;
         for (size_t i = 0; i < ELEMENTS(sets); i++)
-                if (sets[i].effective || sets[i].permitted || sets[i].inheritable)
+                if (sets[i].effective || sets[i].permitted || sets[i].inheritable) /* what is ambient is in these two */
                         return false;
         for (unsigned long cap = 0; cap <= MAX_CAPABILITY; cap++) {
                 int set = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
                 if (set < 0 && errno == EINVAL)
                         break; /* past the last one that this kernel has */
-                if (set != 0 || prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, cap, 0, 0) > 0)
+                if (set != 0)
                         return false;
         }
         return prctl(PR_GET_SECUREBITS, 0, 0, 0, 0) == SECUREBITS && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
@@ -105,9 +105,12 @@ static int bound(unsigned resource, rlim_t soft, rlim_t hard) {
         struct rlimit limit;
         if (getrlimit((__rlimit_resource_t) resource, &limit) < 0)
                 return -errno;
+        const struct rlimit before = limit;
         if (hard < limit.rlim_max)
                 limit.rlim_max = hard;
         limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
+        if (limit.rlim_cur == before.rlim_cur && limit.rlim_max == before.rlim_max)
+                return 0;
         return setrlimit((__rlimit_resource_t) resource, &limit) < 0 ? -errno : 0;
 }
 

@@ -55,6 +55,32 @@ static size_t emit(unsigned code, uint32_t k, size_t if_true, size_t if_false) {
         return n_program++;
 }
 
+/* A verdict, or the way to a rule, is not an instruction of its own wherever it is needed but a place that comparisons
+ * jump to: ways to rules stand once, behind the tree, and verdicts once, at the end. The kernel translates every
+ * instruction anew for each box. */
+struct leaf {
+        uint32_t verdict;
+        int rule; /* index in rules, or -1 */
+        size_t at;
+};
+static struct leaf leaves[64];
+static size_t n_leaves;
+
+static int find_leaf(uint32_t verdict, int rule) {
+        for (size_t i = 0; i < n_leaves; i++)
+                if (leaves[i].rule == rule && (rule >= 0 || leaves[i].verdict == verdict))
+                        return (int) i;
+        if (n_leaves == ELEMENTS(leaves))
+                die("too many kinds of verdicts", "");
+        leaves[n_leaves] = (struct leaf) { .verdict = verdict, .rule = rule };
+        return (int) n_leaves++;
+}
+
+/* Where a comparison goes: a leaf, counted from 1, or 0 where its jump is known already. */
+static struct {
+        int when_true, when_false;
+} ways[BPF_MAXINSNS];
+
 /* The small language that rules are written in. */
 static void load(size_t offset) {
         emit(BPF_LD | BPF_W | BPF_ABS, (uint32_t) offset, 0, 0);
@@ -73,8 +99,8 @@ static void answer(uint32_t verdict) {
 }
 
 static void answer_if(unsigned comparison, uint32_t value, uint32_t verdict) {
-        emit(BPF_JMP | comparison | BPF_K, value, 0, 1);
-        answer(verdict);
+        size_t at = emit(BPF_JMP | comparison | BPF_K, value, 0, 0);
+        ways[at].when_true = find_leaf(verdict, -1) + 1;
 }
 
 /* What stands between begin and end is for one value only, and must answer. */
@@ -132,21 +158,14 @@ static void rule_chmod(void) {
         rule_mode(1);
 }
 
-static void rule_fchmod(void) {
-        rule_mode(1);
-}
-
 static void rule_fchmodat(void) {
         rule_mode(2);
 }
 
-static void rule_fchmodat2(void) {
-        rule_mode(2);
-}
-
-static void rule_creat(void) {
-        rule_mode(1);
-}
+/* The same rule, and so the same instructions. */
+#define rule_fchmod rule_chmod
+#define rule_creat rule_chmod
+#define rule_fchmodat2 rule_fchmodat
 
 /* The mode counts only when a file is made; otherwise it is whatever the register held. */
 static void rule_opening(size_t flags_argument) {
@@ -229,10 +248,7 @@ static void rule_socket(void) {
         answer(ERRNO(EPERM));
         end_when(family);
 
-        family = begin_when(AF_INET);
-        rule_socket_internet();
-        end_when(family);
-
+        emit(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0); /* over the next comparison */
         family = begin_when(AF_INET6);
         rule_socket_internet();
         end_when(family);
@@ -268,10 +284,13 @@ struct interval {
         int rule; /* index in rules, or -1 */
 };
 
+/* Of several calls with the same rule the first stands for all. */
 static size_t find_rule(const char *call) {
         for (size_t i = 0; i < ELEMENTS(rules); i++)
                 if (strcmp(rules[i].call, call) == 0)
-                        return i;
+                        for (size_t same = 0;; same++)
+                                if (rules[same].emit == rules[i].emit)
+                                        return same;
         die("there is no rule for", call);
 }
 
@@ -301,39 +320,14 @@ static size_t make_intervals(struct interval intervals[static SECCOMP_NUMBERS]) 
         return n;
 }
 
-/* A leaf of the tree is not an instruction but a place that comparisons jump to: verdicts and ways to the rules stand
- * once, behind the tree. The kernel translates every instruction anew for each box. */
-struct leaf {
-        uint32_t verdict;
-        int rule;
-        size_t at;
-};
-static struct leaf leaves[ELEMENTS(rules) + 4];
-static size_t n_leaves;
-
-static size_t find_leaf(const struct interval *interval) {
-        for (size_t i = 0; i < n_leaves; i++)
-                if (leaves[i].rule == interval->rule && (interval->rule >= 0 || leaves[i].verdict == interval->verdict))
-                        return i;
-        if (n_leaves == ELEMENTS(leaves))
-                die("too many kinds of verdicts", "");
-        leaves[n_leaves] = (struct leaf) { .verdict = interval->verdict, .rule = interval->rule };
-        return n_leaves++;
-}
-
-/* Where a comparison goes: a leaf, or -1 where it is an instruction already. */
-static struct {
-        int when_true, when_false;
-} ways[BPF_MAXINSNS];
-
 /* As many comparisons as there are borders between the intervals. */
 static void emit_tree(const struct interval *intervals, size_t n) {
         size_t half = n / 2, at = n_program;
         if (n < 2 || half - 1 > UINT8_MAX)
                 die("the tree is too small, or too large for conditional jumps", "");
         emit(BPF_JMP | BPF_JGE | BPF_K, intervals[half].first, half - 1, 0);
-        ways[at].when_false = half == 1 ? (int) find_leaf(&intervals[0]) : -1;
-        ways[at].when_true = n - half == 1 ? (int) find_leaf(&intervals[half]) : -1;
+        ways[at].when_false = half == 1 ? find_leaf(intervals[0].verdict, intervals[0].rule) + 1 : 0;
+        ways[at].when_true = n - half == 1 ? find_leaf(intervals[half].verdict, intervals[half].rule) + 1 : 0;
         if (half > 1)
                 emit_tree(intervals, half);
         if (n - half > 1)
@@ -346,19 +340,32 @@ static uint8_t distance(size_t from, size_t to) {
         return (uint8_t) (to - from - 1);
 }
 
-static void emit_leaves(size_t tree, size_t end_of_tree) {
+static void emit_ways_to_rules(void) {
+        for (size_t i = 0; i < n_leaves; i++)
+                if (leaves[i].rule >= 0)
+                        leaves[i].at = emit(BPF_JMP | BPF_JA, 0, 0, 0);
+}
+
+static void emit_rules(void) {
         for (size_t i = 0; i < n_leaves; i++) {
-                leaves[i].at = n_program;
                 if (leaves[i].rule < 0)
-                        answer(leaves[i].verdict);
-                else
-                        emit(BPF_JMP | BPF_JA, 0, 0, 0);
+                        continue;
+                program[leaves[i].at].k = (uint32_t) (n_program - leaves[i].at - 1);
+                rules[leaves[i].rule].emit();
         }
-        for (size_t at = tree; at < end_of_tree; at++) {
-                if (ways[at].when_true >= 0)
-                        program[at].jt = distance(at, leaves[ways[at].when_true].at);
-                if (ways[at].when_false >= 0)
-                        program[at].jf = distance(at, leaves[ways[at].when_false].at);
+}
+
+static void emit_verdicts(void) {
+        for (size_t i = 0; i < n_leaves; i++)
+                if (leaves[i].rule < 0) {
+                        leaves[i].at = n_program;
+                        answer(leaves[i].verdict);
+                }
+        for (size_t at = 0; at < n_program; at++) {
+                if (ways[at].when_true)
+                        program[at].jt = distance(at, leaves[ways[at].when_true - 1].at);
+                if (ways[at].when_false)
+                        program[at].jf = distance(at, leaves[ways[at].when_false - 1].at);
         }
 }
 
@@ -373,15 +380,10 @@ static void emit_program(void) {
 #ifdef X32_BIT
         answer_if(BPF_JGE, X32_BIT, SECCOMP_RET_KILL_PROCESS);
 #endif
-        size_t tree = n_program;
         emit_tree(intervals, n_intervals);
-        emit_leaves(tree, n_program);
-        for (size_t i = 0; i < n_leaves; i++) {
-                if (leaves[i].rule < 0)
-                        continue;
-                program[leaves[i].at].k = (uint32_t) (n_program - leaves[i].at - 1);
-                rules[leaves[i].rule].emit();
-        }
+        emit_ways_to_rules();
+        emit_rules();
+        emit_verdicts();
 }
 
 int main(int argc, char **argv) {

@@ -90,29 +90,33 @@ static int step_listen(struct stage *stage, struct err *err) {
         return code < 0 ? err_sys(err, -code, "handing the proxy's socket out") : 0;
 }
 
-static int write_text(const char *path, const char *text) {
-        _cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+static int write_text_at(int dir_fd, const char *path, const char *text) {
+        _cleanup_fd_ int fd = openat(dir_fd, path, O_WRONLY | O_CLOEXEC);
         return fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
 }
 
-/* What was made up to here is all there will be, but for the second user and mount namespace and the one for control
- * groups that later steps make. */
+/* What was made up to here is all there will be, but for the second user namespace and the one for control groups that
+ * later steps make. A tree that is not attached yet counts as a mount namespace too: steps below need one at a time, so
+ * the knob stays open until the lock turns it down. */
 static int step_no_more_namespaces(struct stage *stage, struct err *err) {
-        (void) stage;
         static const struct {
-                const char *path, *count;
+                const char *name, *count;
         } bounds[] = {
-                { "proc/sys/user/max_user_namespaces", "1" },   { "proc/sys/user/max_mnt_namespaces", "2" },
-                { "proc/sys/user/max_pid_namespaces", "0" },    { "proc/sys/user/max_net_namespaces", "0" },
-                { "proc/sys/user/max_ipc_namespaces", "0" },    { "proc/sys/user/max_uts_namespaces", "0" },
-                { "proc/sys/user/max_time_namespaces", "0" },   { "proc/sys/user/max_cgroup_namespaces", "1" },
+                { "max_user_namespaces", "1" }, { "max_pid_namespaces", "0" },  { "max_net_namespaces", "0" },
+                { "max_ipc_namespaces", "0" },  { "max_uts_namespaces", "0" },  { "max_time_namespaces", "0" },
+                { "max_cgroup_namespaces", "1" },
         };
+        _cleanup_fd_ int dir_fd = open("proc/sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (dir_fd < 0)
+                return err_sys(err, errno, "opening /proc/sys/user");
         for (size_t i = 0; i < ELEMENTS(bounds); i++) {
-                int code = write_text(bounds[i].path, bounds[i].count);
-                if (code < 0 && !(code == -ENOENT && strstr(bounds[i].path, "time")))
-                        return err_sys(err, -code, "closing %s", bounds[i].path);
+                int code = write_text_at(dir_fd, bounds[i].name, bounds[i].count);
+                if (code < 0 && !(code == -ENOENT && strstr(bounds[i].name, "time")))
+                        return err_sys(err, -code, "closing %s", bounds[i].name);
         }
-        return 0;
+        stage->mount_bound_fd = openat(dir_fd, "max_mnt_namespaces", O_WRONLY | O_CLOEXEC);
+        int code = stage->mount_bound_fd < 0 ? -errno : fd_write_all(stage->mount_bound_fd, "2", 1);
+        return code < 0 ? err_sys(err, -code, "closing max_mnt_namespaces") : 0;
 }
 
 static int step_cgroup_namespace(struct stage *stage, struct err *err) {
@@ -125,16 +129,22 @@ static int step_cgroup_namespace(struct stage *stage, struct err *err) {
 }
 
 /* Mounts attached by whoever holds capabilities here can be undone by whoever holds them here (seen: a read-only mount
- * was made writable again). A second pair of namespaces locks them all. */
+ * was made writable again). The mount namespace belongs to this user namespace. From a second one, below it, no
+ * capability reaches back: nothing can be mounted, changed or unmounted any more. Nor can the mounts be copied to where
+ * one could: there is no further mount namespace to be had. */
 static int step_lock_mounts(struct stage *stage, struct err *err) {
-        (void) stage;
-        if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+        /* At the beginning: what is written anywhere else the kernel ignores. Ours counts for whoever cloned us. */
+        if (pwrite(stage->mount_bound_fd, "0", 1, 0) != 1)
+                return err_sys(err, errno, "closing max_mnt_namespaces");
+        fd_close(&stage->mount_bound_fd);
+        if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || unshare(CLONE_NEWUSER) < 0)
                 return err_sys(err, errno, "locking the mounts");
-        int code = write_text("/proc/self/setgroups", "deny");
+        _cleanup_fd_ int self_fd = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        int code = self_fd < 0 ? -errno : write_text_at(self_fd, "setgroups", "deny");
         if (code == 0)
-                code = write_text("/proc/self/uid_map", "1000 1000 1");
+                code = write_text_at(self_fd, "uid_map", "1000 1000 1");
         if (code == 0)
-                code = write_text("/proc/self/gid_map", "1000 1000 1");
+                code = write_text_at(self_fd, "gid_map", "1000 1000 1");
         return code < 0 ? err_sys(err, -code, "mapping the user of the box") : 0;
 }
 
@@ -186,7 +196,7 @@ static int step_descriptors(struct stage *stage, struct err *err) {
                 return err_sys(err, errno, "closing descriptors");
         static struct stage_fds sealed_fds;
         sealed_fds = (struct stage_fds) { .control_fd = AGENT_CONTROL_FD, .agent_fd = 4, .sync_fd = 5,
-                                            .listener_fd = -1 };
+                                            .listener_fd = -1, .mould_fd = -1 };
         stage->fds = &sealed_fds;
         return 0;
 }

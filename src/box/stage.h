@@ -13,6 +13,7 @@ struct stage_fds {
         int control_fd; /* becomes the agent's descriptor 3 */
         int agent_fd;   /* sealed memfd with the agent */
         int listener_fd; /* takes the socket that listens for the proxy, made inside; -1: no network */
+        int mould_fd;    /* a copy of the mould, for a box that is made from one */
         int tree_fds[IMAGE_TREES_MAX];
         int device_fds[STAGE_DEVICES];
 };
@@ -29,6 +30,7 @@ struct stage {
         bool has_memory_cgroup; /* else resource limits must do */
         bool has_pids_cgroup;
         int root_fd; /* the new root while it is being furnished */
+        int mount_bound_fd; /* how many mount namespaces there may be, while that is not said for good */
 };
 
 /* A device of the host shown in every box. */

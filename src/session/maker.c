@@ -92,6 +92,7 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
         (void) snprintf(variables, sizeof(variables), "DF_BYTES=%" PRIu64 ",NP_BYTES=%" PRIu64, settings->df_bytes,
                         settings->np_bytes);
         const struct box_spec spec = { .image = &view->image, .limits = LIMITS_DEFAULT };
+        nursery->ward->owner = settings->data_dir;
         (void) nursery_start(nursery, &spec, nursery->light ? variables : settings->preload,
                              &err); /* a failure is told by its state */
         view_close(view);

@@ -15,6 +15,7 @@
 #include "base/passing.h"
 #include "box/identity.h"
 #include "box/syscalls.h"
+#include "session/ward_image.h"
 #include "session/ward_message.h"
 
 #define NAMESPACES \
@@ -66,7 +67,7 @@ static int receive_answer(int fd, int *ret_pidfd, struct err *err) {
         return answer.code;
 }
 
-int ward_start(struct ward *ret_ward, struct err *err) {
+int ward_start(struct ward *ward, struct err *err) {
         int ends[2], start[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
                 return err_sys(err, errno, "making a socket pair");
@@ -77,11 +78,14 @@ int ward_start(struct ward *ret_ward, struct err *err) {
         _cleanup_fd_ int start_read = start[0];
         _cleanup_fd_ int start_write = start[1];
         bool drop_groups = may_set_groups();
+        _cleanup_fd_ int program = fd_sealed_copy("ward", ward_image, ward_image_size());
+        if (program < 0)
+                return err_sys(err, -program, "preparing the ward's program");
         struct clone_args args = { .flags = NAMESPACES, .exit_signal = SIGCHLD };
         pid_t pid = sys_clone3(&args);
         if (pid == 0) {
                 fd_close(&start_write);
-                ward_process_run(start_read, theirs, drop_groups);
+                ward_become(start_read, theirs, program, ward->owner, drop_groups);
         }
         if (pid < 0)
                 return err_sys(err, errno, "making the namespaces of a ward");
@@ -100,7 +104,9 @@ int ward_start(struct ward *ret_ward, struct err *err) {
                 (void) waitpid(pid, NULL, 0);
                 return -1;
         }
-        *ret_ward = (struct ward) { .pid = pid, .fd = take_fd(&ours) };
+        ward->pid = pid;
+        ward->fd = take_fd(&ours);
+        ward->mould = 0;
         return 0;
 }
 
@@ -228,21 +234,4 @@ int ward_watch(struct ward *ward, int pidfd, int status_fd, struct err *err) {
         slots[WARD_PIDFD] = pidfd;
         slots[WARD_STATUS] = status_fd;
         return ask(ward, request, slots, NULL, err);
-}
-
-pid_t ward_pid_of(int pidfd) {
-        pid_t told = sys_pidfd_get_pid(pidfd);
-        if (told > 0)
-                return told;
-        char path[64], *text = NULL;
-        (void) snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
-        _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-        pid_t pid = -1;
-        if (fd >= 0 && fd_read_to_end(fd, 4096, &text, NULL) == 0) {
-                const char *line = strstr(text, "\nPid:");
-                if (line)
-                        pid = (pid_t) strtol(line + 5, NULL, 10);
-        }
-        free(text);
-        return pid;
 }

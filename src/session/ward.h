@@ -27,11 +27,12 @@ enum { WARD_MOUNTS_MAX = 32, WARD_DESTINATION_MAX = 1024, WARD_PRELOAD_MAX = 512
 struct ward {
         pid_t pid; /* on the host; our child */
         int fd;
+        const char *owner; /* whose it is, for whoever looks at processes: the data directory */
         uint64_t mould; /* what the mould is made of that it has (ward_mould_of); 0: none */
 };
 
-/* Clones a ward and waits until it listens. */
-int ward_start(struct ward *ret_ward, struct err *err);
+/* Clones a ward and waits until it listens. ward->owner is set, the rest is { 0, -1 }. */
+int ward_start(struct ward *ward, struct err *err);
 
 /* Lets go of it: it ends with its last box. Safe on { 0, -1 }. */
 void ward_leave(struct ward *ward);

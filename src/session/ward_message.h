@@ -1,4 +1,4 @@
-/* What the maker asks of a ward. Both are this program: plain structs do. */
+/* What the maker asks of a ward. Both are made in one build, and one carries the other: plain structs do. */
 #pragma once
 
 #include <stddef.h>
@@ -55,5 +55,9 @@ struct ward_answer { /* with the pidfd of what was cloned */
         struct err err;
 };
 
-/* The process. Never returns; `start_fd` gives one byte when its ids are mapped, `fd` is where requests come from. */
-void ward_process_run(int start_fd, int fd, bool drop_groups) __attribute__((noreturn));
+enum { WARD_FD = 3 }; /* where requests come from */
+
+/* For the clone of whoever starts a ward: it becomes the program of `program_fd` (src/session/ward_process.c). Never
+ * returns; `start_fd` gives one byte when its ids are mapped, `fd` is where requests come from, `owner` its argument. */
+void ward_become(int start_fd, int fd, int program_fd, const char *owner, bool drop_groups)
+        __attribute__((noreturn));

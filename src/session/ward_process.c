@@ -1,7 +1,8 @@
-/* The ward itself: PID 1 of its pid namespace. ward.h tells what it is for. */
+/* The ward itself: PID 1 of its pid namespace, a program of its own. ward.h tells what it is for. Every box begins as a
+ * copy of this process: what it does not have in its memory, no box has to copy and to give back. */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -57,40 +58,6 @@ static int furnish(void) {
         return 0;
 }
 
-/* *fd becomes 3. */
-static int settle(int start_fd, int *fd, bool drop_groups) {
-        char go;
-        int code = fd_read_exactly(start_fd, &go, 1);
-        if (code < 0)
-                return code;
-        (void) setsid();
-        (void) umask(022);
-        (void) prctl(PR_SET_NAME, "glovebox-ward");
-        if ((drop_groups && setgroups(0, NULL) < 0) || setresgid(BOX_GID, BOX_GID, BOX_GID) < 0 ||
-            setresuid(BOX_UID, BOX_UID, BOX_UID) < 0)
-                return -errno;
-        /* The id maps of boxes are written through /proc, where only a dumpable process is its own. A nursery cannot
-         * trace us all the same: it lacks our capabilities. */
-        if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
-                return -errno;
-        code = privilege_join_fresh_keyring();
-        if (code < 0)
-                return code;
-        _cleanup_fd_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-        int kept = fcntl(*fd, F_DUPFD_CLOEXEC, 100);
-        for (int i = 0; i < 3; i++)
-                if (null_fd < 0 || dup2(null_fd, i) < 0)
-                        return -errno;
-        if (kept < 0 || (*fd != 3 && dup3(kept, 3, O_CLOEXEC) < 0))
-                return -errno;
-        *fd = 3;
-        if (null_fd >= 3)
-                null_fd = -1; /* closed with everything else */
-        if (syscall(SYS_close_range, 4, ~0u, 0) < 0)
-                return -errno;
-        return furnish();
-}
-
 /* ---- requests ---- */
 
 /* False when it could not be said. */
@@ -108,7 +75,8 @@ static void take_view(const int slots[static WARD_SLOTS], struct stage_fds *ret_
 
 static int make_mould(const struct ward_request *request, int slots[static WARD_SLOTS], struct err *err) {
         const struct box_spec spec = { .image = &request->image, .limits = request->limits };
-        struct stage_fds fds = { .sync_fd = -1, .control_fd = -1, .agent_fd = -1, .listener_fd = -1 };
+        struct stage_fds fds = { .sync_fd = -1, .control_fd = -1, .agent_fd = -1, .listener_fd = -1,
+                                  .mould_fd = -1 };
         take_view(slots, &fds);
         return mould_make(&spec, &fds, err);
 }
@@ -143,6 +111,7 @@ static int clone_box(const struct ward_request *request, int slots[static WARD_S
         birth.fds.control_fd = take_fd(&slots[WARD_CONTROL]);
         birth.fds.agent_fd = take_fd(&slots[WARD_AGENT]);
         birth.fds.listener_fd = take_fd(&slots[WARD_LISTENER]);
+        birth.fds.mould_fd = spec.from_mould ? mould_copy() : -1; /* the stage says when that failed */
         int code = box_clone(&birth, false, err);
         if (spec.given_network)
                 ward_network_leave(birth.box.pid);
@@ -168,7 +137,8 @@ static void become_nursery(const struct ward_request *request, const int slots[s
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
         signals_reset();
         const struct box_spec spec = { .image = &request->image, .limits = request->limits };
-        struct stage_fds fds = { .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1, .listener_fd = -1 };
+        struct stage_fds fds = { .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1, .listener_fd = -1,
+                                  .mould_fd = -1 };
         take_view(slots, &fds);
         struct nursery_stage nursery = { .spec = &spec, .fds = &fds, .socket_fd = slots[WARD_SOCKET],
                                          .library_fd = slots[WARD_LIBRARY], .preload = request->preload,
@@ -271,15 +241,34 @@ static bool reap(void) {
         return pid == 0;
 }
 
-void ward_process_run(int start_fd, int fd, bool drop_groups) {
+/* An exec keeps what is ambient, and that was all of it for this one; children are to inherit nothing. */
+static int keep_capabilities(void) {
+        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { 0 };
+        if (syscall(SYS_capget, &header, sets) < 0)
+                return -errno;
+        for (size_t i = 0; i < ELEMENTS(sets); i++)
+                sets[i].inheritable = 0;
+        return syscall(SYS_capset, &header, sets) < 0 ? -errno : 0;
+}
+
+static int settle(void) {
+        (void) prctl(PR_SET_NAME, "glovebox-ward");
+        /* The id maps of boxes are written through /proc, where only a dumpable process is its own. A nursery cannot
+         * trace us all the same: it lacks our capabilities. */
+        if (fcntl(WARD_FD, F_SETFD, FD_CLOEXEC) < 0 || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+                return -errno;
+        int code = keep_capabilities();
+        return code < 0 ? code : furnish();
+}
+
+/* Begun by ward_become: descriptors 0 to 3 and nothing else, every signal blocked. */
+int main(void) {
         struct err err = { 0 };
         sigset_t children;
-        signals_reset();
-        sigfillset(&children); /* whatever comes from outside is not for us */
-        (void) sigprocmask(SIG_BLOCK, &children, NULL);
+        int fd = WARD_FD, code = settle();
         sigemptyset(&children);
         sigaddset(&children, SIGCHLD);
-        int code = settle(start_fd, &fd, drop_groups);
         if (code < 0) {
                 (void) err_sys(&err, -code, "furnishing the ward");
                 (void) answer(fd, -1, &err, -1);

@@ -6,6 +6,7 @@ import hashlib
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,42 @@ def test_swapping_a_link_wins_nothing(glovebox: Glovebox) -> None:
             refused = done.returncode == 125 and "cannot mount" in done.stderr
             outcomes.add("refused" if refused else done.stdout)
     assert outcomes <= {"refused", "directory\nfile\n"}, outcomes
+
+
+# Joins a box with every capability that there is in its user namespace, and tries to change what it sees.
+UNDO = """
+import ctypes, errno, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+NEWNS, NEWUTS, NEWUSER = 0x20000, 0x4000000, 0x10000000
+box = os.pidfd_open(int(sys.argv[1]))
+assert libc.setns(box, NEWUSER | NEWNS) == 0, os.strerror(ctypes.get_errno())
+attributes = (ctypes.c_uint64 * 4)(0, 1, 0, 0)  # clear MOUNT_ATTR_RDONLY
+ways = {
+    "write": lambda: libc.mount(None, b"/", None, 32 | 4096, None),
+    "write anew": lambda: libc.syscall(442, -100, b"/", 0, attributes, 32),
+    "uncover": lambda: libc.umount2(b"/proc/cmdline", 2),
+    "cover": lambda: libc.mount(b"none", b"/etc", b"tmpfs", 0, None),
+    "copy": lambda: libc.unshare(NEWNS),
+    "any namespace": lambda: libc.unshare(NEWUTS),
+}
+for name, way in ways.items():
+    print(name, "done" if way() == 0 else errno.errorcode[ctypes.get_errno()])
+"""
+
+
+@pytest.mark.vm
+def test_no_capability_of_a_box_can_change_its_mounts(root_glovebox: Glovebox) -> None:
+    """Without the second user namespace each of these works: a box has no capability, but if it had."""
+    with root_glovebox.popen("run", "-c", "print('on'); input()", stdin=subprocess.PIPE) as process:
+        assert process.stdout and process.stdin
+        assert process.stdout.readline() == "on\n"
+        (pid, *_) = root_glovebox.groups.processes()
+        done = subprocess.run([sys.executable, "-c", UNDO, str(pid)], capture_output=True, text=True, check=False)
+        process.communicate("\n", timeout=60)
+    refused = dict(line.rsplit(" ", 1) for line in done.stdout.splitlines())
+    # ENOSPC is said to those who may, once there are as many as there can be: so the others were tried with rights.
+    may_not = dict.fromkeys(("write", "write anew", "uncover", "cover"), "EPERM")
+    assert refused == {**may_not, "copy": "ENOSPC", "any namespace": "ENOSPC"}, done
 
 
 @pytest.mark.vm

@@ -71,13 +71,14 @@ class Served:
         return self.status()["nursery"] or {}
 
     def processes(self, name: str) -> list[int]:
-        """Processes of this name that were started with our data directory."""
-        mark = f"GLOVEBOX_DATA_DIR={self.glovebox.place.data}\0".encode()
+        """Processes of this name that were started with our data directory: by their environment, or as an argument."""
+        data = f"{self.glovebox.place.data}\0".encode()
         found = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if entry.name.isdigit() and (entry / "comm").read_text().strip() == name:
-                    if mark in (entry / "environ").read_bytes():
+                    marks = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                    if data in marks:
                         found.append(int(entry.name))
         return found
 

@@ -1,0 +1,90 @@
+/* How a clone of the maker becomes a ward: the last of its steps is the exec of a program of its own. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "base/passing.h"
+#include "base/signals.h"
+#include "box/privilege.h"
+#include "session/ward_message.h"
+
+enum { PROGRAM_FD = WARD_FD + 1 };
+
+/* Nothing stays open but the socket, as WARD_FD, and the program. */
+static int arrange_descriptors(int fd, int program_fd) {
+        _cleanup_fd_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        int kept = fcntl(fd, F_DUPFD_CLOEXEC, 100), kept_program = fcntl(program_fd, F_DUPFD_CLOEXEC, 100);
+        for (int i = 0; i < 3; i++)
+                if (null_fd < 0 || dup2(null_fd, i) < 0)
+                        return -errno;
+        if (kept < 0 || dup2(kept, WARD_FD) < 0 || kept_program < 0 ||
+            dup3(kept_program, PROGRAM_FD, O_CLOEXEC) < 0)
+                return -errno;
+        if (null_fd >= 3)
+                null_fd = -1; /* closed with everything else */
+        return syscall(SYS_close_range, PROGRAM_FD + 1, ~0u, 0) < 0 ? -errno : 0;
+}
+
+/* Uid 0 is not mapped in N, so an exec would take every capability away but the ambient ones. */
+static int keep_capabilities(void) {
+        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { 0 };
+        if (syscall(SYS_capget, &header, sets) < 0)
+                return -errno;
+        for (size_t i = 0; i < ELEMENTS(sets); i++)
+                sets[i].inheritable = sets[i].permitted;
+        if (syscall(SYS_capset, &header, sets) < 0)
+                return -errno;
+        for (unsigned cap = 0; cap < 32 * ELEMENTS(sets); cap++)
+                if ((sets[cap / 32].permitted & (1u << cap % 32)) &&
+                    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
+                        return -errno;
+        return 0;
+}
+
+static int prepare(int start_fd, int *fd, int program_fd, bool drop_groups) {
+        char go;
+        int code = fd_read_exactly(start_fd, &go, 1);
+        if (code < 0)
+                return code;
+        (void) setsid();
+        (void) umask(022);
+        if ((drop_groups && setgroups(0, NULL) < 0) || setresgid(BOX_GID, BOX_GID, BOX_GID) < 0 ||
+            setresuid(BOX_UID, BOX_UID, BOX_UID) < 0)
+                return -errno;
+        code = privilege_join_fresh_keyring();
+        if (code == 0)
+                code = arrange_descriptors(*fd, program_fd);
+        if (code < 0)
+                return code;
+        *fd = WARD_FD;
+        return keep_capabilities();
+}
+
+void ward_become(int start_fd, int fd, int program_fd, const char *owner, bool drop_groups) {
+        sigset_t all;
+        signals_reset();
+        sigfillset(&all); /* whatever comes from outside is not for us */
+        (void) sigprocmask(SIG_BLOCK, &all, NULL);
+        int code = prepare(start_fd, &fd, program_fd, drop_groups);
+        if (code == 0) {
+                char *const argv[] = { (char[]) { "glovebox-ward" }, (char *) owner, NULL };
+                char *const envp[] = { NULL };
+                (void) syscall(SYS_execveat, PROGRAM_FD, "", argv, envp, AT_EMPTY_PATH);
+                code = -errno;
+        }
+        struct ward_answer reply = { .code = -1 };
+        const int none = -1;
+        (void) err_sys(&reply.err, -code, "becoming a ward");
+        (void) passing_send(fd, &reply, sizeof(reply), &none, 1, 0);
+        _exit(EXIT_FAILURE);
+}
