@@ -2,6 +2,8 @@
  * For ctypes. All return 0 or -errno unless said otherwise; none needs anything of Python. */
 #pragma once
 
+#include <sys/types.h>
+
 #include "imprint.h"
 
 /* Before the process gives up being dumpable. */
@@ -14,3 +16,8 @@ EXPORTED int trial_begin(void);
 /* In the child: a stream in place of fd, from which these bytes can be read, and after them its end. */
 EXPORTED int trial_feed(int fd, const char *requests, size_t size);
 EXPORTED _Noreturn void trial_end(void);
+
+/* For children that are no kernels. The first gives up what is worth having; the second waits for the end of one, with
+ * bounded patience: 0 if all went well. */
+int trial_become_harmless(void);
+int trial_await(pid_t child);

@@ -14,7 +14,7 @@ import os
 import random
 import sys
 import time
-from typing import Any, NoReturn
+from typing import Any, Callable, NoReturn
 
 from glovebox_kernel import main as kernel
 from glovebox_kernel.channel import Rest
@@ -59,8 +59,8 @@ class Birth:
         if not self._is_prepared:
             ctypes.pythonapi.PyOS_BeforeFork()
 
-    def try_out(self, fd: int, requests: bytes) -> NoReturn:
-        """In a child that is no kernel and in no box: what kernels do at first. It ends in the library."""
+    def try_out(self, fd: int, requests: bytes, end: Callable[[], object]) -> NoReturn:
+        """In a child that is no kernel and in no box: what kernels do at first. `end` is the library's."""
         try:
             if not self._is_prepared:
                 ctypes.pythonapi.PyOS_AfterFork_Child()
@@ -68,7 +68,7 @@ class Birth:
             self._order = _IS_USUAL
             self._begin()
             self._made.serve()
-            self._library.trial_end()
+            end()
         finally:
             os._exit(1)
 

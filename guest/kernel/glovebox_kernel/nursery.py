@@ -35,6 +35,8 @@ def _library() -> ctypes.PyDLL:
     os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
+    library.place_is_survey.restype = ctypes.c_bool
+    library.place_end.restype = None
     library.trial_feed.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     library.imprint_arena_allocate.restype = ctypes.c_void_p
     library.imprint_arena_allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
@@ -146,11 +148,22 @@ def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_li
     return birth
 
 
+def _place() -> None:
+    """Start once more, with the library there before Python is: what kernels write to shall lie together in memory
+    (guest/nursery/place.c). Without it (another C library) kernels are forked all the same, and copy more pages."""
+    if "placed" not in sys.argv[2:]:
+        environment = {**os.environ, "GLOVEBOX_PLACE": "1", "LD_PRELOAD": f"/proc/self/fd/{LIBRARY_FD}"}
+        os.execve(sys.orig_argv[0], [*sys.orig_argv, "placed"], environment)
+    os.environ.pop("PYTHONHASHSEED", None)  # it was the library's
+
+
 def main() -> None:
+    is_light = "light" in sys.argv[2:]
+    if is_light:
+        _place()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     library = _library()
     imprint = _Imprint(library)
-    is_light = "light" in sys.argv[2:]
     library.trial_open()
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
@@ -165,12 +178,15 @@ def main() -> None:
         return
     announced = 0, len(names) - len(failed), ",".join(failed).encode()
     requests = trial_requests()
+    library.place_end()
     imprint.fill()
     imprint.end()
     imprint.take()
     birth.before_fork()
+    if library.place_is_survey():
+        birth.try_out(CHANNEL_FD, requests, library.place_report)
     if imprint.is_trial():
-        birth.try_out(CHANNEL_FD, requests)
+        birth.try_out(CHANNEL_FD, requests, library.trial_end)
     library.spawn_announce(*announced)
     if birth.await_fork():
         birth.become_kernel()
