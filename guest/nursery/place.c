@@ -282,7 +282,6 @@ static bool survey(void) {
                 adopt_plan();
         }
         mode = MODE_PLACE;
-        { char name[16]; size_t b=0; for (size_t i=0;i<state->plan.n;i++) b+=state->plan.notes[i].size; snprintf(name,16,"%zu %zuK",state->plan.n,b>>10); prctl(PR_SET_NAME,name); }
         return make_blocks();
 }
 
