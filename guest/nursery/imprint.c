@@ -175,7 +175,7 @@ void imprint_arena_free(void *context, void *arena, size_t size) {
 static void fill_heap(void) {
         const size_t top_size = mallinfo2().keepcost;
         const uintptr_t top = (uintptr_t) sbrk(0) - top_size;
-        for (size_t size = 64 << 10; size >= 24; size -= size > 4096 ? 1024 : 16)
+        for (size_t size = (64 << 10) - 8; size >= 24; size -= size > 4096 ? 1024 : 16)
                 for (;;) {
                         void *block = malloc(size);
                         if (!block || (uintptr_t) block >= top) {

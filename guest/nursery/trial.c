@@ -106,7 +106,7 @@ int trial_feed(int fd, const char *requests, size_t size) {
                 return -errno;
         int code = fd_write_all(ends[0], requests, size);
         (void) close(ends[1]);
-        return code < 0 || shutdown(ends[0], SHUT_WR) < 0 ? -EIO : 0; /* the other end stays open, for answers */
+        return code < 0 || shutdown(ends[0], SHUT_WR) < 0 ? -EIO : ends[0]; /* open, for answers */
 }
 
 void trial_end(void) {

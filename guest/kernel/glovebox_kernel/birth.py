@@ -65,9 +65,8 @@ class Birth:
             if not self._is_prepared:
                 ctypes.pythonapi.PyOS_AfterFork_Child()
             self._library.trial_feed(fd, requests, len(requests))
-            self._order = _IS_USUAL
-            self._begin()
-            self._made.serve()
+            self._order = _IS_USUAL | _IS_SECOND | (0 if self._is_prepared else _IS_AWAITED)
+            self.live()
             end()
         finally:
             os._exit(1)
@@ -86,8 +85,20 @@ class Birth:
 
     def become_kernel(self) -> NoReturn:
         """In the sealed child."""
+        os._exit(self.live())
+
+    def live(self) -> int:
+        """All that a kernel does, until its channel ends; its exit code."""
         self._begin()
-        kernel.serve(self._made, self._rest, is_awaited=bool(self._order & _IS_AWAITED))
+        if not self._order & _IS_AWAITED:
+            self._made.rehearse()
+        return self._made.serve(self._rest)
+
+    def pretend(self) -> None:
+        """As if it were prepared, and forked into the usual box: for one that only practises."""
+        self._made.pretend()
+        self._is_prepared = True
+        self._order = _IS_USUAL | _IS_SECOND
 
     def _begin(self) -> None:
         if not (self._is_prepared and self._order & _IS_USUAL):

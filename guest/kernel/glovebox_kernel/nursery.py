@@ -19,7 +19,7 @@ import time
 
 from glovebox_kernel import main as kernel
 from glovebox_kernel.birth import Birth
-from glovebox_kernel.rehearsal import nursery_rehearse, trial_requests
+from glovebox_kernel.rehearsal import lives_rehearse, nursery_rehearse, trial_requests
 from glovebox_kernel.trim import memory_keep, memory_trim
 
 CHANNEL_FD = 3  # of a kernel; in a nursery it is the maker's socket, which nothing here reads or writes
@@ -136,7 +136,10 @@ def _make_kernel() -> kernel.Kernel:
 def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_light: bool) -> Birth:
     """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
     nursery_rehearse()
-    birth = Birth(_make_kernel(), library, own_path, _Rest(library))
+    rest = _Rest(library)
+    if is_light:
+        lives_rehearse(library, rest)
+    birth = Birth(_make_kernel(), library, own_path, rest)
     memory_keep()  # its kernels trim when they rest
     birth.practise()
     if is_light:
@@ -151,7 +154,7 @@ def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_li
 def _place() -> None:
     """Start once more, with the library there before Python is: what kernels write to shall lie together in memory
     (guest/nursery/place.c). Without it (another C library) kernels are forked all the same, and copy more pages."""
-    if "placed" not in sys.argv[2:]:
+    if "placed" not in sys.argv[2:] and hasattr(sys, "orig_argv"):
         environment = {**os.environ, "GLOVEBOX_PLACE": "1", "LD_PRELOAD": f"/proc/self/fd/{LIBRARY_FD}"}
         os.execve(sys.orig_argv[0], [*sys.orig_argv, "placed"], environment)
     os.environ.pop("PYTHONHASHSEED", None)  # it was the library's
