@@ -9,7 +9,8 @@
  * imported, and no kernel needs, leaves its page tables first.
  *
  * The first child tells too much: for one page the system enters up to 16. A second one has each of these pages in a
- * mapping of its own, so that it tells exactly what it touches. */
+ * mapping of its own, so that it tells exactly what it touches. So has the nursery, if it is small, until it has forked
+ * its first kernel: what it needs itself would bring its neighbours along, for all forks to copy. */
 #include "trial.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-enum { RUNS_MAX = 16 << 10, TRIALS = 2, PATIENCE_MS = 10000 };
+enum { RUNS_MAX = 16 << 10, TRIALS = 2, PATIENCE_MS = 10000, APART_MAX = 64, APART_PAGES_MAX = 16 << 10 };
 
 struct run {
         uintptr_t start, end;
@@ -49,6 +50,12 @@ struct report {
 static struct report *report;
 static size_t next_run; /* to be read by the nursery */
 static int pagemap_fd = -1, memory_fd = -1;
+
+/* Mappings of the nursery whose pages are mappings of their own. */
+static struct {
+        struct mapping mappings[APART_MAX];
+        size_t n, n_pages;
+} apart;
 
 int trial_open(void) {
         pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -68,6 +75,15 @@ static int visit_pages(const struct mapping *mapping,
                         visit(mapping, at, entries[i]);
         }
         return 0;
+}
+
+/* The system enters pages around the one that was asked for, but none of another mapping: where every second page has
+ * an advice of its own, every page is a mapping. */
+static bool split(uintptr_t start, uintptr_t end) {
+        for (; start < end; start += 2 * PAGE)
+                if (madvise((void *) start, PAGE, MADV_DONTDUMP) < 0)
+                        return false;
+        return true;
 }
 
 /* ---- in the child ---- */
@@ -114,13 +130,10 @@ void trial_end(void) {
         _exit(report && pagemap_fd >= 0 && mapping_visit(report_mapping, NULL) == 0 ? 0 : 1);
 }
 
-/* The system enters pages around the one that was asked for, but none of another mapping: where every second page has
- * an advice of its own, every page is a mapping. */
 static void split_runs(void) {
         for (size_t i = 0; i < report->n; i++)
-                for (uintptr_t at = report->runs[i].start; at < report->runs[i].end; at += 2 * PAGE)
-                        if (madvise((void *) at, PAGE, MADV_DONTDUMP) < 0)
-                                return; /* too many mappings: the rest is found less exactly */
+                if (!split(report->runs[i].start, report->runs[i].end))
+                        return; /* too many mappings: the rest is found less exactly */
         report->n = 0;
 }
 
@@ -159,7 +172,7 @@ static void make_copied(uintptr_t page) {
         (void) !pwrite(memory_fd, &byte, 1, (off_t) page); /* some systems do not let code be written to even so */
 }
 
-/* Enters the pages of a run and no others: see split_runs. */
+/* Enters the pages of a run and no others: see split. */
 static void read_run(uintptr_t start, uintptr_t end) {
         if (madvise((void *) start, end - start, MADV_DONTDUMP) < 0)
                 return;
@@ -179,7 +192,33 @@ static int warm_mapping(const struct mapping *mapping) {
                 read_run(run->start, run->end < mapping->end ? run->end : mapping->end);
         }
         make_copied(first->start);
+        size_t n_pages = (mapping->end - mapping->start) / PAGE;
+        if (apart.n < APART_MAX && n_pages <= APART_PAGES_MAX - apart.n_pages) {
+                apart.mappings[apart.n++] = *mapping;
+                apart.n_pages += n_pages;
+        } else
+                apart.n_pages = APART_PAGES_MAX; /* a large nursery */
         return 0;
+}
+
+/* Once more, exactly; after make_copied, without which the parts could not be joined again. */
+static void warm_apart(void) {
+        if (apart.n_pages == APART_PAGES_MAX)
+                apart.n = 0;
+        for (size_t i = 0; i < apart.n; i++)
+                (void) split(apart.mappings[i].start, apart.mappings[i].end);
+        for (size_t i = 0; i < apart.n; i++)
+                (void) cool_mapping(&apart.mappings[i]);
+        for (size_t i = 0; apart.n > 0 && i < report->n; i++)
+                (void) madvise((void *) report->runs[i].start, report->runs[i].end - report->runs[i].start,
+                               MADV_POPULATE_READ);
+}
+
+void trial_settle(void) {
+        while (apart.n > 0) {
+                const struct mapping *mapping = &apart.mappings[--apart.n];
+                (void) madvise((void *) mapping->start, mapping->end - mapping->start, MADV_DODUMP);
+        }
 }
 
 int trial_await(pid_t child) {
@@ -232,6 +271,8 @@ int trial_begin(void) {
         }
         if (code == 1)
                 code = mapping_visit(warm_mapping, NULL);
+        if (code == 0)
+                warm_apart();
         (void) munmap(shared, sizeof(*report));
         report = NULL;
         fd_close(&pagemap_fd);

@@ -13,6 +13,9 @@ EXPORTED int trial_open(void);
  * then does what kernels do and calls trial_end. 1 in the nursery, after the last has ended and all that it read is in
  * the nursery's page tables; -errno if nothing came of it, which costs kernels time and nothing else. */
 EXPORTED int trial_begin(void);
+/* In the nursery, when it has forked its first kernel. */
+void trial_settle(void);
+
 /* A stream in place of fd, from which these bytes can be read, and after them its end. Its other end. */
 EXPORTED int trial_feed(int fd, const char *requests, size_t size);
 EXPORTED _Noreturn void trial_end(void);
