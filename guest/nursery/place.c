@@ -180,16 +180,23 @@ static void place_free(void *context, void *block) {
                 allocator->free(allocator->context, block);
 }
 
-typedef void (*exchange)(int domain, struct allocator *allocator);
+/* Python's own functions; both or none. */
+static void (*get_allocator)(int domain, struct allocator *ret_allocator);
+static void (*set_allocator)(int domain, const struct allocator *allocator);
 
-static bool install(void) {
-        exchange get = (exchange) dlsym(RTLD_DEFAULT, "PyMem_GetAllocator");
-        exchange set = (exchange) dlsym(RTLD_DEFAULT, "PyMem_SetAllocator");
-        for (int i = 0; get && set && i < DOMAINS; i++) {
-                get(i, &usual[i]);
-                set(i, &(struct allocator) { &usual[i], place_malloc, place_calloc, place_realloc, place_free });
-        }
+static bool find_python(void) {
+        void *get = dlsym(RTLD_DEFAULT, "PyMem_GetAllocator"), *set = dlsym(RTLD_DEFAULT, "PyMem_SetAllocator");
+        memcpy(&get_allocator, &get, sizeof(get));
+        memcpy(&set_allocator, &set, sizeof(set));
         return get && set;
+}
+
+static void install(void) {
+        for (int i = 0; i < DOMAINS; i++) {
+                get_allocator(i, &usual[i]);
+                set_allocator(i, &(struct allocator) { &usual[i], place_malloc, place_calloc, place_realloc,
+                                                       place_free });
+        }
 }
 
 /* ---- the plan ---- */
@@ -253,7 +260,7 @@ static bool fix_hashes(void) {
         char text[16];
         if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
                 return false;
-        (void) snprintf(text, sizeof(text), "%u", seed | 1); /* 0 would be no seed */
+        (void) snprintf(text, sizeof(text), "%u", seed > 0 ? seed : 1); /* 0 would be none */
         return setenv("PYTHONHASHSEED", text, 1) == 0;
 }
 
@@ -267,26 +274,24 @@ static void become_survey(enum mode wanted) {
         (void) close(null_fd);
 }
 
-/* True in the child, and in the parent as soon as there is no more to be found. */
-static bool survey(void) {
+/* The children in turn, and then the nursery itself; each returns with its mode, or with MODE_NONE. */
+static void choose_mode(void) {
         for (enum mode wanted = MODE_PAGES; wanted <= MODE_OBJECTS; wanted++) {
                 pid_t child = fork();
                 if (child == 0) {
                         become_survey(wanted);
-                        return true;
+                        return;
                 }
-                if (child < 0 || trial_await(child) < 0 || state->result.n == 0) {
-                        state->plan.n = 0;
-                        return false;
-                }
+                if (child < 0 || trial_await(child) < 0 || state->result.n == 0)
+                        return;
                 adopt_plan();
         }
-        mode = MODE_PLACE;
-        return make_blocks();
+        if (make_blocks())
+                mode = MODE_PLACE;
 }
 
 __attribute__((constructor)) static void place_begin(void) {
-        if (!getenv(PLACE_VARIABLE))
+        if (!getenv(PLACE_VARIABLE) || !find_python())
                 return;
         forget_variable(PLACE_VARIABLE);
         forget_variable("LD_PRELOAD");
@@ -296,8 +301,9 @@ __attribute__((constructor)) static void place_begin(void) {
         if (shared == MAP_FAILED)
                 return;
         state = shared;
-        if (!survey() || !install())
-                mode = mode == MODE_PLACE ? MODE_NONE : mode;
+        choose_mode();
+        if (mode != MODE_NONE)
+                install();
 }
 
 /* ---- when the nursery is ready ---- */
@@ -312,9 +318,8 @@ void place_end(void) {
                 /* The same bytes; but from here on, who writes to a page gets one of his own. */
                 (void) !mmap(slots, state->plan.n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, slots_fd, 0);
         } else if (mode == MODE_PLACE) {
-                exchange set = (exchange) dlsym(RTLD_DEFAULT, "PyMem_SetAllocator");
                 for (int i = 0; i < DOMAINS; i++)
-                        set(i, &usual[i]);
+                        set_allocator(i, &usual[i]);
         }
         if (!place_is_survey() && state) {
                 (void) munmap(state, sizeof(*state));

@@ -67,6 +67,8 @@ def lives_rehearse(library: ctypes.PyDLL, rest: Rest) -> None:
         birth = Birth(Kernel(fd), library, [], rest)
         birth.pretend()
         other_fd = library.trial_feed(fd, requests, len(requests))
+        if other_fd < 0:
+            break
         birth.live()
         os.close(other_fd)
     os.close(fd)
