@@ -79,6 +79,7 @@ struct state {
 
 static struct state *state;
 static enum mode mode;
+static int begun; /* PLACE_… */
 static bool is_inside, is_over;
 static struct allocator usual[DOMAINS];
 static uint8_t *slots; /* a page for each note of the plan */
@@ -258,8 +259,11 @@ static void forget_variable(const char *name) {
 static bool fix_hashes(void) {
         uint32_t seed;
         char text[16];
+        if (getenv("PYTHONHASHSEED"))
+                return true; /* they are fixed */
         if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
                 return false;
+        begun |= PLACE_SEEDED;
         (void) snprintf(text, sizeof(text), "%u", seed > 0 ? seed : 1); /* 0 would be none */
         return setenv("PYTHONHASHSEED", text, 1) == 0;
 }
@@ -293,6 +297,7 @@ static void choose_mode(void) {
 __attribute__((constructor)) static void place_begin(void) {
         if (!getenv(PLACE_VARIABLE) || !find_python())
                 return;
+        begun = PLACE_BEGUN;
         forget_variable(PLACE_VARIABLE);
         forget_variable("LD_PRELOAD");
         if (!fix_hashes())
@@ -307,6 +312,10 @@ __attribute__((constructor)) static void place_begin(void) {
 }
 
 /* ---- when the nursery is ready ---- */
+
+int place_begun(void) {
+        return begun;
+}
 
 bool place_is_survey(void) {
         return mode == MODE_PAGES || mode == MODE_OBJECTS;

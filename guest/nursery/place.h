@@ -10,6 +10,12 @@
 
 #define PLACE_VARIABLE "GLOVEBOX_PLACE"
 
+enum {
+        PLACE_BEGUN = 1,  /* the library was there before Python */
+        PLACE_SEEDED = 2, /* and has set PYTHONHASHSEED, which nobody else is to see */
+};
+EXPORTED int place_begun(void);
+
 /* Is this a process that only finds out what kernels write to? It then does what kernels do, and calls place_report. */
 EXPORTED bool place_is_survey(void);
 

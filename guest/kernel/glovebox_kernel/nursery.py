@@ -26,13 +26,13 @@ CHANNEL_FD = 3  # of a kernel; in a nursery it is the maker's socket, which noth
 LIBRARY_FD = 4
 _PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
 _ARENA_BYTES = 1 << 20
+_PLACE_SEEDED = 2
 _ARENAS = ("PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator")
 
 
 def _library() -> ctypes.PyDLL:
     """PyDLL, not CDLL: the interpreter's lock is held throughout, so that a fork finds everything at rest."""
     library = ctypes.PyDLL(f"/proc/self/fd/{LIBRARY_FD}")
-    os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
     library.place_is_survey.restype = ctypes.c_bool
@@ -151,21 +151,26 @@ def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_li
     return birth
 
 
-def _place() -> None:
+def _place(library: ctypes.PyDLL) -> None:
     """Start once more, with the library there before Python is: what kernels write to shall lie together in memory
-    (guest/nursery/place.c). Without it (another C library) kernels are forked all the same, and copy more pages."""
-    if "placed" not in sys.argv[2:] and hasattr(sys, "orig_argv"):
+    (guest/nursery/place.c). Without it kernels are forked all the same, and copy more pages."""
+    begun = library.place_begun()
+    if not begun and "GLOVEBOX_PLACE" not in os.environ and hasattr(sys, "orig_argv"):
         environment = {**os.environ, "GLOVEBOX_PLACE": "1", "LD_PRELOAD": f"/proc/self/fd/{LIBRARY_FD}"}
-        os.execve(sys.orig_argv[0], [*sys.orig_argv, "placed"], environment)
-    os.environ.pop("PYTHONHASHSEED", None)  # it was the library's
+        os.execve(sys.orig_argv[0], sys.orig_argv, environment)
+    for name in ("GLOVEBOX_PLACE", "LD_PRELOAD") if not begun else ():  # of no use here, and nobody else's business
+        os.environ.pop(name, None)
+    if begun & _PLACE_SEEDED:
+        del os.environ["PYTHONHASHSEED"]
 
 
 def main() -> None:
+    library = _library()
     is_light = "light" in sys.argv[2:]
     if is_light:
-        _place()
+        _place(library)
+    os.close(LIBRARY_FD)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    library = _library()
     imprint = _Imprint(library)
     library.trial_open()
     if (code := library.spawn_open()) < 0:
