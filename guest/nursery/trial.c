@@ -51,11 +51,11 @@ static struct report *report;
 static size_t next_run; /* to be read by the nursery */
 static int pagemap_fd = -1, memory_fd = -1;
 
-/* Mappings of the nursery whose pages are mappings of their own. */
-static struct {
+/* Mappings of the nursery whose pages are mappings of their own. In memory that forks do not copy for ever. */
+static struct apart {
         struct mapping mappings[APART_MAX];
         size_t n, n_pages;
-} apart;
+} *apart;
 
 int trial_open(void) {
         pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -172,6 +172,12 @@ static void make_copied(uintptr_t page) {
         (void) !pwrite(memory_fd, &byte, 1, (off_t) page); /* some systems do not let code be written to even so */
 }
 
+static void drop_apart(void) {
+        if (apart)
+                (void) munmap(apart, sizeof(*apart));
+        apart = NULL;
+}
+
 /* Enters the pages of a run and no others: see split. */
 static void read_run(uintptr_t start, uintptr_t end) {
         if (madvise((void *) start, end - start, MADV_DONTDUMP) < 0)
@@ -193,32 +199,31 @@ static int warm_mapping(const struct mapping *mapping) {
         }
         make_copied(first->start);
         size_t n_pages = (mapping->end - mapping->start) / PAGE;
-        if (apart.n < APART_MAX && n_pages <= APART_PAGES_MAX - apart.n_pages) {
-                apart.mappings[apart.n++] = *mapping;
-                apart.n_pages += n_pages;
+        if (apart && apart->n < APART_MAX && n_pages <= APART_PAGES_MAX - apart->n_pages) {
+                apart->mappings[apart->n++] = *mapping;
+                apart->n_pages += n_pages;
         } else
-                apart.n_pages = APART_PAGES_MAX; /* a large nursery */
+                drop_apart(); /* a large nursery */
         return 0;
 }
 
 /* Once more, exactly; after make_copied, without which the parts could not be joined again. */
 static void warm_apart(void) {
-        if (apart.n_pages == APART_PAGES_MAX)
-                apart.n = 0;
-        for (size_t i = 0; i < apart.n; i++)
-                (void) split(apart.mappings[i].start, apart.mappings[i].end);
-        for (size_t i = 0; i < apart.n; i++)
-                (void) cool_mapping(&apart.mappings[i]);
-        for (size_t i = 0; apart.n > 0 && i < report->n; i++)
+        for (size_t i = 0; i < apart->n; i++)
+                (void) split(apart->mappings[i].start, apart->mappings[i].end);
+        for (size_t i = 0; i < apart->n; i++)
+                (void) cool_mapping(&apart->mappings[i]);
+        for (size_t i = 0; i < report->n; i++)
                 (void) madvise((void *) report->runs[i].start, report->runs[i].end - report->runs[i].start,
                                MADV_POPULATE_READ);
 }
 
 void trial_settle(void) {
-        while (apart.n > 0) {
-                const struct mapping *mapping = &apart.mappings[--apart.n];
+        for (size_t i = 0; apart && i < apart->n; i++) {
+                const struct mapping *mapping = &apart->mappings[i];
                 (void) madvise((void *) mapping->start, mapping->end - mapping->start, MADV_DODUMP);
         }
+        drop_apart();
 }
 
 int trial_await(pid_t child) {
@@ -269,9 +274,10 @@ int trial_begin(void) {
                 if (code == 0)
                         return 0;
         }
+        apart = mapping_make(sizeof(*apart));
         if (code == 1)
                 code = mapping_visit(warm_mapping, NULL);
-        if (code == 0)
+        if (code == 0 && apart)
                 warm_apart();
         (void) munmap(shared, sizeof(*report));
         report = NULL;

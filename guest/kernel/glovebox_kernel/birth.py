@@ -59,17 +59,15 @@ class Birth:
         if not self._is_prepared:
             ctypes.pythonapi.PyOS_BeforeFork()
 
-    def try_out(self, fd: int, requests: bytes, end: Callable[[], object]) -> NoReturn:
-        """In a child that is no kernel and in no box: what kernels do at first. `end` is the library's."""
-        try:
-            if not self._is_prepared:
-                ctypes.pythonapi.PyOS_AfterFork_Child()
-            self._library.trial_feed(fd, requests, len(requests))
-            self._order = _IS_USUAL | _IS_SECOND | (0 if self._is_prepared else _IS_AWAITED)
-            self.live()
-            end()
-        finally:
-            os._exit(1)
+    def pretend(self, fd: int, requests: bytes) -> int:
+        """What follows is as in a kernel, asked for this. The other end of its channel, or less than 0."""
+        self._library.spawn_pretend(_IS_USUAL | _IS_SECOND | (0 if self._is_prepared else _IS_AWAITED))
+        return self._library.trial_feed(fd, requests, len(requests))
+
+    def try_out(self, fd: int, requests: bytes, end: Callable[[], object]) -> None:
+        """In a child that is no kernel and in no box. It is like one from here on, and ends in the library."""
+        os._exit = lambda _status: end()  # type: ignore[assignment]
+        self.pretend(fd, requests)
 
     def await_fork(self) -> bool:
         """True in each kernel, sealed, and in the nursery never: False after the last order."""
@@ -94,11 +92,15 @@ class Birth:
             self._made.rehearse()
         return self._made.serve(self._rest)
 
-    def pretend(self) -> None:
-        """As if it were prepared, and forked into the usual box: for one that only practises."""
+    def rehearse(self, fd: int, requests: bytes) -> None:
+        """In a nursery: the life of a light kernel. Its Kernel is of no further use."""
         self._made.pretend()
         self._is_prepared = True
-        self._order = _IS_USUAL | _IS_SECOND
+        other_fd = self.pretend(fd, requests)
+        if self.await_fork():
+            self.live()
+        if other_fd >= 0:
+            os.close(other_fd)
 
     def _begin(self) -> None:
         if not (self._is_prepared and self._order & _IS_USUAL):

@@ -37,6 +37,7 @@ def _library() -> ctypes.PyDLL:
     library.spawn_environment.restype = ctypes.c_char_p
     library.place_is_survey.restype = ctypes.c_bool
     library.place_end.restype = None
+    library.spawn_pretend.restype = None
     library.trial_feed.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     library.imprint_arena_allocate.restype = ctypes.c_void_p
     library.imprint_arena_allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
@@ -193,9 +194,10 @@ def main() -> None:
     birth.before_fork()
     if library.place_is_survey():
         birth.try_out(CHANNEL_FD, requests, library.place_report)
-    if imprint.is_trial():
+    elif imprint.is_trial():
         birth.try_out(CHANNEL_FD, requests, library.trial_end)
-    library.spawn_announce(*announced)
+    else:
+        library.spawn_announce(*announced)
     if birth.await_fork():
         birth.become_kernel()
 

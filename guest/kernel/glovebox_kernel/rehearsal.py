@@ -64,13 +64,7 @@ def lives_rehearse(library: ctypes.PyDLL, rest: Rest) -> None:
     before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__, sys.modules["__main__"]
     fd = os.dup(0)
     for _ in range(_TIMES):
-        birth = Birth(Kernel(fd), library, [], rest)
-        birth.pretend()
-        other_fd = library.trial_feed(fd, requests, len(requests))
-        if other_fd < 0:
-            break
-        birth.live()
-        os.close(other_fd)
+        Birth(Kernel(fd), library, [], rest).rehearse(fd, requests)
     os.close(fd)
     sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = before[:6]  # type: ignore[misc]
     sys.modules["__main__"] = before[6]
