@@ -162,7 +162,7 @@ def _place(library: ctypes.PyDLL) -> None:
     for name in ("GLOVEBOX_PLACE", "LD_PRELOAD") if not begun else ():  # of no use here, and nobody else's business
         os.environ.pop(name, None)
     if begun & _PLACE_SEEDED:
-        del os.environ["PYTHONHASHSEED"]
+        os.environ.pop("PYTHONHASHSEED", None)
 
 
 def main() -> None:
