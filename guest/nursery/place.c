@@ -8,8 +8,8 @@
  * - the first, by pages: all objects on a page that was written to are suspects;
  * - the second has each suspect on a page of its own, and so tells exactly which objects they are.
  * The nursery then has a block of the C library's ready for each of these, one beside the other, and gives them out as
- * their turn comes. Python frees what is not in its own pools by the C library, so a block ends like any other; once the
- * nursery is ready nothing of this is left but the order of things in memory.
+ * their turn comes. Python frees what is not in its own pools by the C library, so a block ends like any other; once
+ * the nursery is ready nothing of this is left but the order of things in memory.
  *
  * When the start is not the same after all, blocks go to the wrong objects. Kernels then write to more pages, as they
  * did without; nothing depends on it. For the same reason the seed of Python's hashes is drawn here, once for all
@@ -343,7 +343,8 @@ void place_report(void) {
         for (size_t i = 0; mode == MODE_PAGES && i < SEEN_MAX; i++) {
                 const struct seen *seen = &state->seen[i];
                 uintptr_t start = seen->address & -(uintptr_t) PAGE;
-                if (seen->address && page_any_own(fd, start, (seen->address + seen->note.size + PAGE - 1) & -(uintptr_t) PAGE))
+                uintptr_t end = (seen->address + seen->note.size + PAGE - 1) & -(uintptr_t) PAGE;
+                if (seen->address && page_any_own(fd, start, end))
                         add_note(seen->note);
         }
         for (size_t i = 0; mode == MODE_OBJECTS && i < state->plan.n; i++) {

@@ -54,6 +54,9 @@ enum {
         SPAWN_SECOND = 8,   /* it is process 2 */
 };
 
+enum { ORDER_DONE = 1 << 8 };
+
+static int pretended = ORDER_DONE; /* or SPAWN_… */
 static struct nursery_order order;
 static size_t order_size; /* of it, as received */
 static int fds[NURSERY_FDS];
@@ -106,6 +109,7 @@ int spawn_announce(int code, unsigned n_preloaded, const char *text) {
         links_alone = count_links();
         remember_environment();
         forget_order();
+        pretended = ORDER_DONE; /* from here on whoever returns from spawn_serve as a kernel is one, and sealed */
         struct nursery_answer answer = { .code = code, .ready = code == 0, .n_preloaded = n_preloaded };
         (void) snprintf(answer.failed, sizeof(answer.failed), "%s", text);
         return passing_send(NURSERY_SOCKET_FD, &answer, sizeof(answer), NULL, 0, 0);
@@ -274,8 +278,6 @@ static int clone_kernel(int *ret_pidfd) {
         return pid < 0 ? -errno : (int) pid;
 }
 
-enum { ORDER_DONE = 1 << 8 };
-
 /* ORDER_DONE in the nursery; SPAWN_… in a sealed kernel. */
 static int fork_kernel(void) {
         int pidfd = -1;
@@ -299,8 +301,6 @@ static int fork_kernel(void) {
         fd_close(&pidfd);
         return code < 0 ? code : ORDER_DONE;
 }
-
-static int pretended = ORDER_DONE;
 
 void spawn_pretend(int kernel) {
         pretended = kernel;

@@ -66,8 +66,9 @@ class Birth:
 
     def try_out(self, fd: int, requests: bytes, end: Callable[[], object]) -> None:
         """In a child that is no kernel and in no box. It is like one from here on, and ends in the library."""
+        if self.pretend(fd, requests) < 0:
+            os._exit(1)  # fd is still the nursery's
         os._exit = lambda _status: end()  # type: ignore[assignment]
-        self.pretend(fd, requests)
 
     def await_fork(self) -> bool:
         """True in each kernel, sealed, and in the nursery never: False after the last order."""

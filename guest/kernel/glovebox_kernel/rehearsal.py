@@ -58,8 +58,8 @@ def nursery_rehearse() -> None:
 
 
 def lives_rehearse(library: ctypes.PyDLL, rest: Rest) -> None:
-    """Whole lives of light kernels: what a kernel runs that its nursery never ran, it runs slowly, and writes down where
-    it found each attribute."""
+    """Whole lives of light kernels: what a kernel runs that its nursery never ran, it runs slowly, and writes down
+    where it found each attribute."""
     requests = trial_requests()
     before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__, sys.modules["__main__"]
     fd = os.dup(0)
