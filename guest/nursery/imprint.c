@@ -43,6 +43,7 @@ enum {
         BLOCK_MIN = 128 << 10,
 };
 #define ARENAS_MAX (512ul << 20)
+#define SPANS_BYTES (2 * SPANS_MAX * sizeof(struct span)) /* known and replaced */
 
 struct span {
         uintptr_t start, end;
@@ -105,7 +106,9 @@ static int know_early(const struct mapping *mapping) {
                 return 0;
         uintptr_t begin = mapping->start, at = begin;
         while (at < mapping->end) {
-                size_t skipped = mapped_block_at(at, mapping->end);
+                /* Not even looked at: each page would be one more entry for forks to copy. */
+                bool is_own = at == (uintptr_t) imprint.known;
+                size_t skipped = is_own ? SPANS_BYTES : mapped_block_at(at, mapping->end);
                 if (skipped > 0)
                         know(begin, at);
                 at += skipped > 0 ? skipped : PAGE;
@@ -119,15 +122,13 @@ static int know_early(const struct mapping *mapping) {
 int imprint_open(void) {
         if (sysconf(_SC_PAGESIZE) != PAGE)
                 return -EOPNOTSUPP;
-        size_t size = 2 * SPANS_MAX * sizeof(struct span);
-        imprint.known = mapping_make(size);
+        imprint.known = mapping_make(SPANS_BYTES);
         /* Now, because a process that is not dumpable may not. */
         pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
         if (!imprint.known || pagemap_fd < 0)
                 return imprint.known ? -errno : -ENOMEM;
         imprint.spans = imprint.known + SPANS_MAX;
         int code = visit_mappings(know_early);
-        forget((uintptr_t) imprint.known, (uintptr_t) imprint.known + size);
         if (code < 0)
                 return code;
         imprint.arenas = mapping_make(ARENAS_MAX);
@@ -175,7 +176,7 @@ void imprint_arena_free(void *context, void *arena, size_t size) {
 static void fill_heap(void) {
         const size_t top_size = mallinfo2().keepcost;
         const uintptr_t top = (uintptr_t) sbrk(0) - top_size;
-        for (size_t size = 64 << 10; size >= 24; size -= size > 4096 ? 1024 : 16)
+        for (size_t size = (64 << 10) - 8; size >= 24; size -= size > 4096 ? 1024 : 16)
                 for (;;) {
                         void *block = malloc(size);
                         if (!block || (uintptr_t) block >= top) {

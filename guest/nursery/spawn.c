@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -31,9 +32,8 @@
 #include "box/landlock.h"
 #include "box/privilege.h"
 #include "box/seccomp.h"
+#include "trial.h"
 #include "wire/nursery.h"
-
-#define EXPORTED __attribute__((visibility("default")))
 
 enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_SYNC = 6, KERNEL_FDS = 7 };
 
@@ -44,6 +44,7 @@ enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_SYNC = 6, KERNEL_FDS = 7 };
 EXPORTED int spawn_open(void);
 EXPORTED int spawn_announce(int code, unsigned n_preloaded, const char *text);
 EXPORTED int spawn_serve(void); /* in each sealed kernel SPAWN_…, or 0; in the nursery -ENODATA after the last order */
+EXPORTED void spawn_pretend(int kernel);            /* the next spawn_serve returns this, at once and in this process */
 EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after the last */
 
 enum {
@@ -53,6 +54,9 @@ enum {
         SPAWN_SECOND = 8,   /* it is process 2 */
 };
 
+enum { ORDER_DONE = 1 << 8 };
+
+static int pretended = ORDER_DONE; /* or SPAWN_… */
 static struct nursery_order order;
 static size_t order_size; /* of it, as received */
 static int fds[NURSERY_FDS];
@@ -94,9 +98,18 @@ static void remember_environment(void) {
         }
 }
 
+/* It is empty, but was looked at: each page that is there is copied by each fork. */
+static void forget_order(void) {
+        uintptr_t start = ((uintptr_t) &order + 4095) & -(uintptr_t) 4096;
+        uintptr_t end = ((uintptr_t) &order + sizeof(order)) & -(uintptr_t) 4096;
+        (void) madvise((void *) start, end - start, MADV_DONTNEED);
+}
+
 int spawn_announce(int code, unsigned n_preloaded, const char *text) {
         links_alone = count_links();
         remember_environment();
+        forget_order();
+        pretended = ORDER_DONE; /* from here on whoever returns from spawn_serve as a kernel is one, and sealed */
         struct nursery_answer answer = { .code = code, .ready = code == 0, .n_preloaded = n_preloaded };
         (void) snprintf(answer.failed, sizeof(answer.failed), "%s", text);
         return passing_send(NURSERY_SOCKET_FD, &answer, sizeof(answer), NULL, 0, 0);
@@ -265,8 +278,6 @@ static int clone_kernel(int *ret_pidfd) {
         return pid < 0 ? -errno : (int) pid;
 }
 
-enum { ORDER_DONE = 1 << 8 };
-
 /* ORDER_DONE in the nursery; SPAWN_… in a sealed kernel. */
 static int fork_kernel(void) {
         int pidfd = -1;
@@ -291,12 +302,19 @@ static int fork_kernel(void) {
         return code < 0 ? code : ORDER_DONE;
 }
 
+void spawn_pretend(int kernel) {
+        pretended = kernel;
+}
+
 int spawn_serve(void) {
-        int code = ORDER_DONE;
+        int code = pretended;
+        pretended = ORDER_DONE;
         while (code == ORDER_DONE) {
                 code = receive_order();
                 if (code == 0)
                         code = fork_kernel();
+                if (code == ORDER_DONE)
+                        trial_settle();
         }
         return code;
 }

@@ -9,7 +9,8 @@
  * imported, and no kernel needs, leaves its page tables first.
  *
  * The first child tells too much: for one page the system enters up to 16. A second one has each of these pages in a
- * mapping of its own, so that it tells exactly what it touches. */
+ * mapping of its own, so that it tells exactly what it touches. So has the nursery, if it is small, until it has forked
+ * its first kernel: what it needs itself would bring its neighbours along, for all forks to copy. */
 #include "trial.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-enum { RUNS_MAX = 16 << 10, TRIALS = 2, PATIENCE_MS = 10000 };
+enum { RUNS_MAX = 16 << 10, TRIALS = 2, PATIENCE_MS = 10000, APART_MAX = 64, APART_PAGES_MAX = 16 << 10 };
 
 struct run {
         uintptr_t start, end;
@@ -49,6 +50,12 @@ struct report {
 static struct report *report;
 static size_t next_run; /* to be read by the nursery */
 static int pagemap_fd = -1, memory_fd = -1;
+
+/* Mappings of the nursery whose pages are mappings of their own. In memory that forks do not copy for ever. */
+static struct apart {
+        struct mapping mappings[APART_MAX];
+        size_t n, n_pages;
+} *apart;
 
 int trial_open(void) {
         pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -70,10 +77,19 @@ static int visit_pages(const struct mapping *mapping,
         return 0;
 }
 
+/* The system enters pages around the one that was asked for, but none of another mapping: where every second page has
+ * an advice of its own, every page is a mapping. */
+static bool split(uintptr_t start, uintptr_t end) {
+        for (; start < end; start += 2 * PAGE)
+                if (madvise((void *) start, PAGE, MADV_DONTDUMP) < 0)
+                        return false;
+        return true;
+}
+
 /* ---- in the child ---- */
 
 /* To look at its own pages it must be dumpable again, and what can be looked at should be worth little. */
-static int become_harmless(void) {
+int trial_become_harmless(void) {
         struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
         if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
@@ -106,7 +122,7 @@ int trial_feed(int fd, const char *requests, size_t size) {
                 return -errno;
         int code = fd_write_all(ends[0], requests, size);
         (void) close(ends[1]);
-        return code < 0 || shutdown(ends[0], SHUT_WR) < 0 ? -EIO : 0; /* the other end stays open, for answers */
+        return code < 0 || shutdown(ends[0], SHUT_WR) < 0 ? -EIO : ends[0]; /* open, for answers */
 }
 
 void trial_end(void) {
@@ -114,13 +130,10 @@ void trial_end(void) {
         _exit(report && pagemap_fd >= 0 && mapping_visit(report_mapping, NULL) == 0 ? 0 : 1);
 }
 
-/* The system enters pages around the one that was asked for, but none of another mapping: where every second page has
- * an advice of its own, every page is a mapping. */
 static void split_runs(void) {
         for (size_t i = 0; i < report->n; i++)
-                for (uintptr_t at = report->runs[i].start; at < report->runs[i].end; at += 2 * PAGE)
-                        if (madvise((void *) at, PAGE, MADV_DONTDUMP) < 0)
-                                return; /* too many mappings: the rest is found less exactly */
+                if (!split(report->runs[i].start, report->runs[i].end))
+                        return; /* too many mappings: the rest is found less exactly */
         report->n = 0;
 }
 
@@ -159,7 +172,13 @@ static void make_copied(uintptr_t page) {
         (void) !pwrite(memory_fd, &byte, 1, (off_t) page); /* some systems do not let code be written to even so */
 }
 
-/* Enters the pages of a run and no others: see split_runs. */
+static void drop_apart(void) {
+        if (apart)
+                (void) munmap(apart, sizeof(*apart));
+        apart = NULL;
+}
+
+/* Enters the pages of a run and no others: see split. */
 static void read_run(uintptr_t start, uintptr_t end) {
         if (madvise((void *) start, end - start, MADV_DONTDUMP) < 0)
                 return;
@@ -179,10 +198,35 @@ static int warm_mapping(const struct mapping *mapping) {
                 read_run(run->start, run->end < mapping->end ? run->end : mapping->end);
         }
         make_copied(first->start);
+        size_t n_pages = (mapping->end - mapping->start) / PAGE;
+        if (apart && apart->n < APART_MAX && n_pages <= APART_PAGES_MAX - apart->n_pages) {
+                apart->mappings[apart->n++] = *mapping;
+                apart->n_pages += n_pages;
+        } else
+                drop_apart(); /* a large nursery */
         return 0;
 }
 
-static int await(pid_t child) {
+/* Once more, exactly; after make_copied, without which the parts could not be joined again. */
+static void warm_apart(void) {
+        for (size_t i = 0; i < apart->n; i++)
+                (void) split(apart->mappings[i].start, apart->mappings[i].end);
+        for (size_t i = 0; i < apart->n; i++)
+                (void) cool_mapping(&apart->mappings[i]);
+        for (size_t i = 0; i < report->n; i++)
+                (void) madvise((void *) report->runs[i].start, report->runs[i].end - report->runs[i].start,
+                               MADV_POPULATE_READ);
+}
+
+void trial_settle(void) {
+        for (size_t i = 0; apart && i < apart->n; i++) {
+                const struct mapping *mapping = &apart->mappings[i];
+                (void) madvise((void *) mapping->start, mapping->end - mapping->start, MADV_DODUMP);
+        }
+        drop_apart();
+}
+
+int trial_await(pid_t child) {
         int status = -1;
         int pidfd = (int) syscall(SYS_pidfd_open, child, 0);
         struct pollfd wanted = { .fd = pidfd, .events = POLLIN };
@@ -207,12 +251,12 @@ static pid_t fork_plainly(void) {
 static int fork_trial(void) {
         pid_t child = fork_plainly();
         if (child != 0) {
-                int code = child < 0 ? -errno : await(child);
+                int code = child < 0 ? -errno : trial_await(child);
                 return code < 0 ? code : 1;
         }
         fd_close(&pagemap_fd);
         fd_close(&memory_fd);
-        if (become_harmless() < 0)
+        if (trial_become_harmless() < 0)
                 _exit(1);
         split_runs();
         return 0;
@@ -230,8 +274,11 @@ int trial_begin(void) {
                 if (code == 0)
                         return 0;
         }
+        apart = mapping_make(sizeof(*apart));
         if (code == 1)
                 code = mapping_visit(warm_mapping, NULL);
+        if (code == 0 && apart)
+                warm_apart();
         (void) munmap(shared, sizeof(*report));
         report = NULL;
         fd_close(&pagemap_fd);

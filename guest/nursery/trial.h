@@ -2,6 +2,8 @@
  * For ctypes. All return 0 or -errno unless said otherwise; none needs anything of Python. */
 #pragma once
 
+#include <sys/types.h>
+
 #include "imprint.h"
 
 /* Before the process gives up being dumpable. */
@@ -11,6 +13,14 @@ EXPORTED int trial_open(void);
  * then does what kernels do and calls trial_end. 1 in the nursery, after the last has ended and all that it read is in
  * the nursery's page tables; -errno if nothing came of it, which costs kernels time and nothing else. */
 EXPORTED int trial_begin(void);
-/* In the child: a stream in place of fd, from which these bytes can be read, and after them its end. */
+/* In the nursery, when it has forked its first kernel. */
+void trial_settle(void);
+
+/* A stream in place of fd, from which these bytes can be read, and after them its end. Its other end. */
 EXPORTED int trial_feed(int fd, const char *requests, size_t size);
 EXPORTED _Noreturn void trial_end(void);
+
+/* For children that are no kernels. The first gives up what is worth having; the second waits for the end of one, with
+ * bounded patience: 0 if all went well. */
+int trial_become_harmless(void);
+int trial_await(pid_t child);

@@ -24,7 +24,9 @@
 typedef ptrdiff_t Py_ssize_t;
 typedef struct _object PyObject;
 typedef struct _ts PyThreadState;
-extern PyObject _Py_NoneStruct, _Py_TrueStruct, _Py_FalseStruct, PyLong_Type, PyFloat_Type, PyBool_Type;
+/* Weak: the library must also load where no Python is yet. */
+extern PyObject __attribute__((weak)) _Py_NoneStruct, _Py_TrueStruct, _Py_FalseStruct, PyLong_Type, PyFloat_Type,
+        PyBool_Type;
 void Py_IncRef(PyObject *object);
 void Py_DecRef(PyObject *object);
 PyObject *PyObject_Type(PyObject *object);
@@ -146,28 +148,34 @@ static const char *const spelled[NAMES] = {
 
 static PyObject *parts[PARTS], *names[NAMES], *zero, *sigint;
 
-static PyObject *const none = &_Py_NoneStruct, *const yes = &_Py_TrueStruct, *const no = &_Py_FalseStruct;
-
-int turn_open(PyObject *given) {
-        for (int i = 0; i < PARTS; i++) {
-                parts[i] = PyTuple_GetItem(given, i);
-                if (!parts[i])
-                        return -1;
-                Py_IncRef(parts[i]);
-        }
-        for (int i = 0; i < NAMES; i++)
-                if (!(names[i] = PyUnicode_InternFromString(spelled[i])))
-                        return -1;
-        zero = PyLong_FromLong(0);
-        sigint = PyLong_FromLong(SIGINT);
-        return zero && sigint ? 0 : -1;
-}
+#define none (&_Py_NoneStruct)
+#define yes (&_Py_TrueStruct)
+#define no (&_Py_FalseStruct)
 
 static void drop(PyObject **object) {
         if (*object)
                 Py_DecRef(*object);
 }
 #define _cleanup_object_ __attribute__((cleanup(drop)))
+
+int turn_open(PyObject *given) {
+        for (int i = 0; i < PARTS; i++) {
+                PyObject *part = PyTuple_GetItem(given, i);
+                if (!part)
+                        return -1;
+                Py_IncRef(part);
+                drop(&parts[i]); /* of a kernel that only practised */
+                parts[i] = part;
+        }
+        for (int i = 0; i < NAMES; i++)
+                if (!names[i] && !(names[i] = PyUnicode_InternFromString(spelled[i])))
+                        return -1;
+        if (!zero)
+                zero = PyLong_FromLong(0);
+        if (!sigint)
+                sigint = PyLong_FromLong(SIGINT);
+        return zero && sigint ? 0 : -1;
+}
 
 static bool set(enum part part, enum name name, PyObject *value) {
         return PyObject_SetAttr(parts[part], names[name], value) == 0;

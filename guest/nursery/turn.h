@@ -1,12 +1,14 @@
 /* Requests that ask for nothing but that code be run, answered without Python's loop around them: turn.c. */
 #pragma once
 
+#include "imprint.h" /* EXPORTED */
+
 struct _object;
 
 /* The objects that a kernel works with, as a tuple (glovebox_kernel/turns.py). -1: an exception is set. */
-__attribute__((visibility("default"))) int turn_open(struct _object *given);
+EXPORTED int turn_open(struct _object *given);
 
 /* Answers requests that come through this descriptor. None: the first did not come within first_ms, or one after it
  * within then_ms (-1: waits for ever). Bytes: something came that Python must answer, or nothing (b"") ever will. NULL:
  * an exception is set. */
-__attribute__((visibility("default"))) struct _object *turn_serve(int fd, int first_ms, int then_ms);
+EXPORTED struct _object *turn_serve(int fd, int first_ms, int then_ms);

@@ -289,6 +289,10 @@ void kernel_let_go(struct kernel *kernel) {
 void kernel_kill(struct kernel *kernel) {
         if (kernel->state == KERNEL_DEAD || kernel->fds[MAKER_PIDFD] < 0)
                 return;
+        /* Its agent's end would be its own soon enough; but until then it would notice that its channel is closed, and
+         * find the words to say so in fifty pages that it never needed before. */
+        if (kernel->is_over && kernel->fds[MAKER_KERNEL] >= 0)
+                (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], SIGKILL);
         (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
         kernel->ending = kernel->deaf = true;
         loop_unwatch(&kernel->channel_watch);

@@ -14,7 +14,7 @@ import os
 import random
 import sys
 import time
-from typing import Any, NoReturn
+from typing import Any, Callable, NoReturn
 
 from glovebox_kernel import main as kernel
 from glovebox_kernel.reseed import reseed, reseed_is_short, reseed_prepared
@@ -59,18 +59,16 @@ class Birth:
         if not self._is_prepared:
             ctypes.pythonapi.PyOS_BeforeFork()
 
-    def try_out(self, fd: int, requests: bytes) -> NoReturn:
-        """In a child that is no kernel and in no box: what kernels do at first. It ends in the library."""
-        try:
-            if not self._is_prepared:
-                ctypes.pythonapi.PyOS_AfterFork_Child()
-            self._library.trial_feed(fd, requests, len(requests))
-            self._order = _IS_USUAL
-            self._begin()
-            self._made.serve()
-            self._library.trial_end()
-        finally:
-            os._exit(1)
+    def pretend(self, fd: int, requests: bytes) -> int:
+        """What follows is as in a kernel, asked for this. The other end of its channel, or less than 0."""
+        self._library.spawn_pretend(_IS_USUAL | _IS_SECOND | (0 if self._is_prepared else _IS_AWAITED))
+        return self._library.trial_feed(fd, requests, len(requests))
+
+    def try_out(self, fd: int, requests: bytes, end: Callable[[], object]) -> None:
+        """In a child that is no kernel and in no box. It is like one from here on, and ends in the library."""
+        if self.pretend(fd, requests) < 0:
+            os._exit(1)  # fd is still the nursery's
+        os._exit = lambda _status: end()  # type: ignore[assignment]
 
     def await_fork(self) -> bool:
         """True in each kernel, sealed, and in the nursery never: False after the last order."""
@@ -86,8 +84,24 @@ class Birth:
 
     def become_kernel(self) -> NoReturn:
         """In the sealed child."""
+        os._exit(self.live())
+
+    def live(self) -> int:
+        """All that a kernel does, until its channel ends; its exit code."""
         self._begin()
-        kernel.serve(self._made, is_awaited=bool(self._order & _IS_AWAITED))
+        if not self._order & _IS_AWAITED:
+            self._made.rehearse()
+        return self._made.serve()
+
+    def rehearse(self, fd: int, requests: bytes) -> None:
+        """In a nursery: the life of a light kernel. Its Kernel is of no further use."""
+        self._made.pretend()
+        self._is_prepared = True
+        other_fd = self.pretend(fd, requests)
+        if self.await_fork():
+            self.live()
+        if other_fd >= 0:
+            os.close(other_fd)
 
     def _begin(self) -> None:
         if not (self._is_prepared and self._order & _IS_USUAL):

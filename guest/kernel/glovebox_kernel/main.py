@@ -142,6 +142,12 @@ class Kernel:
             packages_mark_start()
         self.has_begun = True
 
+    def pretend(self) -> None:
+        """In a nursery, for one that only practises: as if it were prepared. Nothing of it is installed for good."""
+        self._stdio.install()
+        self.expect_descriptors()
+        self._is_hooked = True
+
     def close(self) -> None:
         """One that only practised."""
         self._channel.close()

@@ -19,22 +19,25 @@ import time
 
 from glovebox_kernel import main as kernel
 from glovebox_kernel.birth import Birth
-from glovebox_kernel.rehearsal import nursery_rehearse, trial_requests
+from glovebox_kernel.rehearsal import lives_rehearse, nursery_rehearse, trial_requests
 from glovebox_kernel.trim import memory_keep, memory_trim
 
 CHANNEL_FD = 3  # of a kernel; in a nursery it is the maker's socket, which nothing here reads or writes
 LIBRARY_FD = 4
 _PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
 _ARENA_BYTES = 1 << 20
+_PLACE_SEEDED = 2
 _ARENAS = ("PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator")
 
 
 def _library() -> ctypes.PyDLL:
     """PyDLL, not CDLL: the interpreter's lock is held throughout, so that a fork finds everything at rest."""
     library = ctypes.PyDLL(f"/proc/self/fd/{LIBRARY_FD}")
-    os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
+    library.place_is_survey.restype = ctypes.c_bool
+    library.place_end.restype = None
+    library.spawn_pretend.restype = None
     library.trial_feed.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     library.imprint_arena_allocate.restype = ctypes.c_void_p
     library.imprint_arena_allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
@@ -134,7 +137,10 @@ def _make_kernel() -> kernel.Kernel:
 def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_light: bool) -> Birth:
     """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
     nursery_rehearse()
-    birth = Birth(_make_kernel(), library, own_path, _Rest(library))
+    rest = _Rest(library)
+    if is_light:
+        lives_rehearse(library, rest)
+    birth = Birth(_make_kernel(), library, own_path, rest)
     memory_keep()  # its kernels trim when they rest
     birth.practise()
     if is_light:
@@ -146,11 +152,27 @@ def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_li
     return birth
 
 
+def _place(library: ctypes.PyDLL) -> None:
+    """Start once more, with the library there before Python is: what kernels write to shall lie together in memory
+    (guest/nursery/place.c). Without it kernels are forked all the same, and copy more pages."""
+    begun = library.place_begun()
+    if not begun and "GLOVEBOX_PLACE" not in os.environ and hasattr(sys, "orig_argv"):
+        environment = {**os.environ, "GLOVEBOX_PLACE": "1", "LD_PRELOAD": f"/proc/self/fd/{LIBRARY_FD}"}
+        os.execve(sys.orig_argv[0], sys.orig_argv, environment)
+    for name in ("GLOVEBOX_PLACE", "LD_PRELOAD") if not begun else ():  # of no use here, and nobody else's business
+        os.environ.pop(name, None)
+    if begun & _PLACE_SEEDED:
+        os.environ.pop("PYTHONHASHSEED", None)
+
+
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     library = _library()
-    imprint = _Imprint(library)
     is_light = "light" in sys.argv[2:]
+    if is_light:
+        _place(library)
+    os.close(LIBRARY_FD)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    imprint = _Imprint(library)
     library.trial_open()
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
@@ -165,13 +187,17 @@ def main() -> None:
         return
     announced = 0, len(names) - len(failed), ",".join(failed).encode()
     requests = trial_requests()
+    library.place_end()
     imprint.fill()
     imprint.end()
     imprint.take()
     birth.before_fork()
-    if imprint.is_trial():
-        birth.try_out(CHANNEL_FD, requests)
-    library.spawn_announce(*announced)
+    if library.place_is_survey():
+        birth.try_out(CHANNEL_FD, requests, library.place_report)
+    elif imprint.is_trial():
+        birth.try_out(CHANNEL_FD, requests, library.trial_end)
+    else:
+        library.spawn_announce(*announced)
     if birth.await_fork():
         birth.become_kernel()
 

@@ -8,6 +8,7 @@ threads, no options, and nothing random that is not seeded again after the fork.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import linecache
 import os
@@ -15,9 +16,11 @@ import sys
 import time
 from collections.abc import Iterator
 
+from glovebox_kernel.birth import Birth
 from glovebox_kernel.channel import EXECUTE, frame_pack, json_pack
 from glovebox_kernel.main import Kernel
 from glovebox_kernel.reseed import reseed
+from glovebox_kernel.turns import Rest
 
 _TIMES = 24
 _SOURCES = {
@@ -35,6 +38,7 @@ _SOURCES = {
 # What nearly every kernel does, for the trial: each page of it is entered into the page tables of all of them, which a
 # kernel that never needs it pays for as well.
 _COMMON = {
+    "builtins": "print(6 * 7)",
     "sys": _SOURCES["sys"],
     "numpy": "import numpy as np\nprint(int(np.arange(1000).sum()), end='')",
     "pandas": "import pandas as pd\ndf = pd.DataFrame({'x': [1, 2, 3]})\nint(df.x.sum())",
@@ -50,6 +54,21 @@ def nursery_rehearse() -> None:
     os.close(read_fd)
     for _ in range(_TIMES):
         _rehearse_start()
+    linecache.clearcache()
+    gc.collect()
+
+
+def lives_rehearse(library: ctypes.PyDLL, rest: Rest) -> None:
+    """Whole lives of light kernels: what a kernel runs that its nursery never ran, it runs slowly, and writes down
+    where it found each attribute."""
+    requests = trial_requests()
+    before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__, sys.modules["__main__"]
+    fd = os.dup(0)
+    for _ in range(_TIMES):
+        Birth(Kernel(fd), library, [], rest).rehearse(fd, requests)
+    os.close(fd)
+    sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = before[:6]  # type: ignore[misc]
+    sys.modules["__main__"] = before[6]
     linecache.clearcache()
     gc.collect()
 
