@@ -196,8 +196,8 @@ static int receive_kernel(struct nursery *nursery, const struct box *box, int *r
         return 0;
 }
 
-/* The kernel's own word that it is sealed; then it may go. */
-static int let_go(int sync_fd, struct err *err) {
+/* The kernel's own word that it is sealed. */
+static int wait_until_sealed(int sync_fd, struct err *err) {
         struct err verdict;
         ssize_t size;
         while ((size = recv(sync_fd, &verdict, sizeof(verdict), 0)) < 0 && errno == EINTR)
@@ -209,7 +209,25 @@ static int let_go(int sync_fd, struct err *err) {
                 *err = verdict;
                 return -1;
         }
+        return 0;
+}
+
+static int let_go(int sync_fd, struct err *err) {
         return send(sync_fd, "g", 1, MSG_NOSIGNAL) == 1 ? 0 : err_sys(err, errno, "letting the kernel go");
+}
+
+/* It goes when it is sealed and the ward watches it. The ward is heard whatever the kernel said: each of its answers
+ * belongs to a question. */
+static int release(struct ward *ward, int pidfd, int status_fd, int sync_fd, struct err *err) {
+        struct err of_ward;
+        if (ward_ask_to_watch(ward, pidfd, status_fd, err) < 0)
+                return -1;
+        int code = wait_until_sealed(sync_fd, err);
+        if (ward_is_watching(ward, &of_ward) < 0 && code == 0) {
+                *err = of_ward;
+                code = -1;
+        }
+        return code < 0 ? -1 : let_go(sync_fd, err);
 }
 
 int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int *ret_pidfd, int *ret_status_fd,
@@ -232,7 +250,7 @@ int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int
                 fail(nursery, err);
                 return -1;
         }
-        if (ward_watch(nursery->ward, pidfd, status_write, err) < 0 || let_go(sync_ours, err) < 0) {
+        if (release(nursery->ward, pidfd, status_write, sync_ours, err) < 0) {
                 (void) sys_pidfd_send_signal(pidfd, SIGKILL);
                 return -1;
         }

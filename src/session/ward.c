@@ -152,16 +152,26 @@ static int fill_request(const struct box_spec *spec, const struct stage_fds *fds
 }
 
 /* A ward that does not answer is left alone with its boxes: the next nursery gets another. */
-static int ask(struct ward *ward, const struct ward_request *request, const int slots[static WARD_SLOTS],
-               int *ret_pidfd, struct err *err) {
+static int tell(struct ward *ward, const struct ward_request *request, const int slots[static WARD_SLOTS],
+                struct err *err) {
         int code = passing_send(ward->fd, request, ward_request_size(request), slots, WARD_SLOTS, 0);
-        if (code < 0)
+        if (code < 0) {
                 (void) err_set(err, ERR_GONE, "the ward is gone: %s", strerror(-code));
-        else
-                code = receive_answer(ward->fd, ret_pidfd, err);
+                ward_leave(ward);
+        }
+        return code;
+}
+
+static int hear(struct ward *ward, int *ret_pidfd, struct err *err) {
+        int code = receive_answer(ward->fd, ret_pidfd, err);
         if (code < 0 && err->code == ERR_GONE)
                 ward_leave(ward);
         return code;
+}
+
+static int ask(struct ward *ward, const struct ward_request *request, const int slots[static WARD_SLOTS],
+               int *ret_pidfd, struct err *err) {
+        return tell(ward, request, slots, err) < 0 ? -1 : hear(ward, ret_pidfd, err);
 }
 
 int ward_clone_box(struct ward *ward, struct box_birth *birth, uint64_t mould, struct err *err) {
@@ -223,7 +233,7 @@ int ward_start_nursery(struct ward *ward, const struct box_spec *spec, bool ligh
         return 0;
 }
 
-int ward_watch(struct ward *ward, int pidfd, int status_fd, struct err *err) {
+int ward_ask_to_watch(struct ward *ward, int pidfd, int status_fd, struct err *err) {
         _cleanup_free_ struct ward_request *request = calloc(1, sizeof(*request));
         int slots[WARD_SLOTS];
         if (!request)
@@ -233,5 +243,9 @@ int ward_watch(struct ward *ward, int pidfd, int status_fd, struct err *err) {
         request->kind = WARD_WATCH;
         slots[WARD_PIDFD] = pidfd;
         slots[WARD_STATUS] = status_fd;
-        return ask(ward, request, slots, NULL, err);
+        return tell(ward, request, slots, err) < 0 ? -1 : 0;
+}
+
+int ward_is_watching(struct ward *ward, struct err *err) {
+        return hear(ward, NULL, err);
 }

@@ -51,8 +51,10 @@ int ward_start_nursery(struct ward *ward, const struct box_spec *spec, bool ligh
                        int *ret_socket_fd, int *ret_pidfd, struct err *err);
 
 /* The wait status of this process, a child of the ward, will be written to status_fd as an int.
- * Nothing is written when it had ended before. Descriptors are borrowed. */
-int ward_watch(struct ward *ward, int pidfd, int status_fd, struct err *err);
+ * Nothing is written when it had ended before. Descriptors are borrowed. It does so once ward_is_watching returned 0,
+ * which comes next of all that is asked of the ward: the kernel seals itself meanwhile. */
+int ward_ask_to_watch(struct ward *ward, int pidfd, int status_fd, struct err *err);
+int ward_is_watching(struct ward *ward, struct err *err);
 
 /* The pid of a pidfd as this process sees it, or -1. */
 pid_t ward_pid_of(int pidfd);
