@@ -168,6 +168,7 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
         kernel->inbound = bytes;
         kernel->inbound_size = kernel->inbound_room = size;
         kernel_watch_output(kernel);
+        kernel_ask_whether_busy(kernel);
         return 0;
 }
 

@@ -49,7 +49,7 @@ struct kernel_listener {
         void (*ready)(struct kernel *kernel);
         void (*failed)(struct kernel *kernel, const struct err *err); /* it could not be made; then it is dead */
         void (*output)(struct kernel *kernel);                        /* the journal has a new event */
-        /* One whole frame of types RESULT, DISPLAY or ANSWER. */
+        /* One whole frame of types RESULT, DISPLAY or ANSWER; or PONG: the run that was taken over never reached it. */
         void (*frame)(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size);
         void (*ended)(struct kernel *kernel); /* the process is gone; why is in the fields below */
 };
@@ -98,6 +98,7 @@ struct kernel {
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
         unsigned n_unmeasured;                    /* runs since that were too short to be measured */
         size_t n_displays; /* frames of the run that is on */
+        enum { KERNEL_PONG_NONE, KERNEL_PONG_DECIDES, KERNEL_PONG_FOLLOWS } pong; /* kernel_ask_whether_busy */
         bool may_repeat; /* taken over from a dead daemon: its last answer may come once more */
 };
 

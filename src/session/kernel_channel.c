@@ -95,22 +95,37 @@ static void flush(struct kernel *kernel) {
                 (void) loop_watch_change(kernel->channel_watch, waiting ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
+/* Takes the place of what was to be sent. */
+static int put_frame(struct kernel *kernel, enum kernel_frame type, const void *payload, size_t size) {
+        kernel->outbound = malloc(HEADER_SIZE + size);
+        if (!kernel->outbound)
+                return -ENOMEM;
+        uint32_t size_le = htole32((uint32_t) size);
+        memset(kernel->outbound, 0, HEADER_SIZE);
+        memcpy(kernel->outbound, &size_le, 4);
+        kernel->outbound[4] = (char) type;
+        if (size > 0)
+                memcpy(kernel->outbound + HEADER_SIZE, payload, size);
+        kernel->outbound_at = 0;
+        kernel->outbound_size = HEADER_SIZE + size;
+        return 0;
+}
+
+void kernel_ask_whether_busy(struct kernel *kernel) {
+        if (put_frame(kernel, KERNEL_PING, NULL, 0) < 0)
+                return; /* then the time limit tells */
+        kernel->pong = KERNEL_PONG_DECIDES;
+        flush(kernel);
+}
+
 int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *payload, size_t size, struct err *err) {
         if (!kernel_is_free(kernel))
                 return err_set(err, ERR_BUSY, "the kernel is busy");
         if (size > KERNEL_FRAME_MAX)
                 return err_set(err, ERR_LIMIT, "more than %d bytes of code", KERNEL_FRAME_MAX);
         kernel_watch_output(kernel);
-        kernel->outbound = malloc(HEADER_SIZE + size);
-        if (!kernel->outbound)
+        if (put_frame(kernel, type, payload, size) < 0)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        uint32_t size_le = htole32((uint32_t) size);
-        memset(kernel->outbound, 0, HEADER_SIZE);
-        memcpy(kernel->outbound, &size_le, 4);
-        kernel->outbound[4] = (char) type;
-        memcpy(kernel->outbound + HEADER_SIZE, payload, size);
-        kernel->outbound_at = 0;
-        kernel->outbound_size = HEADER_SIZE + size;
         kernel->state = KERNEL_BUSY;
         kernel->n_displays = 0;
         flush(kernel);
@@ -176,6 +191,8 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                         return false; /* an answer to what it has not read yet */
                 kernel->state = KERNEL_IDLE;
                 kernel->may_repeat = false;
+                if (kernel->pong == KERNEL_PONG_DECIDES)
+                        kernel->pong = KERNEL_PONG_FOLLOWS;
                 if (journal_open_run(kernel->journal))
                         kernel_drain(kernel);
                 kernel->listener->frame(kernel, type, payload, size);
@@ -185,7 +202,15 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                         return false;
                 kernel->listener->frame(kernel, type, payload, size);
                 return true;
-        default: /* PONG too: nobody asks */
+        case KERNEL_PONG:
+                if (kernel->pong == KERNEL_PONG_DECIDES) {
+                        kernel->state = KERNEL_IDLE;
+                        kernel->listener->frame(kernel, type, payload, size);
+                } else if (kernel->pong != KERNEL_PONG_FOLLOWS)
+                        return false; /* nobody asked */
+                kernel->pong = KERNEL_PONG_NONE;
+                return true;
+        default:
                 return false;
         }
 }

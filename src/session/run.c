@@ -292,6 +292,12 @@ void run_finish_dead(struct run *run) {
         conclude(run, &result, loop_now_us() - run->started_us);
 }
 
+void run_finish_unsent(struct run *run) {
+        struct run_result result;
+        run_result_judge_unsent(run, &result);
+        conclude(run, &result, 0);
+}
+
 void run_fail(struct run *run, const struct err *err) {
         run->session->daemon->tally.runs_ended[TALLY_REFUSED]++;
         for (struct asker *asker; (asker = next_asker(run));)

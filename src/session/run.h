@@ -55,6 +55,9 @@ bool run_finish_plain(struct run *run, const char *payload, size_t size);
 /* The kernel died under it. */
 void run_finish_dead(struct run *run);
 
+/* It was taken over from a daemon that had not sent it yet. */
+void run_finish_unsent(struct run *run);
+
 /* It never started. */
 struct err;
 void run_fail(struct run *run, const struct err *err);

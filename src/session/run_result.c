@@ -176,6 +176,17 @@ void run_result_judge_dead(const struct run *run, struct run_result *ret_result)
         };
 }
 
+void run_result_judge_unsent(const struct run *run, struct run_result *ret_result) {
+        *ret_result = (struct run_result) {
+                .run_id = run->id,
+                .status = "error",
+                .exit_code = 1,
+                .error = error_of("not_run", "the daemon died before it had handed the code to the kernel: nothing was "
+                                             "run, variables are kept; run it again"),
+                .displays = run->displays,
+        };
+}
+
 void run_result_release(struct run_result *result) {
         json_decref(result->error);
         json_decref(result->value);

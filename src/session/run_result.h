@@ -36,6 +36,9 @@ bool run_result_judge_plain(const struct run *run, const char *payload, size_t s
 /* Why a kernel that is gone is gone. */
 void run_result_judge_dead(const struct run *run, struct run_result *ret_result);
 
+/* One that a daemon wrote down as begun, and died. */
+void run_result_judge_unsent(const struct run *run, struct run_result *ret_result);
+
 void run_result_release(struct run_result *result);
 
 /* Writes the object, but not its closing brace. *ret_small is where it could be closed instead, without the parts that

@@ -276,6 +276,11 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *
         struct run *run = session->runs;
         if (type == KERNEL_DISPLAY && run && json_array_size(run->displays) >= DISPLAYS_MAX)
                 return;
+        if (type == KERNEL_PONG && run && run->started) {
+                run_finish_unsent(run);
+                leave_run(session);
+                return;
+        }
         if (type == KERNEL_RESULT && run && run->started && !harvest_is_much(session) &&
             run_finish_plain(run, payload, size)) {
                 leave_run(session);

@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import signal
+import struct
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,34 @@ def test_l01_a_kernel_that_dies_while_there_is_no_daemon_is_reported_lost(start_
     client = daemon.start().client()
     done = client.execute("('x' in globals(), open('file').read())", "s")
     assert (done["result"], done["variables_lost"]) == ({"text/plain": "(False, 'stays')"}, True), done
+
+
+def append_beginning(journal: Path, run_id: str) -> None:
+    """What a daemon writes before it hands a run to its kernel (src/session/journal_file.h)."""
+    payload = struct.pack("<q", 0) + run_id.encode()
+    checksum = 2166136261
+    for byte in struct.pack("<IB", len(payload), 1) + payload:
+        checksum = (checksum ^ byte) * 16777619 & 0xFFFFFFFF
+    checksum = (checksum >> 24) ^ (checksum & 0xFFFFFF)
+    with journal.open("ab") as file:
+        file.write(struct.pack("<II", len(payload), checksum << 8 & 0xFFFFFFFF | 1) + payload)
+
+
+def test_l01_a_run_that_never_reached_its_kernel_is_told_at_once_and_costs_no_variables(
+    start_daemon: StartDaemon,
+) -> None:
+    daemon = start_daemon()
+    client = daemon.client()
+    client.execute("x = 41", "s")
+    (journal,) = daemon.data.glob("state/*/journal/events")
+    daemon.kill()
+    append_beginning(journal, "begun")
+    client = daemon.start().client()
+    wait_for("the kernel's word", lambda: state(client, "s") == "idle")
+    told = client.request("run.read", session="s", run="begun")
+    assert (told["status"], told["error"]["name"]) == ("error", "not_run"), told
+    done = client.execute("x + 1", "s")
+    assert (done["result"], done.get("variables_lost")) == ({"text/plain": "42"}, None), done
 
 
 def test_l01_an_ephemeral_run_ends_with_its_daemon(start_daemon: StartDaemon) -> None:
