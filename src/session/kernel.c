@@ -113,7 +113,8 @@ static int watch_all(struct kernel *kernel, struct err *err) {
         for (size_t i = 0; i < ELEMENTS(nonblocking); i++)
                 if (fd_set_nonblocking(kernel->fds[nonblocking[i]]) < 0)
                         return err_sys(err, errno, "preparing the kernel's channels");
-        kernel->channel_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CHANNEL], EPOLLIN, kernel_on_channel, kernel);
+        kernel->channel_watch =
+                loop_watch(kernel->loop, kernel->fds[MAKER_CHANNEL], EPOLLIN, kernel_on_channel, kernel);
         kernel->control_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CONTROL], EPOLLIN, on_control, kernel);
         if (kernel->fds[MAKER_STATUS] >= 0)
                 kernel->status_watch = loop_watch(kernel->loop, kernel->fds[MAKER_STATUS], EPOLLIN, on_status, kernel);

@@ -9,8 +9,8 @@ void kernel_on_channel(void *context, uint32_t events);
 /* From now on its pipes are listened to. */
 void kernel_watch_output(struct kernel *kernel);
 
-/* Taken over from a dead daemon, with a run open: does it have that run? Answers come in the order of requests, so a PONG
- * that comes before the run's result says that the run never reached it. */
+/* Taken over from a dead daemon, with a run open: does it have that run? Answers come in the order of requests, so a
+ * PONG that comes before the run's result says that the run never reached it. */
 void kernel_ask_whether_busy(struct kernel *kernel);
 
 /* It is gone, or what it says makes no sense. */

@@ -58,6 +58,7 @@ struct ward_answer { /* with the pidfd of what was cloned */
 enum { WARD_FD = 3 }; /* where requests come from */
 
 /* For the clone of whoever starts a ward: it becomes the program of `program_fd` (src/session/ward_process.c). Never
- * returns; `start_fd` gives one byte when its ids are mapped, `fd` is where requests come from, `owner` its argument. */
+ * returns; `start_fd` gives one byte when its ids are mapped, `fd` is where requests come from, `owner` is its
+ * argument. */
 void ward_become(int start_fd, int fd, int program_fd, const char *owner, bool drop_groups)
         __attribute__((noreturn));
