@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Union
 
 REQUEST, DATA, END, OUT, ERR, EVENT, ANSWER = range(1, 8)
@@ -17,20 +17,20 @@ RECEIVE_MAX = 16 << 10
 Bytes = Union[bytes, bytearray, memoryview]
 
 
-def _make_encode() -> Callable[[Any], str]:
-    """json.dumps, but its C part is made once and not in every call, where it can be had."""
+def _make_parts() -> Callable[[Any, int], Iterable[str]]:
+    """What json.dumps joins, by its C part, made once and not in every call, where that can be had."""
     plain = json.JSONEncoder(separators=(",", ":"), check_circular=False)
     try:
-        parts = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
+        parts: Callable[[Any, int], Iterable[str]] = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
             None, plain.default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
         )
         "".join(parts({"x": 1}, 0))
     except Exception:  # noqa: BLE001 - another Python, another signature
-        return plain.encode
-    return lambda value: "".join(parts(value, 0))
+        return lambda value, _level: plain.iterencode(value)
+    return parts
 
 
-_encode = _make_encode()
+_parts = _make_parts()
 _scan = json.JSONDecoder().scan_once
 _pack, _unpack_from = HEADER.pack, HEADER.unpack_from
 
@@ -89,27 +89,24 @@ class Client:
         return self.finish()
 
     def begin(self, op: str, content: bytes | None = None, **fields: Any) -> None:
-        self.number = self.number % 0xFFFF + 1
         fields["op"] = op
-        payload = _encode(fields).encode()
-        message = _pack(len(payload), REQUEST, 0, self.number) + payload
-        if content is None:
-            self._send(message)
-        elif len(content) <= SMALL_MAX:
-            data, end = HEADER.pack(len(content), DATA, 0, self.number), HEADER.pack(0, END, 0, self.number)
-            self.socket.sendall(b"".join((message, data, content, end)))
-        else:
-            self.socket.sendall(message)
-            self._send_content(memoryview(content))
+        self._begin(fields, content)
 
-    def _send(self, message: bytes) -> None:
-        """At once, if there is room: sendall() would ask for that first."""
-        try:
+    def _begin(self, fields: dict[str, Any], content: bytes | None = None) -> None:
+        self.number = self.number % 0xFFFF + 1
+        payload = "".join(_parts(fields, 0)).encode()
+        message = _pack(len(payload), REQUEST, 0, self.number) + payload
+        if content is not None and len(content) <= SMALL_MAX:
+            data, end = _pack(len(content), DATA, 0, self.number), _pack(0, END, 0, self.number)
+            message, content = b"".join((message, data, content, end)), None
+        try:  # at once, if there is room: sendall() would ask for that first
             sent = os.write(self.descriptor, message)
         except BlockingIOError:
             sent = 0
         if sent < len(message):
             self.socket.sendall(message[sent:])
+        if content is not None:
+            self._send_content(memoryview(content))
 
     def _send_content(self, content: memoryview) -> None:
         for at in range(0, len(content), DATA_MAX):
@@ -185,9 +182,14 @@ class Client:
     # The operations that the tables need, by name.
 
     def execute(self, code: str, session: str | None = None, **fields: Any) -> dict[str, Any]:
+        fields["op"] = "execute"
+        fields["code"] = code
         if session is None:
-            return self.request("execute", ephemeral=True, code=code, **fields)
-        return self.request("execute", session=session, code=code, **fields)
+            fields["ephemeral"] = True
+        else:
+            fields["session"] = session
+        self._begin(fields)
+        return self.finish()
 
     def write_file(self, session: str, path: str, content: bytes) -> dict[str, Any]:
         return self.request("file.write", content, session=session, path=path)

@@ -398,6 +398,8 @@ static void start_run(struct session *session) {
         run_write_request(run, &payload);
         harvest_prepare(session);
         kernel_mark_usage(kernel);
+        run->started_us = loop_now_us();
+        watch_deadline(run);
         int code = -1;
         if (payload.failed)
                 (void) err_set(&err, ERR_SYSTEM, "out of memory");
@@ -412,9 +414,7 @@ static void start_run(struct session *session) {
         }
         run->started = true;
         session->daemon->tally.runs_started++;
-        run->started_us = loop_now_us();
         session->state = SESSION_RUNNING;
-        watch_deadline(run);
 }
 
 static void wake(struct session *session) {
