@@ -110,7 +110,7 @@ static int try_lock(const struct process *process) {
         (void) snprintf(path, sizeof(path), "%s.lock", process->path);
         _cleanup_fd_ int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
-                return -1;
+                return -errno;
         return take_fd(&fd);
 }
 
@@ -258,6 +258,8 @@ static _Noreturn void loop(struct process *process, int idle_ms) {
                         remove_socket(process);
                         _exit(EXIT_SUCCESS);
                 }
+                if (lock_fd == -ENOENT) /* the data directory was removed under us: nobody will ever come */
+                        _exit(EXIT_SUCCESS);
                 fd_close(&lock_fd);
                 idle_since = now_ms();
         }

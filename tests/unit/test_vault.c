@@ -288,6 +288,26 @@ static void test_an_idle_vault_ends(void) {
         ok(access(path, F_OK) < 0, "and removes its socket");
 }
 
+static void test_a_vault_whose_directory_is_gone_ends(void) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        (void) snprintf(address.sun_path, sizeof(address.sun_path), "%.90s-other", path); /* it has no lock beside it */
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        int client = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        must(bind(fd, (struct sockaddr *) &address, sizeof(address)) == 0 && listen(fd, 4) == 0, "listen");
+        must(connect(client, (struct sockaddr *) &address, sizeof(address)) == 0, "connect");
+        pid_t pid = fork();
+        must(pid >= 0, "fork");
+        if (pid == 0)
+                vault_process_run(fd, address.sun_path, 50);
+        close(fd);
+        char hello[256];
+        ok(recv(client, hello, sizeof(hello), 0) > 0, "another vault");
+        (void) unlink(address.sun_path);
+        close(client);
+        int status = 1;
+        ok(waitpid(pid, &status, 0) == pid && status == 0, "one whose directory was removed ends, too");
+}
+
 /* In a child, whose limit of open files is lower. */
 static int fill_it(void) {
         struct rlimit limit = { 100, 100 };
@@ -335,6 +355,7 @@ int main(void) {
         test_what_is_in_its_place_is_not_destroyed();
         test_openers_do_not_race();
         test_an_idle_vault_ends();
+        test_a_vault_whose_directory_is_gone_ends();
         test_a_full_vault_says_so_and_holds_what_it_has();
         scratch_remove(dir);
         return done_testing();
