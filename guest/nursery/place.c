@@ -40,15 +40,6 @@ enum {
         DOMAINS = 3, /* of Python's allocators: raw, memory, objects */
 };
 
-/* PyMemAllocatorEx. */
-struct allocator {
-        void *context;
-        void *(*malloc)(void *context, size_t size);
-        void *(*calloc)(void *context, size_t n, size_t size);
-        void *(*realloc)(void *context, void *block, size_t size);
-        void (*free)(void *context, void *block);
-};
-
 /* The ordinal-th block of that size. */
 struct note {
         uint32_t size, ordinal;

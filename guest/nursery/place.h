@@ -10,6 +10,15 @@
 
 #define PLACE_VARIABLE "GLOVEBOX_PLACE"
 
+/* PyMemAllocatorEx. */
+struct allocator {
+        void *context;
+        void *(*malloc)(void *context, size_t size);
+        void *(*calloc)(void *context, size_t n, size_t size);
+        void *(*realloc)(void *context, void *block, size_t size);
+        void (*free)(void *context, void *block);
+};
+
 enum {
         PLACE_BEGUN = 1,  /* the library was there before Python */
         PLACE_SEEDED = 2, /* and has set PYTHONHASHSEED, which nobody else is to see */

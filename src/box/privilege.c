@@ -51,6 +51,31 @@ static int drop_process_sets(void) {
         return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
 }
 
+/* *ret_sets is what they are then. Without being inheritable nothing stays ambient. */
+static int set_inheritable(bool all, struct __user_cap_data_struct ret_sets[static _LINUX_CAPABILITY_U32S_3]) {
+        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        if (syscall(SYS_capget, &header, ret_sets) < 0)
+                return -errno;
+        for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
+                ret_sets[i].inheritable = all ? ret_sets[i].permitted : 0;
+        return syscall(SYS_capset, &header, ret_sets) < 0 ? -errno : 0;
+}
+
+int privilege_pass_on(void) {
+        struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+        int code = set_inheritable(true, sets);
+        for (unsigned cap = 0; code == 0 && cap <= MAX_CAPABILITY; cap++)
+                if ((sets[cap / 32].permitted & (1u << cap % 32)) &&
+                    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
+                        code = -errno;
+        return code;
+}
+
+int privilege_pass_on_no_more(void) {
+        struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+        return set_inheritable(false, sets);
+}
+
 static bool nothing_is_left(void) {
         struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { 0 };

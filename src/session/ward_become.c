@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/capability.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -34,23 +33,6 @@ static int arrange_descriptors(int fd, int program_fd) {
         return syscall(SYS_close_range, PROGRAM_FD + 1, ~0u, 0) < 0 ? -errno : 0;
 }
 
-/* Uid 0 is not mapped in N, so an exec would take every capability away but the ambient ones. */
-static int keep_capabilities(void) {
-        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-        struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { 0 };
-        if (syscall(SYS_capget, &header, sets) < 0)
-                return -errno;
-        for (size_t i = 0; i < ELEMENTS(sets); i++)
-                sets[i].inheritable = sets[i].permitted;
-        if (syscall(SYS_capset, &header, sets) < 0)
-                return -errno;
-        for (unsigned cap = 0; cap < 32 * ELEMENTS(sets); cap++)
-                if ((sets[cap / 32].permitted & (1u << cap % 32)) &&
-                    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
-                        return -errno;
-        return 0;
-}
-
 static int prepare(int start_fd, int *fd, int program_fd, bool drop_groups) {
         char go;
         int code = fd_read_exactly(start_fd, &go, 1);
@@ -67,7 +49,7 @@ static int prepare(int start_fd, int *fd, int program_fd, bool drop_groups) {
         if (code < 0)
                 return code;
         *fd = WARD_FD;
-        return keep_capabilities();
+        return privilege_pass_on();
 }
 
 void ward_become(int start_fd, int fd, int program_fd, const char *owner, bool drop_groups) {

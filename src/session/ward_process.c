@@ -2,7 +2,6 @@
  * copy of this process: what it does not have in its memory, no box has to copy and to give back. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -241,24 +240,13 @@ static bool reap(void) {
         return pid == 0;
 }
 
-/* An exec keeps what is ambient, and that was all of it for this one; children are to inherit nothing. */
-static int keep_capabilities(void) {
-        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-        struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { 0 };
-        if (syscall(SYS_capget, &header, sets) < 0)
-                return -errno;
-        for (size_t i = 0; i < ELEMENTS(sets); i++)
-                sets[i].inheritable = 0;
-        return syscall(SYS_capset, &header, sets) < 0 ? -errno : 0;
-}
-
 static int settle(void) {
         (void) prctl(PR_SET_NAME, "glovebox-ward");
         /* The id maps of boxes are written through /proc, where only a dumpable process is its own. A nursery cannot
          * trace us all the same: it lacks our capabilities. */
         if (fcntl(WARD_FD, F_SETFD, FD_CLOEXEC) < 0 || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
                 return -errno;
-        int code = keep_capabilities();
+        int code = privilege_pass_on_no_more();
         return code < 0 ? code : furnish();
 }
 

@@ -12,14 +12,6 @@
 
 enum { OBJECTS = 4000, EVERY = 100, WRITTEN = OBJECTS / EVERY, CLOSE = 4 * 4096 };
 
-struct allocator {
-        void *context;
-        void *(*malloc)(void *context, size_t size);
-        void *(*calloc)(void *context, size_t n, size_t size);
-        void *(*realloc)(void *context, void *block, size_t size);
-        void (*free)(void *context, void *block);
-};
-
 __attribute__((visibility("default"))) void PyMem_GetAllocator(int domain, struct allocator *ret_allocator);
 __attribute__((visibility("default"))) void PyMem_SetAllocator(int domain, const struct allocator *allocator);
 
