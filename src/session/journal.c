@@ -53,7 +53,7 @@ void journal_free(struct journal *journal) {
         for (size_t i = 0; i < JOURNAL_FILES; i++)
                 fd_close(&journal->fds[i]);
         fd_close(&journal->dir_fd);
-        free(journal->runs);
+        free(journal->places);
         free(journal);
 }
 

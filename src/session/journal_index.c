@@ -11,25 +11,32 @@ bool journal_is_run_id(const char *id, size_t size) {
         return strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == size;
 }
 
+/* Those that stay are not moved now: with a hundred of them in every run that would be what the run mostly costs. */
 void journal_index_drop(struct journal *journal, size_t n_oldest) {
         if (n_oldest == 0)
-                return; /* there may be no list yet */
+                return; /* there may be no places yet */
         for (size_t i = 0; i < n_oldest; i++)
                 free(journal->runs[i].marks);
+        journal->runs += n_oldest;
         journal->n_runs -= n_oldest;
         journal->n_dropped += n_oldest;
-        if (n_oldest > 0)
-                memmove(journal->runs, journal->runs + n_oldest, journal->n_runs * sizeof(journal->runs[0]));
 }
 
 int journal_index_reserve_run(struct journal *journal) {
-        size_t n = journal->n_runs;
-        if (n >= JOURNAL_RUNS_KEPT || (n & (n - 1)) != 0)
-                return 0; /* there is room, or the oldest will make it */
-        struct journal_entry *runs = reallocarray(journal->runs, n > 0 ? 2 * n : 1, sizeof(*runs));
-        if (!runs)
+        size_t n_before = (size_t) (journal->runs - journal->places);
+        if (n_before + journal->n_runs < journal->n_places)
+                return 0;
+        if (n_before > 0) {
+                memmove(journal->places, journal->runs, journal->n_runs * sizeof(journal->runs[0]));
+                journal->runs = journal->places;
+                return 0;
+        }
+        size_t n = journal->n_places > 0 ? 2 * journal->n_places : 1;
+        struct journal_entry *places = reallocarray(journal->places, n, sizeof(*places));
+        if (!places)
                 return -ENOMEM;
-        journal->runs = runs;
+        journal->places = journal->runs = places;
+        journal->n_places = n;
         return 0;
 }
 

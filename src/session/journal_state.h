@@ -32,8 +32,9 @@ struct journal {
         bool is_open;                /* the newest run is */
         int64_t recorded_ms;         /* monotonic: the last stream event of a run that has very many */
         size_t n_dropped;            /* runs that lie in the files, but not in the index */
-        size_t n_runs;
-        struct journal_entry *runs; /* oldest first; grown in powers of two */
+        size_t n_runs, n_places;
+        struct journal_entry *runs;   /* oldest first; they lie somewhere in */
+        struct journal_entry *places; /* which is grown in powers of two */
 };
 
 static inline struct journal_entry *journal_newest(struct journal *journal) {
