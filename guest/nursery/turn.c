@@ -47,7 +47,6 @@ PyObject *PyList_GetItem(PyObject *list, Py_ssize_t index);
 Py_ssize_t PyList_Size(PyObject *list);
 PyObject *PyDict_GetItem(PyObject *dict, PyObject *key);
 int PyDict_SetItem(PyObject *dict, PyObject *key, PyObject *value);
-Py_ssize_t PyDict_Size(PyObject *dict);
 PyObject *PyLong_FromLong(long number);
 long PyLong_AsLong(PyObject *object);
 PyObject *PyEval_EvalCode(PyObject *code, PyObject *globals, PyObject *locals);
@@ -73,7 +72,6 @@ enum {
 
 /* What Python's loop works with, in the order in which turns.py hands it over. */
 enum part {
-        PART_SCAN,     /* text, place -> value, end: JSON */
         PART_CELLS,    /* CellCompiler */
         PART_CACHE,    /* its dictionary: source -> Cell */
         PART_RUNNER,   /* Runner */
@@ -92,7 +90,6 @@ enum part {
 enum name {
         NAME_ARMED,
         NAME_BODY,
-        NAME_CODE,
         NAME_COMPILE,
         NAME_CONCLUDE,
         NAME_CONTEXTS,
@@ -100,7 +97,6 @@ enum name {
         NAME_DEFAULT,
         NAME_DISPLAYS,
         NAME_FLUSH,
-        NAME_ID,
         NAME_IS_ASYNC,
         NAME_IS_TRIMMED,
         NAME_LAST,
@@ -121,7 +117,6 @@ enum name {
 static const char *const spelled[NAMES] = {
         [NAME_ARMED] = "armed",
         [NAME_BODY] = "body",
-        [NAME_CODE] = "code",
         [NAME_COMPILE] = "compile",
         [NAME_CONCLUDE] = "conclude",
         [NAME_CONTEXTS] = "contexts",
@@ -129,7 +124,6 @@ static const char *const spelled[NAMES] = {
         [NAME_DEFAULT] = "default",
         [NAME_DISPLAYS] = "displays",
         [NAME_FLUSH] = "flush",
-        [NAME_ID] = "id",
         [NAME_IS_ASYNC] = "is_async",
         [NAME_IS_TRIMMED] = "is_trimmed",
         [NAME_LAST] = "last",
@@ -188,50 +182,78 @@ static bool is_of(PyObject *value, const PyObject *kind) {
 
 /* ---- the request ---- */
 
-/* What stands for itself in JSON: a host's ids do. */
-static bool is_plain_id(const char *text, size_t size) {
-        for (size_t i = 0; i < size; i++)
-                if (!((text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'z') ||
-                      (text[i] >= 'A' && text[i] <= 'Z') || text[i] == '-' || text[i] == '_'))
-                        return false;
-        return size <= ID_MAX;
-}
-
 struct request {
-        PyObject *fields; /* owns the rest */
         PyObject *id, *code;
         char id_text[ID_MAX + 1];
 };
 
 static void release(struct request *request) {
-        drop(&request->fields);
+        drop(&request->id);
+        drop(&request->code);
 }
 
-static bool copy_id(PyObject *id, char ret_text[static ID_MAX + 1]) {
-        char *text;
-        Py_ssize_t size;
-        _cleanup_object_ PyObject *bytes = PyUnicode_AsUTF8String(id); /* fails for what is no text */
-        if (!bytes || PyBytes_AsStringAndSize(bytes, &text, &size) < 0 || !is_plain_id(text, (size_t) size))
+/* What is left of a request that is being read. */
+struct rest {
+        const char *at, *end;
+};
+
+static bool skip(struct rest *rest, const char *literal, size_t size) {
+        if ((size_t) (rest->end - rest->at) < size || memcmp(rest->at, literal, size) != 0)
                 return false;
-        memcpy(ret_text, text, (size_t) size + 1);
+        rest->at += size;
         return true;
 }
+#define skip_literal(rest, literal) skip(rest, "" literal, sizeof(literal) - 1)
 
-/* Code to be run, and no other wish. False: it is for Python, also where an exception is set. */
+/* What stands for itself in JSON: a host's ids do. */
+static bool read_id(struct rest *rest, char ret_id[static ID_MAX + 1]) {
+        size_t size = 0;
+        for (; rest->at < rest->end && size < ID_MAX; rest->at++, size++) {
+                char byte = *rest->at;
+                if (!((byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+                      byte == '-' || byte == '_'))
+                        break;
+                ret_id[size] = byte;
+        }
+        ret_id[size] = '\0';
+        return size > 0;
+}
+
+/* A string up to its closing quote. What has an escape beyond the short ones is for Python. */
+static PyObject *read_string(struct rest *rest) {
+        static char plain[REQUEST_MAX];
+        static const char meant[128] = { ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
+                                         ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t' };
+        const char *start = rest->at, *text = start;
+        size_t size = 0;
+        for (; rest->at < rest->end && *rest->at != '"'; rest->at++) {
+                if ((unsigned char) *rest->at < ' ')
+                        return NULL;
+                if (*rest->at != '\\') {
+                        if (text == plain)
+                                plain[size] = *rest->at;
+                        size++;
+                        continue;
+                }
+                if (text != plain)
+                        text = memcpy(plain, start, size);
+                unsigned char escaped = ++rest->at < rest->end ? (unsigned char) *rest->at : 0;
+                if (escaped >= sizeof(meant) || !meant[escaped])
+                        return NULL;
+                plain[size++] = meant[escaped];
+        }
+        return rest->at < rest->end ? PyUnicode_DecodeUTF8(text, (Py_ssize_t) size, NULL) : NULL;
+}
+
+/* Code to be run, and no other wish, as the host writes it. False: it is for Python, also where an exception is set. */
 static bool read_request(const char *bytes, size_t size, struct request *ret_request) {
-        _cleanup_object_ PyObject *text = PyUnicode_DecodeUTF8(bytes, (Py_ssize_t) size, NULL);
-        _cleanup_object_ PyObject *scanned =
-                text ? PyObject_CallFunctionObjArgs(parts[PART_SCAN], text, zero, NULL) : NULL;
-        if (!scanned || PyLong_AsLong(PyTuple_GetItem(scanned, 1)) != PyUnicode_GetLength(text))
+        struct rest rest = { bytes, bytes + size };
+        if (!skip_literal(&rest, "{\"id\":\"") || !read_id(&rest, ret_request->id_text) ||
+            !skip_literal(&rest, "\",\"code\":\"") || !(ret_request->code = read_string(&rest)) ||
+            !skip_literal(&rest, "\"}") || rest.at != rest.end)
                 return false;
-        struct request request = { .fields = PyTuple_GetItem(scanned, 0) };
-        if (PyDict_Size(request.fields) != 2 || !(request.id = PyDict_GetItem(request.fields, names[NAME_ID])) ||
-            !(request.code = PyDict_GetItem(request.fields, names[NAME_CODE])) ||
-            PyUnicode_GetLength(request.code) < 0 || !copy_id(request.id, request.id_text))
-                return false;
-        Py_IncRef(request.fields);
-        *ret_request = request;
-        return true;
+        ret_request->id = PyUnicode_DecodeUTF8(ret_request->id_text, (Py_ssize_t) strlen(ret_request->id_text), NULL);
+        return ret_request->id != NULL;
 }
 
 /* ---- the run ---- */

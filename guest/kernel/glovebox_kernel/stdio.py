@@ -115,11 +115,14 @@ class Ticker:
         _libc.timer_settime(self._timer, 0, ctypes.byref(spec), None)
 
 
-_flush_buffer = io.BufferedWriter.flush
+_write_buffer = io.BufferedWriter.write
 
 
 class FloodBuffer(io.BufferedWriter):
-    """Sees every flush, which for a line-buffered text layer is every line, and calls a flood a flood."""
+    """Sees every write, which for a line-buffered text layer is every line, and calls a flood a flood.
+
+    Not every flush: each run ends with one, mostly of nothing.
+    """
 
     def __init__(self, raw: io.RawIOBase, on_flood: Callable[[], None]) -> None:
         super().__init__(raw, _BUFFER_BYTES)
@@ -127,8 +130,8 @@ class FloodBuffer(io.BufferedWriter):
         self._lines = 0
         self._since = 0.0
 
-    def flush(self) -> None:
-        _flush_buffer(self)
+    def write(self, data: Any, /) -> int:
+        size = _write_buffer(self, data)
         self._lines += 1
         if self._lines >= FLOOD_LINES:
             now = monotonic()
@@ -137,6 +140,7 @@ class FloodBuffer(io.BufferedWriter):
             self._since = now
             if is_flood:
                 self._on_flood()
+        return size
 
 
 class Stdio:

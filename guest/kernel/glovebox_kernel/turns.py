@@ -10,7 +10,6 @@ import ctypes
 from typing import TYPE_CHECKING, Protocol
 
 from glovebox_kernel import figures
-from glovebox_kernel.channel import json_scan
 
 if TYPE_CHECKING:
     from glovebox_kernel.context import ContextTable
@@ -38,7 +37,7 @@ class Turns:
         library.turn_open.argtypes = [ctypes.py_object]
         library.turn_open(
             (
-                json_scan, cells, cells.cache, runner, gate, table, trimmer, stdio, stdio.streams, stdio.flooded, figures,
+                cells, cells.cache, runner, gate, table, trimmer, stdio, stdio.streams, stdio.flooded, figures,
                 gate.handler, _signal.getsignal,
             )
         )  # fmt: skip
