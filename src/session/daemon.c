@@ -37,6 +37,7 @@
 #include "session/reaper.h"
 #include "session/serve_options.h"
 #include "session/session.h"
+#include "session/slate.h"
 
 /* ---- kernels ---- */
 
@@ -429,6 +430,7 @@ static void stop(struct daemon *daemon) {
         registry_close(daemon->registry);
         fd_close(&daemon->signal_fd);
         journal_scratch_stop();
+        slate_close();
         reaper_stop();
         loop_free(daemon->loop);
 }

@@ -11,10 +11,12 @@
 #include "session/packages.h"
 #include "session/passport.h"
 #include "session/session.h"
+#include "session/slate.h"
 
 struct heritage {
         struct daemon *daemon;
         size_t adopted;
+        bool found_slate;
 };
 
 static struct session *session_by_id(struct daemon *daemon, const char *id) {
@@ -24,8 +26,34 @@ static struct session *session_by_id(struct daemon *daemon, const char *id) {
         return NULL;
 }
 
+/* It was the first that the vault got, and so it comes before the kernels whose journals it is about. */
+static void inherit_slate(struct heritage *heritage, int *fds, size_t n_fds) {
+        struct err err;
+        if (n_fds == 1 && slate_take_over(heritage->daemon->loop, fds[0], &err) < 0)
+                daemon_log("%s", err.message);
+        for (size_t i = 0; i < n_fds; i++)
+                fd_close(&fds[i]);
+        heritage->found_slate = true;
+}
+
+/* Without one, journals write every record at once. */
+static void make_slate(struct daemon *daemon) {
+        struct err err;
+        _cleanup_fd_ int fd = -1;
+        if (slate_make(daemon->loop, &fd, &err) < 0)
+                daemon_log("%s", err.message);
+        else if (vault_put(&daemon->vault, SLATE_NAME, "", 0, &fd, 1, &err) < 0) {
+                daemon_log("the slate is not used: %s", err.message);
+                slate_close();
+        }
+}
+
 static void inherit(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds, void *context) {
         struct heritage *heritage = context;
+        if (strcmp(name, SLATE_NAME) == 0) {
+                inherit_slate(heritage, fds, n_fds);
+                return;
+        }
         json_t *json = json_loadb(note, note_size, 0, NULL);
         const char *id = json_string_value(json_object_get(json, "session"));
         struct session *session = id ? session_by_id(heritage->daemon, id) : NULL;
@@ -148,6 +176,9 @@ int heritage_take_over(struct daemon *daemon, struct err *err) {
         find_lost_sessions(daemon);
         if (vault_each(&daemon->vault, inherit, &heritage, err) < 0)
                 return -1;
+        /* Behind kernels of a daemon that had none it would come too late for them. */
+        if (!heritage.found_slate && heritage.adopted == 0)
+                make_slate(daemon);
         if (heritage.adopted)
                 daemon_log("took over %zu living kernels", heritage.adopted);
         for (struct session *session = daemon->sessions; session; session = session->next)

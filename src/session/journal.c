@@ -48,13 +48,21 @@ int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struc
 void journal_free(struct journal *journal) {
         if (!journal)
                 return;
+        (void) slate_write(&journal->waiting);
+        slate_forget(&journal->waiting);
         for (size_t i = 0; i < journal->n_runs; i++)
                 free(journal->runs[i].marks);
         for (size_t i = 0; i < JOURNAL_FILES; i++)
                 fd_close(&journal->fds[i]);
         fd_close(&journal->dir_fd);
         free(journal->places);
+        free(journal->path);
         free(journal);
+}
+
+int journal_defer(struct journal *journal, const char *path) {
+        journal->path = strdup(path);
+        return journal->path ? 0 : -ENOMEM;
 }
 
 void journal_close(struct journal *journal) {
@@ -66,9 +74,21 @@ void journal_close(struct journal *journal) {
 
 static int append(struct journal *journal, enum journal_kind kind, const void *fixed, size_t fixed_size,
                   const void *rest, size_t rest_size, uint64_t *ret_next_at) {
-        return journal_record_write(journal->fds[JOURNAL_EVENTS], journal->head.base[JOURNAL_EVENTS],
-                                    journal->end[JOURNAL_EVENTS], kind, fixed, fixed_size, rest, rest_size,
-                                    ret_next_at);
+        int fd = journal->fds[JOURNAL_EVENTS];
+        uint64_t base = journal->head.base[JOURNAL_EVENTS], at = journal->end[JOURNAL_EVENTS];
+        size_t size = JOURNAL_RECORD_HEAD + fixed_size + rest_size;
+        void *room = journal->path ? slate_room(&journal->waiting, journal->path, fd, at - base + JOURNAL_HEAD_SIZE,
+                                                size)
+                                   : NULL;
+        if (room) {
+                journal_record_put(room, kind, fixed, fixed_size, rest, rest_size);
+                slate_add(journal->waiting, size);
+                *ret_next_at = at + size;
+                return 0;
+        }
+        int code = slate_write(&journal->waiting); /* first what comes first */
+        return code < 0 ? code
+                        : journal_record_write(fd, base, at, kind, fixed, fixed_size, rest, rest_size, ret_next_at);
 }
 
 static int no_run(struct err *err) {

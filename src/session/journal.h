@@ -9,7 +9,8 @@
  * Output goes from the kernel's pipe into `out` or `err` with splice: there is no moment at which bytes are only in the
  * daemon's memory. Channel bytes are peeked at, appended here, and only then consumed; a daemon killed between the two
  * leaves a piece of a large frame in both places, and the next one ends a kernel whose frame makes no sense. Writes
- * are not fsynced: what is here survives the death of any process, not a power cut. */
+ * are not fsynced: what is here survives the death of any process (slate.h: the last milliseconds that of any one), not
+ * a power cut. */
 #pragma once
 
 #include <stdbool.h>
@@ -35,6 +36,10 @@ struct journal;
  * error and stay as they are. */
 int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struct err *err);
 void journal_close(struct journal *journal); /* NULL is fine */
+
+/* From now on small records may wait on the slate (slate.h) for some milliseconds. `path` is that of `events`, for a
+ * daemon that finds them there. -ENOMEM: they do not. */
+int journal_defer(struct journal *journal, const char *path);
 
 /* A journal for a run that ends with its daemon: nothing in it can be read once that is gone. Its files are made in the
  * directory named at the start, have no name there, and are emptied and used again by the next. */
@@ -88,12 +93,12 @@ size_t journal_list(const struct journal *journal, struct journal_run *runs, siz
 int journal_find(const struct journal *journal, const char *run_id, struct journal_run *ret_run, struct err *err);
 
 /* The event with this number of this run; ERR_NOT_FOUND when it does not exist (yet). */
-int journal_event(const struct journal *journal, const char *run_id, uint64_t number, struct journal_event *ret_event,
+int journal_event(struct journal *journal, const char *run_id, uint64_t number, struct journal_event *ret_event,
                   struct err *err);
 
 /* Reads an event's bytes, from `at` within it. *ret_size: how many; 0 at its end. ERR_GONE when its run was dropped
  * since the event was asked for. */
-int journal_read(const struct journal *journal, const struct journal_event *event, size_t at, void *bytes, size_t size,
+int journal_read(struct journal *journal, const struct journal_event *event, size_t at, void *bytes, size_t size,
                  size_t *ret_size, struct err *err);
 
 /* The whole of one stream of a run, its first max bytes (inline results): NUL-terminated, the caller frees it. */

@@ -179,21 +179,38 @@ int journal_reader_next(struct journal_reader *reader, struct journal_record *re
         return 1;
 }
 
-int journal_record_write(int fd, uint64_t base, uint64_t at, enum journal_kind kind, const void *fixed,
-                         size_t fixed_size, const void *rest, size_t rest_size, uint64_t *ret_next_at) {
-        size_t size = fixed_size + rest_size;
-        if (fixed_size > JOURNAL_CHECKED || size > UINT32_MAX / 2)
-                return -EMSGSIZE;
-        uint8_t head[JOURNAL_RECORD_HEAD + JOURNAL_CHECKED] = { 0 };
+/* The head of a record and as much of its payload as the checksum covers. Returns how many bytes of `rest` that is. */
+static size_t put_head(uint8_t head[static JOURNAL_RECORD_HEAD + JOURNAL_CHECKED], enum journal_kind kind,
+                       const void *fixed, size_t fixed_size, const void *rest, size_t rest_size) {
+        uint32_t size = (uint32_t) (fixed_size + rest_size);
         uint8_t *checked = head + JOURNAL_RECORD_HEAD;
         if (fixed_size > 0)
                 memcpy(checked, fixed, fixed_size);
         size_t beside = rest_size < JOURNAL_CHECKED - fixed_size ? rest_size : JOURNAL_CHECKED - fixed_size;
         if (beside > 0)
                 memcpy(checked + fixed_size, rest, beside);
-        put_u32(head, (uint32_t) size);
-        put_u32(head + 4, checksum((uint32_t) size, (uint8_t) kind, checked) << 8 | kind);
+        put_u32(head, size);
+        put_u32(head + 4, checksum(size, (uint8_t) kind, checked) << 8 | kind);
+        return beside;
+}
 
+void journal_record_put(uint8_t *room, enum journal_kind kind, const void *fixed, size_t fixed_size, const void *rest,
+                        size_t rest_size) {
+        uint8_t head[JOURNAL_RECORD_HEAD + JOURNAL_CHECKED];
+        size_t beside = put_head(head, kind, fixed, fixed_size, rest, rest_size);
+        size_t in_head = JOURNAL_RECORD_HEAD + fixed_size + beside;
+        memcpy(room, head, in_head);
+        if (rest_size > beside)
+                memcpy(room + in_head, (const char *) rest + beside, rest_size - beside);
+}
+
+int journal_record_write(int fd, uint64_t base, uint64_t at, enum journal_kind kind, const void *fixed,
+                         size_t fixed_size, const void *rest, size_t rest_size, uint64_t *ret_next_at) {
+        size_t size = fixed_size + rest_size;
+        if (fixed_size > JOURNAL_CHECKED || size > UINT32_MAX / 2)
+                return -EMSGSIZE;
+        uint8_t head[JOURNAL_RECORD_HEAD + JOURNAL_CHECKED];
+        size_t beside = put_head(head, kind, fixed, fixed_size, rest, rest_size);
         size_t in_head = JOURNAL_RECORD_HEAD + fixed_size + beside;
         struct iovec parts[2] = { { .iov_base = head, .iov_len = in_head } };
         if (rest_size > beside)

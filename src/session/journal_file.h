@@ -80,6 +80,10 @@ int journal_reader_next(struct journal_reader *reader, struct journal_record *re
 int journal_record_write(int fd, uint64_t base, uint64_t at, enum journal_kind kind, const void *fixed,
                          size_t fixed_size, const void *rest, size_t rest_size, uint64_t *ret_next_at);
 
+/* The same bytes in memory that has JOURNAL_RECORD_HEAD + fixed_size + rest_size of room. */
+void journal_record_put(uint8_t *room, enum journal_kind kind, const void *fixed, size_t fixed_size, const void *rest,
+                        size_t rest_size);
+
 /* Opens a file of the journal, made when it is not there; `flags` are added. A link or a device is refused (-ELOOP). */
 int journal_file_open(int dir_fd, const char *name, int flags);
 const char *journal_file_name(size_t file, uint32_t side); /* "out.0" */

@@ -69,7 +69,7 @@ static int find_stream_event(const struct journal *journal, const struct journal
         }
 }
 
-int journal_event(const struct journal *journal, const char *run_id, uint64_t number, struct journal_event *ret_event,
+int journal_event(struct journal *journal, const char *run_id, uint64_t number, struct journal_event *ret_event,
                   struct err *err) {
         const struct journal_entry *run = find(journal, run_id, err);
         if (!run)
@@ -85,13 +85,15 @@ int journal_event(const struct journal *journal, const char *run_id, uint64_t nu
                                                      .size = (size_t) run->result_size };
                 return 0;
         }
-        int code = find_stream_event(journal, run, number, ret_event);
+        int code = slate_write(&journal->waiting);
+        if (code == 0)
+                code = find_stream_event(journal, run, number, ret_event);
         if (code < 0)
                 return err_sys(err, -code, "cannot read the journal of run %s", run_id);
         return 0;
 }
 
-int journal_read(const struct journal *journal, const struct journal_event *event, size_t at, void *bytes, size_t size,
+int journal_read(struct journal *journal, const struct journal_event *event, size_t at, void *bytes, size_t size,
                  size_t *ret_size, struct err *err) {
         size_t file = event->kind == JOURNAL_EVENT_OUT   ? JOURNAL_OUT
                       : event->kind == JOURNAL_EVENT_ERR ? JOURNAL_ERR
@@ -99,6 +101,9 @@ int journal_read(const struct journal *journal, const struct journal_event *even
         uint64_t base = journal->head.base[file];
         if (event->offset < base)
                 return err_set(err, ERR_GONE, "the run's output was dropped to make room for newer runs");
+        int code = file == JOURNAL_EVENTS ? slate_write(&journal->waiting) : 0;
+        if (code < 0)
+                return err_sys(err, -code, "cannot write the session's journal");
         if (at >= event->size)
                 size = 0;
         else if (size > event->size - at)
@@ -135,6 +140,9 @@ int journal_read_channel(struct journal *journal, char **ret_bytes, size_t *ret_
         if (!journal->is_open)
                 return err_set(err, ERR_NOT_FOUND, "no run is open in this session's journal");
         const struct journal_entry *run = journal_newest(journal);
+        int written = slate_write(&journal->waiting);
+        if (written < 0)
+                return err_sys(err, -written, "cannot write the session's journal");
         _cleanup_free_ char *bytes = malloc((size_t) run->channel_size + 1);
         if (!bytes)
                 return err_sys(err, ENOMEM, "cannot read what the kernel answered");

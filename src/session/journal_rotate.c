@@ -95,7 +95,8 @@ void journal_rotate(struct journal *journal) {
         while (journal->n_runs - drop > JOURNAL_RUNS_KEPT - 1)
                 drop++;
         journal_index_drop(journal, drop);
-        if (journal->n_dropped == 0 || (!large && journal->n_dropped <= JOURNAL_RUNS_SLACK))
+        if (journal->n_dropped == 0 || (!large && journal->n_dropped <= JOURNAL_RUNS_SLACK) ||
+            slate_write(&journal->waiting) < 0)
                 return;
 
         int fds[JOURNAL_FILES] = { -1, -1, -1 };

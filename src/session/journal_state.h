@@ -3,6 +3,7 @@
 
 #include "session/journal.h"
 #include "session/journal_file.h"
+#include "session/slate.h"
 
 enum {
         JOURNAL_MARK_EVERY = 64,     /* stream events between two marks of the index */
@@ -35,6 +36,8 @@ struct journal {
         size_t n_runs, n_places;
         struct journal_entry *runs;   /* oldest first; they lie somewhere in */
         struct journal_entry *places; /* which is grown in powers of two */
+        char *path;                   /* of `events`; NULL: every record goes there at once */
+        struct slate_place *waiting;  /* the newest records, before they are in `events` */
 };
 
 static inline struct journal_entry *journal_newest(struct journal *journal) {

@@ -102,7 +102,11 @@ static int open_journal(struct kernel *kernel, struct err *err) {
         if (dir < 0)
                 return err_sys(err, errno, "opening %s", path);
         bool torn;
-        return journal_open(dir, &kernel->journal, &torn, err);
+        if (journal_open(dir, &kernel->journal, &torn, err) < 0)
+                return -1;
+        (void) snprintf(path, sizeof(path), "%s/journal/events", kernel->state_dir);
+        (void) journal_defer(kernel->journal, path);
+        return 0;
 }
 
 static int watch_all(struct kernel *kernel, struct err *err) {

@@ -3,7 +3,8 @@
  *
  * It listens on a UNIX socket in the daemon's private runtime directory, serves one daemon at a time (same uid,
  * checked), keeps everything when that one goes away, and ends when it is told to, or when it has been empty and alone
- * for a minute. It drops nothing by itself. */
+ * for a minute. It drops nothing by itself. What has a name with a dot before it is held like the rest, but does not
+ * keep it from being empty. */
 #pragma once
 
 #include <stdbool.h>

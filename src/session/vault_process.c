@@ -229,10 +229,18 @@ static int64_t now_ms(void) {
         return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* Is there anything that is a reason to stay? */
+static bool holds_something(const struct process *process) {
+        for (const struct entry *entry = process->entries; entry; entry = entry->next)
+                if (entry->name[0] != '.')
+                        return true;
+        return false;
+}
+
 static _Noreturn void loop(struct process *process, int idle_ms) {
         int64_t idle_since = now_ms();
         for (;;) {
-                bool idle = process->client_fd < 0 && !process->entries;
+                bool idle = process->client_fd < 0 && !holds_something(process);
                 int64_t now = now_ms();
                 if (!idle)
                         idle_since = now;
