@@ -32,7 +32,7 @@ static bool is_open(const struct client *client, uint16_t number) {
 }
 
 static struct client_request *open_request(struct client *client, uint16_t number) {
-        struct client_request *request = calloc(1, sizeof(*request));
+        struct client_request *request = malloc(sizeof(*request));
         if (!request)
                 return NULL;
         *request = (struct client_request) {

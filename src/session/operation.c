@@ -105,8 +105,8 @@ static const struct operation operations_daemon[] = {
 };
 
 int operation_run(struct asker *asker, json_t *json, struct err *err) {
-        static const struct operation *const tables[] = { operations_daemon, operations_session, operations_run,
-                                                          operations_file, operations_install };
+        static const struct operation *const tables[] = { operations_run, operations_file, operations_session,
+                                                          operations_daemon, operations_install };
         const char *name = operation_text(json, "op", err);
         if (!name)
                 return -1;

@@ -53,17 +53,17 @@ bool run_fits(const struct session *session, const json_t *request) {
 }
 
 struct run *run_make(struct session *session, json_t *request, uint64_t timeout_ms) {
-        struct run *run = calloc(1, sizeof(*run));
-        if (!run || make_id(run->id) < 0) {
+        struct run *run = malloc(sizeof(*run)); /* calloc takes the long way to memory that was just freed */
+        if (!run)
+                return NULL;
+        *run = (struct run){ .session = session, .weight = weigh(request), .timeout_ms = timeout_ms };
+        if (make_id(run->id) < 0) {
                 free(run);
                 return NULL;
         }
-        run->session = session;
         run->request = json_incref(request);
-        run->weight = weigh(request);
-        session->daemon->run_bytes += run->weight;
-        run->timeout_ms = timeout_ms;
         run->displays = json_array();
+        session->daemon->run_bytes += run->weight;
         return run;
 }
 
