@@ -3,6 +3,7 @@ whatever else the machine does hits all alike."""
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -129,10 +130,14 @@ def lazily(make: Callable[[], Callable[[], float | None]]) -> Callable[[], float
 
 
 def take_turns(table: Table, contenders: list[Contender], rounds: int, warm_up: int = 2) -> None:
-    """Adds a row per contender. One who fails is out of the race; the others go on."""
+    """Adds a row per contender. One who fails is out of the race; the others go on.
+
+    Each round has another order: whoever follows a heavy one finds processors awake, and caches full of something else.
+    """
     rows = {contender.name: Row(contender.name, contender.role) for contender in contenders}
+    dice = random.Random(1)
     for number in range(-warm_up, rounds):
-        for contender in contenders:
+        for contender in dice.sample(contenders, len(contenders)):
             row = rows[contender.name]
             if row.failed or row.skipped or (number > 0 and number % contender.every):
                 continue
