@@ -14,13 +14,26 @@ class Skipped(Exception):
     """Something is missing on this machine: said in the tables, held against nobody."""
 
 
+class Lazy:
+    """What costs much to set up, or cannot be had here: it is made in the warm-up round, and not before."""
+
+    def __init__(self, make: Callable[[], Callable[[], object]]) -> None:
+        self._make = make
+        self._made: Callable[[], object] | None = None
+
+    def get(self) -> Callable[[], object]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
 @dataclass
 class Contender:
-    """One who takes part in a measurement. `once` is timed; `before` is not. `once` may return the milliseconds itself
-    where it knows better than a clock around it."""
+    """One who takes part in a measurement. `once` is timed; `before` is not. `once` may return the milliseconds itself,
+    as a float, where it knows better than a clock around it."""
 
     name: str
-    once: Callable[[], float | None]
+    once: Callable[[], object] | Lazy
     role: str = "peer"  # ours, peer, limit
     before: Callable[[], None] | None = None
     every: int = 1  # slow ones take part in each n-th round only
@@ -117,18 +130,6 @@ class Table:
         return Verdict(bar, "met" if 1 / times_better <= bar.factor else "missed", 1 / times_better)
 
 
-def lazily(make: Callable[[], Callable[[], float | None]]) -> Callable[[], float | None]:
-    """What costs much to set up, or cannot be had here, is set up in the warm-up round and not before."""
-    made: list[Callable[[], float | None]] = []
-
-    def once() -> float | None:
-        if not made:
-            made.append(make())
-        return made[0]()
-
-    return once
-
-
 def take_turns(table: Table, contenders: list[Contender], rounds: int, warm_up: int = 2) -> None:
     """Adds a row per contender. One who fails is out of the race; the others go on.
 
@@ -144,11 +145,14 @@ def take_turns(table: Table, contenders: list[Contender], rounds: int, warm_up: 
             if number < -1 and contender.every > 1:
                 continue  # one warm-up is enough for the slow ones
             try:
+                once = contender.once.get() if isinstance(contender.once, Lazy) else contender.once
                 if contender.before:
                     contender.before()
                 started = time.perf_counter()
-                told = contender.once()
-                elapsed = (time.perf_counter() - started) * 1000 if told is None else told
+                told = once()
+                elapsed = (time.perf_counter() - started) * 1000
+                if isinstance(told, float):
+                    elapsed = told
             except Skipped as missing:
                 row.skipped = str(missing)
             except Exception as error:  # noqa: BLE001 - whatever it is, the other rows are worth having

@@ -6,7 +6,7 @@ import time
 
 from client import Client
 from context import Bench
-from measure import Bar, Contender, Table, lazily, take_turns
+from measure import Bar, Contender, Lazy, Table, take_turns
 from peers import forker
 
 NAME = "burst"
@@ -47,7 +47,7 @@ def measure(bench: Bench) -> Table:
     table = Table(NAME, TITLE)
     table.bars = [Bar("glovebox, 100 runs", "at_most", 1000)]
     contenders = [
-        Contender("glovebox, 100 runs", lazily(lambda: lambda: _once(bench)), "ours"),
+        Contender("glovebox, 100 runs", Lazy(lambda: lambda: _once(bench)), "ours"),
         Contender("100 forks of the same memory, one by one", lambda: _forks(bench), "limit"),
     ]
     take_turns(table, contenders, bench.rounds(8, 2), warm_up=1)

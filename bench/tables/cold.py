@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from context import Bench
-from measure import Bar, Contender, Table, lazily, take_turns
+from measure import Bar, Contender, Lazy, Table, take_turns
 from peers import bubblewrap, docker, python, runc
 from peers.command import runner
 
@@ -18,11 +18,11 @@ def measure(bench: Bench) -> Table:
     ours = [str(bench.glovebox), "run", "-c", CODE]
     contenders = [
         Contender("glovebox run", runner(ours, "42", bench.environment), "ours"),
-        Contender("bubblewrap", lazily(lambda: runner(bubblewrap.command(CODE), "42"))),
+        Contender("bubblewrap", Lazy(lambda: runner(bubblewrap.command(CODE), "42"))),
         Contender("python3, no box", runner(python.command(CODE), "42"), "limit"),
-        Contender("runc run", lazily(lambda: runner(runc.command(bench, CODE), "42")), every=2),
-        Contender("docker exec", lazily(lambda: runner(docker.exec_command(bench, CODE), "42")), every=3),
-        Contender("docker run, hardened", lazily(lambda: runner(docker.run_command(bench, CODE), "42")), every=5),
+        Contender("runc run", Lazy(lambda: runner(runc.command(bench, CODE), "42")), every=2),
+        Contender("docker exec", Lazy(lambda: runner(docker.exec_command(bench, CODE), "42")), every=3),
+        Contender("docker run, hardened", Lazy(lambda: runner(docker.run_command(bench, CODE), "42")), every=5),
     ]
     take_turns(table, contenders, bench.rounds(100, 20))
     table.notes.append("docker exec enters a container that runs already; all others start from nothing")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from client import Client
 from context import Bench, Daemon
-from measure import Bar, Contender, Table, lazily, take_turns
+from measure import Bar, Contender, Lazy, Table, take_turns
 from peers import bubblewrap, docker, forker
 from peers.command import runner
 
@@ -42,7 +42,7 @@ def ours(bench: Bench, name: str, pool: int, code: str, expected: str) -> Conten
     def make() -> Callable[[], None]:
         return get().once
 
-    return Contender(name, lazily(make), "ours", before=(lambda: get().wait()) if pool else None)
+    return Contender(name, Lazy(make), "ours", before=(lambda: get().wait()) if pool else None)
 
 
 def measure(bench: Bench) -> Table:
@@ -56,9 +56,9 @@ def measure(bench: Bench) -> Table:
     contenders = [
         ours(bench, "glovebox, pool ready", 2, CODE, "42\n"),
         ours(bench, "glovebox, pool empty", 0, CODE, "42\n"),
-        Contender("bubblewrap", lazily(lambda: runner(bubblewrap.command(CODE), "42"))),
-        Contender("docker run, hardened", lazily(lambda: runner(docker.run_command(bench, CODE), "42")), every=5),
-        Contender("fork of a bare Python", lazily(lambda: forker.forker(bench, []).once), "limit"),
+        Contender("bubblewrap", Lazy(lambda: runner(bubblewrap.command(CODE), "42"))),
+        Contender("docker run, hardened", Lazy(lambda: runner(docker.run_command(bench, CODE), "42")), every=5),
+        Contender("fork of a bare Python", Lazy(lambda: forker.forker(bench, []).once), "limit"),
     ]
     take_turns(table, contenders, bench.rounds(100, 20))
     table.notes.append("The code names no preloaded module, so it runs in a light kernel; the pandas cell does not.")

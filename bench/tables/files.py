@@ -9,7 +9,7 @@ from functools import partial
 
 from client import DaemonError
 from context import Bench
-from measure import Bar, Contender, Table, lazily, take_turns
+from measure import Bar, Contender, Lazy, Table, take_turns
 from tables.warm import session
 
 NAME = "files"
@@ -81,10 +81,10 @@ def measure(bench: Bench) -> Table:
         ]
         remove = partial(_remove, bench, size)
         contenders = [
-            Contender(f"glovebox put, {label}", lazily(partial(_put, bench, content)), "ours", before=remove),
-            Contender(f"glovebox get, {label}", lazily(partial(_get, bench, content)), "ours"),
-            Contender(f"plain write, {label}", lazily(partial(_plain, bench, content, False)), "limit", before=remove),
-            Contender(f"plain read, {label}", lazily(partial(_plain, bench, content, True)), "limit"),
+            Contender(f"glovebox put, {label}", Lazy(partial(_put, bench, content)), "ours", before=remove),
+            Contender(f"glovebox get, {label}", Lazy(partial(_get, bench, content)), "ours"),
+            Contender(f"plain write, {label}", Lazy(partial(_plain, bench, content, False)), "limit", before=remove),
+            Contender(f"plain read, {label}", Lazy(partial(_plain, bench, content, True)), "limit"),
         ]
         take_turns(table, contenders, bench.rounds(100, 20) if size == SMALL else bench.rounds(10, 4))
     return table

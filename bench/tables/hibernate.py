@@ -6,7 +6,7 @@ import os
 
 from client import Client
 from context import Bench
-from measure import Bar, Contender, Table, lazily, take_turns
+from measure import Bar, Contender, Lazy, Table, take_turns
 
 NAME = "hibernate"
 TITLE = "Hibernate and wake a session full of DataFrames"
@@ -70,8 +70,8 @@ def measure(bench: Bench) -> Table:
     mebibytes = 512 if bench.quick else 1024
     table.bars = [Bar(OURS, "within", 1.5, PLAIN)]
     contenders = [
-        Contender(OURS, lazily(lambda: bench.share("sleeper", lambda: Sleeper(bench, mebibytes)).once), "ours"),
-        Contender(PLAIN, lazily(lambda: bench.share("plain", lambda: Plain(bench, mebibytes)).once), "limit"),
+        Contender(OURS, Lazy(lambda: bench.share("sleeper", lambda: Sleeper(bench, mebibytes)).once), "ours"),
+        Contender(PLAIN, Lazy(lambda: bench.share("plain", lambda: Plain(bench, mebibytes)).once), "limit"),
     ]
     take_turns(table, contenders, bench.rounds(6, 3), warm_up=1)
     table.notes.append(f"{mebibytes} MiB; neither waits for the disk: what sleeps is no safer than memory was")

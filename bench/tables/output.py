@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from context import Bench
-from measure import Bar, Contender, Table, lazily, take_turns
+from measure import Bar, Contender, Lazy, Table, take_turns
 from peers import bare_loop, jupyter
 from tables.warm import Session, session
 
@@ -45,7 +45,7 @@ def measure(bench: Bench) -> Table:
             _check("the bare loop", len(bare_loop.loop(bench).execute(code)), size)
 
         contenders = [
-            Contender(f"glovebox, {label}", lazily(ours), "ours"),
+            Contender(f"glovebox, {label}", Lazy(ours), "ours"),
             Contender(f"ipykernel, {label}", theirs),
             Contender(f"bare loop, {label}", bare, "limit"),
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from context import Bench
-from measure import Bar, Contender, Table, lazily, take_turns
+from measure import Bar, Contender, Lazy, Table, take_turns
 from peers import forker, python
 from peers.command import runner
 from tables import ephemeral
@@ -24,10 +24,10 @@ def measure(bench: Bench) -> Table:
         ephemeral.ours(bench, "glovebox, pool empty", 0, CODE, "(3, 1)\n"),
         Contender(
             "python3, no box",
-            lazily(lambda: runner(python.command(CODE), "(3, 1)", python.environment(bench))),
+            Lazy(lambda: runner(python.command(CODE), "(3, 1)", python.environment(bench))),
             every=4,
         ),
-        Contender("fork of the same memory", lazily(lambda: forker.forker(bench, ephemeral.PRELOADED).once), "limit"),
+        Contender("fork of the same memory", Lazy(lambda: forker.forker(bench, ephemeral.PRELOADED).once), "limit"),
     ]
     take_turns(table, contenders, bench.rounds(80, 12))
     return table

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from context import API_KEY, Bench
 from http_client import HttpClient
-from measure import Bar, Contender, Table, lazily, take_turns
+from measure import Bar, Contender, Lazy, Table, take_turns
 from tables.warm import back_to_back, pause
 
 NAME = "rest"
@@ -40,12 +40,12 @@ def measure(bench: Bench) -> Table:
         table.bars.append(Bar(f"HTTP, {label}", "within", 1.5, f"UNIX socket, {label}"))
     who = [("HTTP", "ours", _http), ("UNIX socket", "limit", _socket)]
     idle = [
-        Contender(f"{name}, after 5 ms", lazily(lambda make=make: make(bench)), role, before=pause)  # type: ignore[misc]
+        Contender(f"{name}, after 5 ms", Lazy(lambda make=make: make(bench)), role, before=pause)  # type: ignore[misc]
         for name, role, make in who
     ]
     take_turns(table, idle, bench.rounds(400, 60), warm_up=5)
     busy = [
-        Contender(f"{name}, back to back", lazily(lambda make=make: back_to_back(make(bench))), role)  # type: ignore[misc]
+        Contender(f"{name}, back to back", Lazy(lambda make=make: back_to_back(make(bench))), role)  # type: ignore[misc]
         for name, role, make in who
     ]
     take_turns(table, busy, bench.rounds(60, 10))

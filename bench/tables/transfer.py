@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 
 from context import API_KEY, Bench
-from measure import Bar, Contender, Table, lazily, take_turns
+from measure import Bar, Contender, Lazy, Table, take_turns
 from peers import nginx
 
 NAME = "transfer"
@@ -45,10 +45,10 @@ def measure(bench: Bench) -> Table:
         table.bars.append(Bar(f"glovebox, {what}, {label}", "within", 2, f"nginx, {what}, {label}"))
     before = daemon.memory_bytes()
     contenders = [
-        Contender(f"glovebox, up, {label}", lazily(put("POST", ours, *binary)), "ours"),
-        Contender(f"nginx, up, {label}", lazily(put("PUT", theirs)), "peer"),
-        Contender(f"glovebox, down, {label}", lazily(get(ours, "-H", key)), "ours"),
-        Contender(f"nginx, down, {label}", lazily(get(theirs)), "peer"),
+        Contender(f"glovebox, up, {label}", Lazy(put("POST", ours, *binary)), "ours"),
+        Contender(f"nginx, up, {label}", Lazy(put("PUT", theirs)), "peer"),
+        Contender(f"glovebox, down, {label}", Lazy(get(ours, "-H", key)), "ours"),
+        Contender(f"nginx, down, {label}", Lazy(get(theirs)), "peer"),
     ]
     take_turns(table, contenders, bench.rounds(5, 2), warm_up=1)
     table.notes.append(f"The daemon's memory grew by {(daemon.memory_bytes() - before) / 1e6:.1f} MB meanwhile.")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from client import Client
 from context import Bench
-from measure import Bar, Contender, Table, lazily, take_turns
+from measure import Bar, Contender, Lazy, Table, take_turns
 from peers import bare_loop, jupyter
 
 NAME = "warm"
@@ -56,8 +57,8 @@ def measure(bench: Bench) -> Table:
     table = Table(NAME, TITLE)
     who: list[tuple[str, str, Callable[[], Callable[[], object]]]] = [
         ("glovebox", "ours", lambda: session(bench).add),
-        ("ipykernel", "peer", lambda: lambda: jupyter.kernel(bench).execute("1+1")),
-        ("bare loop", "peer", lambda: lambda: bare_loop.loop(bench).execute("1+1")),
+        ("ipykernel", "peer", lambda: partial(jupyter.kernel(bench).execute, "1+1")),
+        ("bare loop", "peer", lambda: partial(bare_loop.loop(bench).execute, "1+1")),
         ("socket ping-pong", "limit", lambda: bare_loop.echo(bench).ping),
     ]
     for label in ("after 5 ms", "back to back"):
@@ -65,23 +66,11 @@ def measure(bench: Bench) -> Table:
             Bar(f"glovebox, {label}", "faster", 25, f"ipykernel, {label}"),
             Bar(f"glovebox, {label}", "within", 3, f"bare loop, {label}"),
         ]
-    idle = [Contender(f"{name}, after 5 ms", lazily(_ignoring(make)), role, before=pause) for name, role, make in who]
+    idle = [Contender(f"{name}, after 5 ms", Lazy(make), role, before=pause) for name, role, make in who]
     take_turns(table, idle, bench.rounds(400, 60), warm_up=5)
     busy = [
-        Contender(f"{name}, back to back", lazily(lambda make=make: back_to_back(make())), role)  # type: ignore[misc]
+        Contender(f"{name}, back to back", Lazy(lambda make=make: back_to_back(make())), role)  # type: ignore[misc]
         for name, role, make in who
     ]
     take_turns(table, busy, bench.rounds(60, 10))
     return table
-
-
-def _ignoring(make: Callable[[], Callable[[], object]]) -> Callable[[], Callable[[], None]]:
-    def make_one() -> Callable[[], None]:
-        call = make()
-
-        def once() -> None:
-            call()
-
-        return once
-
-    return make_one
