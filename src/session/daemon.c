@@ -38,6 +38,7 @@
 #include "session/serve_options.h"
 #include "session/session.h"
 #include "session/slate.h"
+#include "session/touch.h"
 
 /* ---- kernels ---- */
 
@@ -373,6 +374,7 @@ static int start(struct daemon *daemon, struct err *err) {
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
         (void) snprintf(path, sizeof(path), "%s/state", daemon->data_dir);
         journal_scratch_start(path);
+        touch_open(daemon->loop);
         cgroup_host_look(&daemon->host);
         cgroup_host_leave_v2(&daemon->host);
         (void) snprintf(path, sizeof(path), "%s/vault.sock", daemon->data_dir);
@@ -431,6 +433,7 @@ static void stop(struct daemon *daemon) {
         fd_close(&daemon->signal_fd);
         journal_scratch_stop();
         slate_close();
+        touch_close();
         reaper_stop();
         loop_free(daemon->loop);
 }

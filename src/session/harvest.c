@@ -10,6 +10,9 @@
 #include "base/fd.h"
 #include "session/outputs.h"
 #include "session/session.h"
+#include "session/touch.h"
+
+#define UNWATCHED UINT64_MAX /* touch_count of a session whose directory has no watch */
 
 enum { MUCH_BYTES = 4 << 20, MUCH_FILES = 100 }; /* more than this is not copied by the daemon itself */
 
@@ -22,16 +25,24 @@ static bool is_on_tmpfs(const struct session *session) {
         return session->kernel && session->kernel->ephemeral;
 }
 
-/* The usual case costs one system call: there were no artifacts, and nothing has touched their directory since. */
-static bool is_still_empty(const struct session *session) {
+/* The usual case costs no system call: there were no artifacts, and nothing has come into their directory since. */
+static bool is_still_empty(struct session *session) {
         enum { TMPFS_EMPTY_BYTES = 40 };
         struct stat status;
         if (!is_on_tmpfs(session) && !session->empty_since_ns)
                 return false;
+        uint64_t count = touch_count();
+        if (session->kernel && kernel_is_untouched(session->kernel) && session->touch_count == count)
+                return true;
         if (fstatat(session->workspace_fd, "artifacts", &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(status.st_mode))
                 return false;
-        return is_on_tmpfs(session) ? status.st_nlink == 2 && status.st_size == TMPFS_EMPTY_BYTES :
-                                      in_ns(&status.st_ctim) == session->empty_since_ns;
+        if (is_on_tmpfs(session))
+                return status.st_nlink == 2 && status.st_size == TMPFS_EMPTY_BYTES;
+        if (in_ns(&status.st_ctim) != session->empty_since_ns)
+                return false;
+        if (session->touch_count != UNWATCHED)
+                session->touch_count = count; /* it was another one */
+        return true;
 }
 
 /* A change time can be trusted only when it is past: clocks of file systems tick every few milliseconds. */
@@ -40,6 +51,9 @@ static void note_empty(struct session *session) {
         struct stat status;
         struct timespec now;
         session->empty_since_ns = 0;
+        /* First the watch: what comes before we look, we see. */
+        bool is_watched = !is_on_tmpfs(session) && touch_watch(session->workspace_fd, "artifacts") == 0;
+        session->touch_count = is_watched ? touch_count() : UNWATCHED;
         if (session->seen.count || session->seen.cut ||
             fstatat(session->workspace_fd, "artifacts", &status, AT_SYMLINK_NOFOLLOW) < 0 || status.st_nlink > 2)
                 return;
@@ -99,7 +113,7 @@ static void on_copied(void *context, const char *bytes, size_t size) {
         session->harvested(session);
 }
 
-bool harvest_is_much(const struct session *session) {
+bool harvest_is_much(struct session *session) {
         struct artifact_list list = { 0 };
         if (!session->ephemeral || session->harvest || session->workspace_fd < 0 || is_still_empty(session) ||
             artifact_scan(session->workspace_fd, &list, NULL) < 0)

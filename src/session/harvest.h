@@ -10,7 +10,7 @@ struct session;
 void harvest_prepare(struct session *session);
 
 /* Did an ephemeral run leave more than the daemon should copy itself? */
-bool harvest_is_much(const struct session *session);
+bool harvest_is_much(struct session *session);
 
 /* Then a child copies it out, and harvested(session) is called when it is there for harvest_collect to give. False:
  * there is no child to be had. */

@@ -80,6 +80,7 @@ struct kernel {
         size_t inbound_size, inbound_room;
         size_t peeked;    /* bytes that are read and still in the socket */
         bool out_of_step; /* they could not be taken from there */
+        bool is_untouched;
         char *outbound; /* a frame that did not fit into the socket yet */
         size_t outbound_at, outbound_size;
 
@@ -116,11 +117,11 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
 /* Sends one frame. The kernel must be idle; it is busy until a RESULT or ANSWER comes. */
 int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *payload, size_t size, struct err *err);
 
-/* What it said last is written down: it need not say it again to a daemon that comes after this one. */
-void kernel_settle(struct kernel *kernel);
-
 /* Takes what the pipes hold now into the journal. */
 void kernel_drain(struct kernel *kernel);
+
+/* Was nothing waiting to be counted as touched (touch.h) when the pipes were looked at? May be asked once for each. */
+bool kernel_is_untouched(struct kernel *kernel);
 
 /* A signal to the Python process: through its agent, or straight when it was forked from a nursery. */
 void kernel_signal(struct kernel *kernel, int signal_number);

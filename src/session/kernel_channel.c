@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "base/memory.h"
+#include "session/touch.h"
 
 enum {
         HEADER_SIZE = 8,
@@ -62,15 +63,23 @@ void kernel_watch_output(struct kernel *kernel) {
 }
 
 void kernel_drain(struct kernel *kernel) {
-        struct pollfd pipes[JOURNAL_STREAMS];
+        struct pollfd waiting[JOURNAL_STREAMS + 1] = { [JOURNAL_STREAMS] = { .fd = touch_fd(), .events = POLLIN } };
         for (int i = 0; i < JOURNAL_STREAMS; i++)
-                pipes[i] = (struct pollfd) { .fd = kernel->fds[MAKER_OUT + i], .events = POLLIN };
-        /* Most runs have printed nothing: one question, not one for each. */
-        if (poll(pipes, JOURNAL_STREAMS, 0) == 0)
+                waiting[i] = (struct pollfd) { .fd = kernel->fds[MAKER_OUT + i], .events = POLLIN };
+        /* Most runs have printed nothing and made no files: one question, not one for each. */
+        int n = poll(waiting, ELEMENTS(waiting), 0);
+        kernel->is_untouched = n >= 0 && touch_fd() >= 0 && !waiting[JOURNAL_STREAMS].revents;
+        if (n == 0)
                 return;
         /* Bounded: a process in the background could go on writing for ever. */
         for (int i = 0; i < JOURNAL_STREAMS; i++)
                 take_output(kernel, (enum journal_stream) i, 4 * OUTPUT_BUDGET);
+}
+
+bool kernel_is_untouched(struct kernel *kernel) {
+        bool is_untouched = kernel->is_untouched;
+        kernel->is_untouched = false;
+        return is_untouched;
 }
 
 /* ---- frames out ---- */
@@ -265,7 +274,8 @@ static bool consume(int fd, size_t size) {
         return true;
 }
 
-void kernel_settle(struct kernel *kernel) {
+/* What it said last is written down: it need not say it again to a daemon that comes after this one. */
+static void settle(struct kernel *kernel) {
         if (kernel->peeked > 0 && !consume(kernel->fds[MAKER_CHANNEL], kernel->peeked))
                 kernel->out_of_step = true;
         kernel->peeked = 0;
@@ -305,7 +315,7 @@ void kernel_on_channel(void *context, uint32_t events) {
         }
         kernel->peeked = peeks ? (size_t) n : 0;
         if (!whole)
-                kernel_settle(kernel);
+                settle(kernel);
         kernel->inbound_size += (size_t) n;
         bool good = !kernel->out_of_step && handle_frames(kernel);
         if (kernel->deaf) {
@@ -313,7 +323,7 @@ void kernel_on_channel(void *context, uint32_t events) {
                         kernel_end(kernel);
                 return;
         }
-        kernel_settle(kernel);
+        settle(kernel);
         if (!good || kernel->out_of_step)
                 kernel_break_off(kernel);
 }

@@ -258,7 +258,6 @@ static void conclude(struct run *run, struct run_result *result, uint64_t took_u
         put_cuts(&text, told.cut);
         if (is_open)
                 write_down(journal, &text, small);
-        kernel_settle(session->kernel); /* before whoever waits is woken: he wants the processor, too */
         for (struct asker *asker; (asker = next_asker(run));)
                 tell_end(run, journal, asker, &told, &text, common);
         run_result_release(result);

@@ -36,6 +36,7 @@ struct session {
         struct artifact_list seen; /* artifacts as they were after the last run */
         int workspace_fd;          /* open while there is a kernel, or -1 */
         int64_t empty_since_ns;    /* change time of an artifacts directory that was seen empty, or 0 */
+        uint64_t touch_count;      /* touch.h: up to which it is known to be so */
         uint64_t used_ms; /* monotonic */
         bool touched;     /* used since the registry was told */
         bool variables_lost; /* to be said with the next result */
