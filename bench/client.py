@@ -12,7 +12,7 @@ REQUEST, DATA, END, OUT, ERR, EVENT, ANSWER = range(1, 8)
 HEADER = struct.Struct("<IBBH")
 DATA_MAX = 1 << 20
 SMALL_MAX = 64 << 10  # content that leaves together with its request
-RECEIVE_MAX = 16 << 10
+RECEIVE_MAX = 479  # what Python keeps small objects for; the rest of a longer message follows in one piece
 Bytes = Union[bytes, bytearray, memoryview]
 
 

@@ -20,8 +20,10 @@ class Session:
     """One session of the pool's daemon and a connection to it."""
 
     def __init__(self, bench: Bench, name: str) -> None:
-        self.client: Client = bench.daemon().connect()
+        daemon = bench.daemon()
+        self.client: Client = daemon.connect()
         self.name = name
+        daemon.wait_for_pool(self.client)  # before it a session gets a kernel that nobody prepared
         self.add()
 
     def add(self) -> None:
