@@ -20,28 +20,36 @@ static int64_t in_ns(const struct timespec *when) {
         return (int64_t) when->tv_sec * 1000000000 + when->tv_nsec;
 }
 
-/* A tmpfs, whose directories grow with each entry: by their size alone one can tell that there is none. */
+static bool stat_artifacts(const struct session *session, struct stat *ret_status) {
+        return fstatat(session->workspace_fd, "artifacts", ret_status, AT_SYMLINK_NOFOLLOW) == 0 &&
+               S_ISDIR(ret_status->st_mode);
+}
+
 static bool is_on_tmpfs(const struct session *session) {
         return session->kernel && session->kernel->ephemeral;
 }
 
-/* The usual case costs no system call: there were no artifacts, and nothing has come into their directory since. */
-static bool is_still_empty(struct session *session) {
+/* A tmpfs, whose directories grow with each entry: by their size alone one can tell that there is none. */
+static bool is_empty_on_tmpfs(const struct session *session) {
         enum { TMPFS_EMPTY_BYTES = 40 };
         struct stat status;
-        if (!is_on_tmpfs(session) && !session->empty_since_ns)
+        return stat_artifacts(session, &status) && status.st_nlink == 2 && status.st_size == TMPFS_EMPTY_BYTES;
+}
+
+/* The usual case costs no system call: there were no artifacts, and nothing has come into their directory since. */
+static bool is_still_empty(struct session *session) {
+        struct stat status;
+        if (is_on_tmpfs(session))
+                return is_empty_on_tmpfs(session);
+        if (!session->empty_since_ns)
                 return false;
         uint64_t count = touch_count();
         if (session->kernel && kernel_is_untouched(session->kernel) && session->touch_count == count)
                 return true;
-        if (fstatat(session->workspace_fd, "artifacts", &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(status.st_mode))
-                return false;
-        if (is_on_tmpfs(session))
-                return status.st_nlink == 2 && status.st_size == TMPFS_EMPTY_BYTES;
-        if (in_ns(&status.st_ctim) != session->empty_since_ns)
+        if (!stat_artifacts(session, &status) || in_ns(&status.st_ctim) != session->empty_since_ns)
                 return false;
         if (session->touch_count != UNWATCHED)
-                session->touch_count = count; /* it was another one */
+                session->touch_count = count; /* it was another one that was touched */
         return true;
 }
 
@@ -51,11 +59,11 @@ static void note_empty(struct session *session) {
         struct stat status;
         struct timespec now;
         session->empty_since_ns = 0;
-        /* First the watch: what comes before we look, we see. */
-        bool is_watched = !is_on_tmpfs(session) && touch_watch(session->workspace_fd, "artifacts") == 0;
-        session->touch_count = is_watched ? touch_count() : UNWATCHED;
-        if (session->seen.count || session->seen.cut ||
-            fstatat(session->workspace_fd, "artifacts", &status, AT_SYMLINK_NOFOLLOW) < 0 || status.st_nlink > 2)
+        if (session->seen.count || session->seen.cut || is_on_tmpfs(session))
+                return;
+        /* First the watch: what comes before it, the change time tells. */
+        session->touch_count = touch_watch(session->workspace_fd, "artifacts") == 0 ? touch_count() : UNWATCHED;
+        if (!stat_artifacts(session, &status) || status.st_nlink > 2)
                 return;
         (void) clock_gettime(CLOCK_REALTIME, &now);
         if (in_ns(&now) - in_ns(&status.st_ctim) > SETTLED_NS)
@@ -70,7 +78,7 @@ void harvest_prepare(struct session *session) {
                 return;
         session->workspace_fd = fd;
         artifact_list_release(&session->seen);
-        if (is_on_tmpfs(session) && is_still_empty(session))
+        if (is_on_tmpfs(session) && is_empty_on_tmpfs(session))
                 return;
         (void) artifact_scan(fd, &session->seen, NULL);
         note_empty(session);

@@ -96,8 +96,9 @@ def test_l01_a_run_that_never_reached_its_kernel_is_told_at_once_and_costs_no_va
 ) -> None:
     daemon = start_daemon()
     client = daemon.client()
-    client.execute("x = 41", "s")
+    done = client.execute("x = 41", "s")
     (journal,) = daemon.data.glob("state/*/journal/events")
+    wait_for("the run to be in the journal's file", lambda: done["run_id"].encode() in journal.read_bytes())
     daemon.kill()
     append_beginning(journal, "begun")
     client = daemon.start().client()

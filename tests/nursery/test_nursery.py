@@ -151,6 +151,8 @@ ALIKE = [
     "signal.getsignal(signal.SIGINT) is signal.SIG_IGN", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])",
     "len(signal.pthread_sigmask(signal.SIG_BLOCK, []))", "from __future__ import annotations",
     "def g(a: missing): pass", "input()", "exit", "x" * 5000, "9" * 4000,
+    "sum(map(ord, '\t\"/é\U0001f600\x7f\\\\'))", "sum(map(ord, '\x01\x1f'))", "sum(map(ord, '\f\b\v'))",
+    "# é\n" * 2000 + "x", "# no escape " * 600 + "\nx",
 ]  # fmt: skip
 
 

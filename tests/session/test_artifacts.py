@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,65 @@ def test_only_what_is_new_or_changed_is_listed_with_its_place_on_the_host(client
     assert paths(client.execute("os.remove('artifacts/a.txt')", "new")) == []
     listed = client.request("artifact.list", session="new")["artifacts"]
     assert [(item["path"], item["mime"]) for item in listed] == [("/workspace/artifacts/b.png", "image/png")]
+
+
+def test_what_comes_after_many_runs_without_any_is_noticed_whoever_made_it(client: Client) -> None:
+    """That nothing has come is known from a watch (src/session/touch.c), once a directory was seen empty."""
+    client.execute("import os, subprocess, time", "quiet")
+
+    def rest(session: str = "quiet") -> None:
+        time.sleep(0.1)  # a change time is trusted when it is past
+        for _ in range(3):
+            assert paths(client.execute("pass", session)) == []
+
+    rest()
+    assert paths(client.execute("open('artifacts/own', 'w').close()", "quiet")) == ["own"]
+    assert paths(client.execute("os.remove('artifacts/own')", "quiet")) == []
+    rest()
+    assert paths(client.execute("subprocess.run(['touch', 'artifacts/child'])", "quiet")) == ["child"]
+    assert paths(client.execute("os.remove('artifacts/child')", "quiet")) == []
+    rest()
+    client.execute("late = subprocess.Popen(['sh', '-c', 'sleep 0.3; touch artifacts/late'])", "quiet")
+    assert paths(client.execute("late.wait()", "quiet")) == ["late"]
+    assert paths(client.execute("os.remove('artifacts/late')", "quiet")) == []
+    rest()
+    client.execute("later = subprocess.Popen(['sh', '-c', 'sleep 0.3; touch artifacts/between'])", "quiet")
+    time.sleep(0.6)
+    assert paths(client.execute("pass", "quiet")) == ["between"]
+    assert paths(client.execute("os.remove('artifacts/between')", "quiet")) == []
+    rest()
+    other = "os.rename('artifacts', 'away'); os.mkdir('artifacts'); open('artifacts/other', 'w').close()"
+    assert paths(client.execute(other, "quiet")) == ["other"]
+    assert paths(client.execute("os.remove('artifacts/other')", "quiet")) == []
+    rest()
+    assert paths(client.execute("os.rename('away', 'artifacts/moved')", "quiet")) == []
+    assert paths(client.execute("open('artifacts/moved/inside', 'w').close()", "quiet")) == ["moved/inside"]
+
+    # What comes elsewhere says nothing about this one, and hides nothing either.
+    for name in ("here", "there"):
+        client.execute("pass", name)
+        rest(name)
+    assert paths(client.execute("open('artifacts/a', 'w').close()", "there")) == ["a"]
+    rest("here")
+    assert paths(client.execute("open('artifacts/b', 'w').close()", "here")) == ["b"]
+
+
+def test_a_box_that_makes_files_all_day_long_is_heard_once(daemon: Daemon, client: Client) -> None:
+    client.execute("import os, subprocess, sys", "busy")
+    time.sleep(0.1)
+    assert paths(client.execute("pass", "busy")) == []
+    code = "import os\nwhile True: open('artifacts/x', 'w').close(); os.remove('artifacts/x')"
+    client.execute(f"child = subprocess.Popen([sys.executable, '-c', {code!r}])", "busy")
+    time.sleep(0.3)
+
+    def daemon_seconds() -> float:
+        fields = Path(f"/proc/{daemon.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before = daemon_seconds()
+    time.sleep(1)
+    assert daemon_seconds() - before < 0.2
+    client.execute("child.kill()", "busy")
 
 
 HOSTILE = r"""
