@@ -67,6 +67,27 @@ def test_l01_a_run_that_ends_while_there_is_no_daemon_is_not_lost(start_daemon: 
     assert client.execute("x", "s")["result"] == {"text/plain": "41"}
 
 
+def test_l01_a_run_that_was_answered_a_moment_ago_is_known_to_the_next_daemon(start_daemon: StartDaemon) -> None:
+    """Its records are on the slate (src/session/slate.h), and not in the journal's files."""
+    daemon = start_daemon()
+    client = daemon.client()
+    client.execute("x = 0", "s")
+    told = []
+    unwritten = 0
+    for turn in range(8):
+        told.append(client.execute("x = x + 1\nx", "s"))
+        (journal,) = daemon.data.glob("state/*/journal/events")
+        daemon.kill()
+        unwritten += told[-1]["run_id"].encode() not in journal.read_bytes()
+        client = daemon.start().client()
+        for number, known in enumerate(told):
+            again = client.request("run.read", session="s", run=known["run_id"])
+            assert (again["status"], again["result"]) == ("ok", {"text/plain": f"{number + 1}"}), (turn, again)
+    assert unwritten > 0, "each of them was in the file already: this tested nothing"
+    listed = [run["run_id"] for run in client.request("session.log", session="s")["runs"]]
+    assert [run["run_id"] for run in reversed(told)] == listed[: len(told)]
+
+
 def test_l01_a_kernel_that_dies_while_there_is_no_daemon_is_reported_lost(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
