@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "session/daemon.h"
 #include "session/download.h"
-#include "session/json_plain.h"
 #include "session/operation.h"
 #include "session/upload.h"
 
@@ -232,9 +231,7 @@ static void handle_message(struct client *client, const struct message *message)
                 return;
         }
         json_error_t where;
-        json_t *json = json_plain_read(message->bytes, message->size);
-        if (!json)
-                json = json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES, &where);
+        json_t *json = json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES, &where);
         if (!json_is_object(json))
                 (void) err_set(&err, ERR_PROTOCOL, "the request is not a JSON object: %s", where.text);
         else if (operation_run(&request->asker, json, &err) == 0)
