@@ -104,37 +104,40 @@ class Client:
     def finish(self) -> dict[str, Any]:
         self.out = self.err = self.data = b""
         self.events = []
-        kind, number, payload = self._receive()
-        if kind != ANSWER and number == self.number:
-            payload = self._finish_stream(kind, payload)
-        elif number != self.number:
-            raise ConnectionError(f"the daemon answered request {number} while {self.number} was asked")
+        buffer = self.buffer or self.socket.recv(RECEIVE_MAX)
+        payload: Bytes = buffer[HEADER.size :]
+        if buffer[: HEADER.size] == _pack(len(payload), ANSWER, 0, self.number):  # mostly that, and nothing more
+            self.buffer = b""
+        else:
+            self.buffer = buffer
+            payload = self._finish_stream()
         answer: dict[str, Any] = _scan(str(payload, "utf-8"), 0)[0]
         if answer.get("ok"):
             return answer
         error = answer.get("error") or {}
         raise DaemonError(str(error.get("code", "unknown")), str(error.get("message", answer)))
 
-    def _finish_stream(self, kind: int, payload: Bytes) -> Bytes:
-        """What comes before the answer; the answer's payload."""
+    def _finish_stream(self) -> Bytes:
+        """Takes what comes before the answer; the answer's payload."""
         pieces: dict[int, list[Bytes]] = {OUT: [], ERR: [], DATA: []}
-        number = self.number
-        while kind != ANSWER and number == self.number:
+        while True:
+            kind, number, payload = self._receive()
+            if number != self.number:
+                raise ConnectionError(f"the daemon answered request {number} while {self.number} was asked")
+            if kind == ANSWER:
+                break
             if kind in (OUT, ERR):
                 pieces[kind].append(memoryview(payload)[4:])
             elif kind == DATA:
                 pieces[DATA].append(payload)
             elif kind == EVENT:
                 self.events.append(json.loads(payload))
-            kind, number, payload = self._receive()
-        if number != self.number:
-            raise ConnectionError(f"the daemon answered request {number} while {self.number} was asked")
         self.out, self.err, self.data = (b"".join(pieces[kind]) for kind in (OUT, ERR, DATA))
         return payload
 
     def _receive(self) -> tuple[int, int, Bytes]:
         """The next message. A large one is received straight into its own memory."""
-        buffer = self.buffer or self.socket.recv(RECEIVE_MAX)
+        buffer = self.buffer
         while len(buffer) < HEADER.size:
             buffer += self._some()
         size, kind, _zero, number = _unpack_from(buffer)

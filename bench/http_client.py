@@ -3,46 +3,54 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from typing import Any
+
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
+_scan = json.JSONDecoder().scan_once
 
 
 class HttpClient:
     def __init__(self, port: int, key: str) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.descriptor = self.socket.fileno()
         self.head = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n"
-        self.buffer = bytearray()
+        self.buffer = b""
 
     def send(self, method: str, path: str, body: bytes = b"", more: str = "") -> None:
         head = f"{method} {path} HTTP/1.1\r\n{self.head}{more}Content-Length: {len(body)}\r\n\r\n"
-        self.socket.sendall(head.encode() + body)
+        message = head.encode() + body
+        try:  # at once, if there is room: sendall() would ask for that first
+            sent = os.write(self.descriptor, message)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(message):
+            self.socket.sendall(message[sent:])
 
     def receive(self) -> tuple[int, bytes]:
         """An answer of known length."""
-        while (end := self.buffer.find(b"\r\n\r\n")) < 0:
-            self._more()
-        head = bytes(self.buffer[:end])
-        status = int(head[9:12])
-        at = head.lower().find(b"content-length:")
-        size = int(head[at + 15 :].split(b"\r\n", 1)[0])
-        del self.buffer[: end + 4]
-        while len(self.buffer) < size:
-            self._more()
-        body = bytes(self.buffer[:size])
-        del self.buffer[:size]
-        return status, body
+        buffer = self.buffer
+        while (end := buffer.find(b"\r\n\r\n")) < 0:
+            buffer += self._some()
+        at = buffer.lower().find(b"content-length:", 0, end)
+        body, end = end + 4, end + 4 + int(buffer[at + 15 : buffer.find(b"\r", at)])
+        while len(buffer) < end:
+            buffer += self._some()
+        self.buffer = buffer[end:]
+        return int(buffer[9:12]), buffer[body:end]
 
-    def _more(self) -> None:
+    def _some(self) -> bytes:
         piece = self.socket.recv(65536)
         if not piece:
             raise ConnectionError("the service closed the connection")
-        self.buffer += piece
+        return piece
 
     def ask(self, method: str, path: str, **fields: Any) -> dict[str, Any]:
-        self.send(method, path, json.dumps(fields).encode(), "Content-Type: application/json\r\n")
+        self.send(method, path, _dumps(fields).encode(), "Content-Type: application/json\r\n")
         status, body = self.receive()
-        answer: dict[str, Any] = json.loads(body)
+        answer: dict[str, Any] = _scan(body.decode(), 0)[0]
         if status >= 300:
             raise RuntimeError(f"{status}: {answer}")
         return answer

@@ -133,12 +133,12 @@ class Table:
 def take_turns(table: Table, contenders: list[Contender], rounds: int, warm_up: int = 2) -> None:
     """Adds a row per contender. One who fails is out of the race; the others go on.
 
-    Each round has another order: whoever follows a heavy one finds processors awake, and caches full of something else.
+    After the warm-up each round has another order: whoever follows a heavy one finds the processors awake.
     """
     rows = {contender.name: Row(contender.name, contender.role) for contender in contenders}
     dice = random.Random(1)
     for number in range(-warm_up, rounds):
-        for contender in dice.sample(contenders, len(contenders)):
+        for contender in dice.sample(contenders, len(contenders)) if number >= 0 else contenders:
             row = rows[contender.name]
             if row.failed or row.skipped or (number > 0 and number % contender.every):
                 continue
