@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 
 class Skipped(Exception):
@@ -30,13 +31,14 @@ class Lazy:
 @dataclass
 class Contender:
     """One who takes part in a measurement. `once` is timed; `before` is not. `once` may return the milliseconds itself,
-    as a float, where it knows better than a clock around it."""
+    as a float, where it knows better than a clock around it. What it returns is looked at by `is_right`, afterwards."""
 
     name: str
     once: Callable[[], object] | Lazy
     role: str = "peer"  # ours, peer, limit
     before: Callable[[], None] | None = None
     every: int = 1  # slow ones take part in each n-th round only
+    is_right: Callable[[Any], bool] | None = None
 
 
 @dataclass
@@ -153,6 +155,8 @@ def take_turns(table: Table, contenders: list[Contender], rounds: int, warm_up: 
                 elapsed = (time.perf_counter() - started) * 1000
                 if isinstance(told, float):
                     elapsed = told
+                if contender.is_right and not contender.is_right(told):
+                    raise RuntimeError(f"it returned {str(told)[:300]}")
             except Skipped as missing:
                 row.skipped = str(missing)
             except Exception as error:  # noqa: BLE001 - whatever it is, the other rows are worth having

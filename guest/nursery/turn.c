@@ -50,7 +50,7 @@ int PyDict_SetItem(PyObject *dict, PyObject *key, PyObject *value);
 PyObject *PyLong_FromLong(long number);
 long PyLong_AsLong(PyObject *object);
 PyObject *PyEval_EvalCode(PyObject *code, PyObject *globals, PyObject *locals);
-PyObject *PySys_GetObject(const char *name);
+PyObject *PyModule_GetDict(PyObject *module);
 PyObject *PyImport_GetModuleDict(void);
 PyObject *PyErr_Occurred(void);
 void PyErr_Clear(void);
@@ -76,10 +76,11 @@ enum part {
         PART_CACHE,    /* its dictionary: source -> Cell */
         PART_RUNNER,   /* Runner */
         PART_GATE,     /* Gate */
-        PART_TABLE,    /* ContextTable */
+        PART_CONTEXTS, /* the dictionary of ContextTable */
         PART_TRIMMER,  /* Trimmer */
         PART_STDIO,    /* Stdio */
         PART_STREAMS,  /* its list of two */
+        PART_SYS,      /* the dictionary of sys */
         PART_FLOODED,  /* its list of those that are in a flood */
         PART_FIGURES,  /* the module */
         PART_HANDLER,  /* of SIGINT */
@@ -92,7 +93,6 @@ enum name {
         NAME_BODY,
         NAME_COMPILE,
         NAME_CONCLUDE,
-        NAME_CONTEXTS,
         NAME_COUNT,
         NAME_DEFAULT,
         NAME_DISPLAYS,
@@ -102,7 +102,6 @@ enum name {
         NAME_LAST,
         NAME_MAIN,
         NAME_MODULE,
-        NAME_NAMESPACE,
         NAME_PENDING,
         NAME_PID,
         NAME_REGISTRY,
@@ -110,6 +109,8 @@ enum name {
         NAME_RUN_ID,
         NAME_SHIELDED,
         NAME_SHOW,
+        NAME_STDERR,
+        NAME_STDOUT,
         NAME_STRUCK,
         NAMES,
 };
@@ -119,7 +120,6 @@ static const char *const spelled[NAMES] = {
         [NAME_BODY] = "body",
         [NAME_COMPILE] = "compile",
         [NAME_CONCLUDE] = "conclude",
-        [NAME_CONTEXTS] = "contexts",
         [NAME_COUNT] = "count",
         [NAME_DEFAULT] = "default",
         [NAME_DISPLAYS] = "displays",
@@ -129,7 +129,6 @@ static const char *const spelled[NAMES] = {
         [NAME_LAST] = "last",
         [NAME_MAIN] = "__main__",
         [NAME_MODULE] = "module",
-        [NAME_NAMESPACE] = "namespace",
         [NAME_PENDING] = "pending",
         [NAME_PID] = "pid",
         [NAME_REGISTRY] = "registry",
@@ -137,6 +136,8 @@ static const char *const spelled[NAMES] = {
         [NAME_RUN_ID] = "run_id",
         [NAME_SHIELDED] = "shielded",
         [NAME_SHOW] = "show",
+        [NAME_STDERR] = "stderr",
+        [NAME_STDOUT] = "stdout",
         [NAME_STRUCK] = "struck",
 };
 
@@ -401,8 +402,8 @@ static bool call(enum part part, enum name method) {
 /* As Stdio.flush, for streams that are as they should be. */
 static bool flush(void) {
         PyObject *out = PyList_GetItem(parts[PART_STREAMS], 0), *err = PyList_GetItem(parts[PART_STREAMS], 1);
-        if (PySys_GetObject("stdout") != out || PySys_GetObject("stderr") != err ||
-            PyList_Size(parts[PART_FLOODED]) > 0)
+        if (PyDict_GetItem(parts[PART_SYS], names[NAME_STDOUT]) != out ||
+            PyDict_GetItem(parts[PART_SYS], names[NAME_STDERR]) != err || PyList_Size(parts[PART_FLOODED]) > 0)
                 return call(PART_STDIO, NAME_FLUSH);
         _cleanup_object_ PyObject *first = PyObject_CallMethodObjArgs(out, names[NAME_FLUSH], NULL);
         _cleanup_object_ PyObject *second =
@@ -469,10 +470,11 @@ static int take_turn(int fd, const char *bytes, size_t size) {
                 PyErr_Clear();
                 return 0;
         }
-        _cleanup_object_ PyObject *contexts = PyObject_GetAttr(parts[PART_TABLE], names[NAME_CONTEXTS]);
-        PyObject *context = contexts ? PyDict_GetItem(contexts, names[NAME_DEFAULT]) : NULL;
+        PyObject *context = PyDict_GetItem(parts[PART_CONTEXTS], names[NAME_DEFAULT]);
         _cleanup_object_ PyObject *module = context ? PyObject_GetAttr(context, names[NAME_MODULE]) : NULL;
-        _cleanup_object_ PyObject *space = module ? PyObject_GetAttr(context, names[NAME_NAMESPACE]) : NULL;
+        _cleanup_object_ PyObject *space = module ? PyModule_GetDict(module) : NULL;
+        if (space)
+                Py_IncRef(space);
         long count = number_of(PART_RUNNER, NAME_COUNT) + 1;
         _cleanup_object_ PyObject *number = PyLong_FromLong(count);
         if (!space || !number || !set(PART_RUNNER, NAME_RUN_ID, request.id) || !set(PART_RUNNER, NAME_DISPLAYS, zero) ||

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _signal
 import ctypes
+import sys
 from typing import TYPE_CHECKING, Protocol
 
 from glovebox_kernel import figures
@@ -37,8 +38,8 @@ class Turns:
         library.turn_open.argtypes = [ctypes.py_object]
         library.turn_open(
             (
-                cells, cells.cache, runner, gate, table, trimmer, stdio, stdio.streams, stdio.flooded, figures,
-                gate.handler, _signal.getsignal,
+                cells, cells.cache, runner, gate, table.contexts, trimmer, stdio, stdio.streams, sys.__dict__,
+                stdio.flooded, figures, gate.handler, _signal.getsignal,
             )
         )  # fmt: skip
         library.turn_serve.restype = ctypes.py_object
