@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 from client import Client
 from context import Bench, Daemon
-from measure import Bar, Table
+from measure import Bar, Contender, Row, Table, take_turns
+from peers import bare_loop
+from tables.warm import pause
 
 NAME = "density"
 TITLE = "Idle sessions with numpy and pandas loaded, each after a cell and a garbage collection"
@@ -45,16 +48,21 @@ def _cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-def _warm(daemon: Daemon, name: str, rounds: int) -> list[float]:
-    times = []
+def _warm(bench: Bench, daemon: Daemon, name: str, rounds: int) -> tuple[Row, float]:
+    """A session's times, and how they compare with a bare loop in turn with it: half a minute lies between the first
+    session alone and all of them, and the machine may have become twice as slow or fast."""
     with daemon.connect() as client:
         client.execute("1+1", name)
-        for _ in range(rounds):
-            time.sleep(0.005)
-            started = time.perf_counter()
-            client.execute("1+1", name)
-            times.append((time.perf_counter() - started) * 1000)
-    return times
+        turns = Table("", "")
+        contenders = [
+            Contender("ours", partial(client.execute, "1+1", name), "ours", before=pause),
+            Contender("bare loop", partial(bare_loop.loop(bench).execute, "1+1"), before=pause),
+        ]
+        take_turns(turns, contenders, rounds)
+    ours, bare = turns.rows
+    if ours.failed or bare.failed:
+        raise RuntimeError(ours.failed or bare.failed)
+    return ours, ours.p50 / bare.p50
 
 
 def measure(bench: Bench) -> Table:
@@ -70,9 +78,10 @@ def measure(bench: Bench) -> Table:
     daemon = bench.daemon(1)
     rounds = bench.rounds(200, 40)
     with daemon.connect() as client:
+        daemon.wait_for_pool(client)  # so that the nursery is in none of the numbers, and the first session is like all
         names = [f"idle{number}" for number in range(count)]
         _open(client, names[:1])
-        first = _warm(daemon, names[0], rounds)
+        first, first_ratio = _warm(bench, daemon, names[0], rounds)
         time.sleep(1)
         free, own = _free_bytes(), daemon.memory_bytes()
         started = time.perf_counter()
@@ -81,7 +90,7 @@ def measure(bench: Bench) -> Table:
         time.sleep(2)
         per_session = (free - _free_bytes()) / (count - 1)
         own_each = (daemon.memory_bytes() - own) / (count - 1)
-        last = _warm(daemon, names[count // 2], rounds)
+        last, last_ratio = _warm(bench, daemon, names[count // 2], rounds)
         cpu, slept = _cpu_seconds(daemon.process.pid), 5.0 if not bench.quick else 2.0
         time.sleep(slept)
         busy = (_cpu_seconds(daemon.process.pid) - cpu) / slept * 100
@@ -89,15 +98,15 @@ def measure(bench: Bench) -> Table:
             client.request("session.remove", session=name)
     table.add(OURS_MEMORY, "ours", [per_session / 1e6])
     table.add(OURS_DAEMON, "ours", [own_each / 1e3])
-    table.add(OURS_FIRST, "ours", first)
-    table.add(OURS_LAST, "ours", last)
-    middle = (sorted(first)[len(first) // 2], sorted(last)[len(last) // 2])
-    table.add(OURS_SLOWER, "ours", [middle[1] / middle[0]])
+    table.add(OURS_FIRST, "ours", first.values)
+    table.add(OURS_LAST, "ours", last.values)
+    table.add(OURS_SLOWER, "ours", [last_ratio / first_ratio])
     table.add(OURS_IDLE, "ours", [busy])
     table.add("ms to make one session and run the cell", "ours", [made_in * 1000 / (count - 1)])
     table.notes.append(
         f"{count} sessions; for comparison, memory of each: docker 41 MB, ipykernel with pandas 79–90 MB"
     )
+    table.notes.append("with all and with one session: each as against a bare loop in turn with it")
     return table
 
 
