@@ -11,7 +11,7 @@ bool journal_is_run_id(const char *id, size_t size) {
         return strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == size;
 }
 
-/* Those that stay are not moved now: with a hundred of them in every run that would be what the run mostly costs. */
+/* Those that stay are not moved now: that would be a hundred of them, 18 KB, in every run. */
 void journal_index_drop(struct journal *journal, size_t n_oldest) {
         if (n_oldest == 0)
                 return; /* there may be no places yet */

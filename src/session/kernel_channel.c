@@ -136,6 +136,7 @@ int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *paylo
         if (put_frame(kernel, type, payload, size) < 0)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         kernel->state = KERNEL_BUSY;
+        kernel->is_untouched = false;
         kernel->n_displays = 0;
         flush(kernel);
         return 0;

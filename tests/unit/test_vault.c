@@ -274,17 +274,18 @@ static void test_an_idle_vault_ends(void) {
                 vault_process_run(fd, path, 300);
         close(fd);
         char hello[256];
-        ok(recv(vault.fd, hello, sizeof(hello), 0) > 0 && vault_put(&vault, "kept", NULL, 0, NULL, 0, &err) == 0,
-           "one entry");
+        ok(recv(vault.fd, hello, sizeof(hello), 0) > 0 && vault_put(&vault, ".beside", NULL, 0, NULL, 0, &err) == 0 &&
+                   vault_put(&vault, "kept", NULL, 0, NULL, 0, &err) == 0,
+           "one entry, and one with a dot");
         vault_close(&vault);
         struct timespec pause = { .tv_sec = 1 };
         nanosleep(&pause, NULL);
-        ok(open_it(&vault, &is_new) == 0 && !is_new && look(&vault)->n == 1,
+        ok(open_it(&vault, &is_new) == 0 && !is_new && look(&vault)->n == 2,
            "a vault with an entry waits for its daemon");
         ok(vault_drop(&vault, "kept", &err) == 0, "the entry is dropped");
         vault_close(&vault);
         int status = 1;
-        ok(waitpid(pid, &status, 0) == pid && status == 0, "an empty one that nobody uses ends by itself");
+        ok(waitpid(pid, &status, 0) == pid && status == 0, "one that nobody uses ends by itself, though the one with a dot is there");
         ok(access(path, F_OK) < 0, "and removes its socket");
 }
 
