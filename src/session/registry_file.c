@@ -87,6 +87,24 @@ static pid_t read_holder(int fd) {
         return pid > 0 && pid <= INT_MAX ? (pid_t) pid : 0;
 }
 
+/* Is it dead, or about to be? A process that was killed lets go of its locks some milliseconds later. */
+static bool is_ending(pid_t pid) {
+        enum { EXITING = 4 }; /* PF_EXITING */
+        if (kill(pid, 0) < 0)
+                return errno == ESRCH;
+        char path[32], text[1024], state = 0;
+        unsigned flags = 0;
+        (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+        if (n < 0)
+                return true; /* it was there a moment ago */
+        text[n] = '\0';
+        const char *behind = strrchr(text, ')'); /* its name may be anything */
+        return behind && sscanf(behind + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
+               (state == 'Z' || state == 'X' || flags & EXITING);
+}
+
 /* 0 or -errno. A daemon that was killed right after it had started a process of its own has left it its descriptors,
  * until that lets go of them: a dead daemon's lock is waited for, a living one's is not. */
 static int take_lock(int fd) {
@@ -94,8 +112,7 @@ static int take_lock(int fd) {
         for (int waited_ms = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited_ms += STEP_MS) {
                 int code = errno;
                 pid_t holder = read_holder(fd);
-                bool is_dead = holder > 0 && kill(holder, 0) < 0 && errno == ESRCH;
-                if (code != EWOULDBLOCK || !is_dead || waited_ms >= PATIENCE_MS)
+                if (code != EWOULDBLOCK || holder == 0 || !is_ending(holder) || waited_ms >= PATIENCE_MS)
                         return -code;
                 (void) poll(NULL, 0, STEP_MS);
         }

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,22 @@ def test_l01_a_run_that_was_answered_a_moment_ago_is_known_to_the_next_daemon(st
     assert unwritten > 0, "each of them was in the file already: this tested nothing"
     listed = [run["run_id"] for run in client.request("session.log", session="s")["runs"]]
     assert [run["run_id"] for run in reversed(told)] == listed[: len(told)]
+
+
+def test_l01_a_daemon_that_is_started_while_another_one_dies_waits_for_its_end(start_daemon: StartDaemon) -> None:
+    """A supervisor does just that, and a dying process holds its lock for some milliseconds."""
+    daemon = start_daemon()
+    client = daemon.client()
+    client.execute("x = 41", "s")
+    for _ in range(10):
+        time.sleep(0.06)  # from here on there is a watch on the artifacts, which takes Linux long to end
+        client.execute("pass", "s")
+        assert daemon.process is not None
+        daemon.process.send_signal(signal.SIGKILL)
+        dying, daemon.process = daemon.process, None
+        client = daemon.start().client()
+        dying.wait()
+    assert client.execute("x", "s")["result"] == {"text/plain": "41"}
 
 
 def test_l01_a_kernel_that_dies_while_there_is_no_daemon_is_reported_lost(start_daemon: StartDaemon) -> None:
