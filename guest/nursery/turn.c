@@ -522,7 +522,9 @@ PyObject *turn_serve(int fd, int first_ms, int then_ms) {
                         Py_IncRef(none);
                         return none;
                 }
-                if (PyErr_Occurred())
+                /* What was meant for the last run and came behind it is heard now, when nobody is armed, and not by the
+                 * run that has just been asked for: no Python may have run since. */
+                if (PyErr_Occurred() || PyErr_CheckSignals() < 0)
                         return NULL;
                 ssize_t n = code < 0 ? -1 : read(fd, bytes, sizeof(bytes));
                 if (n < 0 && code > 0 && errno == EINTR)

@@ -175,6 +175,27 @@ def test_a_kernel_answers_alike_whoever_in_it_does(served: Served) -> None:
         assert told("forked", code) == told("fresh", code), code
 
 
+# A stream of C whose writing, at the end of the run, is a signal.
+LATE_INTERRUPT = """
+import ctypes
+libc = ctypes.CDLL(None)
+class Functions(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("read", "write", "seek", "close")]
+libc.fopencookie.argtypes, libc.fopencookie.restype = [ctypes.c_void_p, ctypes.c_char_p, Functions], ctypes.c_void_p
+libc.fputc.argtypes = [ctypes.c_int, ctypes.c_void_p]
+stream = libc.fopencookie(2, b"w", Functions(None, ctypes.cast(libc["raise"], ctypes.c_void_p), None, None))
+libc.fputc(65, stream);
+"""
+
+
+def test_an_interrupt_that_comes_behind_its_run_does_not_reach_the_next(served: Served) -> None:
+    served.start().warm()
+    assert served.execute("s", IS_FORKED) == "True\n", served.log()
+    served.execute("s", LATE_INTERRUPT)
+    for _ in range(3):
+        assert served.execute("s", "libc.fputc(65, stream)\nprint('on')") == "on\n"
+
+
 SEAL = """
 import json, os
 def link(fd):
