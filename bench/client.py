@@ -31,6 +31,16 @@ class DaemonError(Exception):
         self.message = message
 
 
+def send_at_once(connection: socket.socket, message: bytes) -> None:
+    """As sendall(), which asks first whether there is room when the socket has a time limit."""
+    try:
+        sent = os.write(connection.fileno(), message)
+    except BlockingIOError:
+        sent = 0
+    if sent < len(message):
+        connection.sendall(message[sent:])
+
+
 def default_socket() -> str:
     named = os.environ.get("GLOVEBOX_SOCKET")
     if named:
@@ -50,7 +60,6 @@ class Client:
         # woken, for nothing, when the other side has read what was sent before.
         self.socket.settimeout(timeout)
         self.socket.connect(path or default_socket())
-        self.descriptor = self.socket.fileno()
         self.number = 0
         self.buffer = b""
         self.out = b""
@@ -85,12 +94,7 @@ class Client:
         if content is not None and len(content) <= SMALL_MAX:
             data, end = _pack(len(content), DATA, 0, self.number), _pack(0, END, 0, self.number)
             message, content = b"".join((message, data, content, end)), None
-        try:  # at once, if there is room: sendall() would ask for that first
-            sent = os.write(self.descriptor, message)
-        except BlockingIOError:
-            sent = 0
-        if sent < len(message):
-            self.socket.sendall(message[sent:])
+        send_at_once(self.socket, message)
         if content is not None:
             self._send_content(memoryview(content))
 

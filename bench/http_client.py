@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from typing import Any
+
+from client import send_at_once
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 _scan = json.JSONDecoder().scan_once
@@ -15,19 +16,12 @@ class HttpClient:
     def __init__(self, port: int, key: str) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.descriptor = self.socket.fileno()
         self.head = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n"
         self.buffer = b""
 
     def send(self, method: str, path: str, body: bytes = b"", more: str = "") -> None:
         head = f"{method} {path} HTTP/1.1\r\n{self.head}{more}Content-Length: {len(body)}\r\n\r\n"
-        message = head.encode() + body
-        try:  # at once, if there is room: sendall() would ask for that first
-            sent = os.write(self.descriptor, message)
-        except BlockingIOError:
-            sent = 0
-        if sent < len(message):
-            self.socket.sendall(message[sent:])
+        send_at_once(self.socket, head.encode() + body)
 
     def receive(self) -> tuple[int, bytes]:
         """An answer of known length."""
