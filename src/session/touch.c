@@ -34,12 +34,13 @@ void touch_close(void) {
 
 int touch_watch(int dir_fd, const char *name) {
         char path[64];
+        if (inotify_fd < 0)
+                return -ENOSYS;
         (void) snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", dir_fd, name);
         /* Once: a box that makes files all day long is heard once between two looks. */
-        int code = inotify_fd < 0 ? -ENOSYS
-                                  : inotify_add_watch(inotify_fd, path,
-                                                      IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF |
-                                                              IN_ONESHOT | IN_ONLYDIR | IN_DONT_FOLLOW);
+        int code = inotify_add_watch(inotify_fd, path,
+                                     IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONESHOT |
+                                             IN_ONLYDIR | IN_DONT_FOLLOW);
         return code < 0 ? -errno : 0;
 }
 
