@@ -5,13 +5,14 @@ DESTDIR ?=
 JOBS    ?= 2
 PARTS   ?=
 BENCH   ?=
+MINUTES ?= 10
 
 # A meson of our own stands in build/venv where the distribution's is too old; otherwise this changes nothing.
 MESON   := PATH="$(CURDIR)/$(BUILD)/venv/bin:$$PATH" meson
 PYTHON  := $(BUILD)/venv/bin/python
 WERROR  := $(if $(filter true 1 yes,$(CI)),-Dwerror=true)
 
-.PHONY: all demo test bench bench-check install clean help
+.PHONY: all demo test soak bench bench-check wheel install clean help
 
 all:
 	@tools/setup.sh build
@@ -25,6 +26,11 @@ test: all
 	@tools/setup.sh test
 	@$(PYTHON) tests/run.py $(PARTS)
 
+soak: all
+	@tools/setup.sh test
+	@GLOVEBOX_EVERY_CALL=1 $(PYTHON) -m pytest -q tests/chaos/test_every_call.py
+	@$(PYTHON) tests/chaos/storm.py --minutes $(MINUTES)
+
 bench: all
 	@tools/setup.sh bench
 	@$(BUILD)/bench-venv/bin/python bench/run.py $(BENCH)
@@ -33,18 +39,24 @@ bench-check: all
 	@tools/setup.sh bench
 	@$(BUILD)/bench-venv/bin/python bench/run.py --check $(BENCH)
 
+wheel: all
+	@tools/setup.sh wheel
+	@$(PYTHON) tools/wheels.py dist
+
 install: all
 	@$(MESON) configure $(BUILD) -Dprefix=$(PREFIX)
 	@$(MESON) install -C $(BUILD) $(if $(DESTDIR),--destdir $(DESTDIR))
 
 clean:
-	rm -rf build build-asan build-fuzz
+	rm -rf build build-asan build-fuzz dist
 
 help:
 	@echo "make              install what is missing, build $(BUILD)/glovebox"
 	@echo "make demo         build it and run a data analysis in a box"
 	@echo "make test         every test; PARTS='lint unit box' picks some"
+	@echo "make soak         kill the daemon under load for MINUTES=$(MINUTES), at least one round; needs root"
 	@echo "make bench        measure it beside its peers; BENCH='--quick --only cold' for less"
 	@echo "make bench-check  the same, and fail where a promise is broken"
+	@echo "make wheel        the Python package and its runtime, into dist/"
 	@echo "make install      to PREFIX=$(PREFIX), below DESTDIR"
 	@echo "make clean        remove what was built (images in the data directory stay)"

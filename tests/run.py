@@ -20,20 +20,24 @@ from runner.lint import docs, lint
 from runner.machine import vm
 from runner.native import fuzz, sanitizers, unit
 from runner.outcome import Outcome
-from runner.python import kernel, pytest_part
+from runner.python import frameworks, kernel, pytest_part, sdk
 
 PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "lint": ("style of the sources", lint),
     "docs": ("documents are whole", docs),
     "unit": ("C unit tests", unit),
     "agent": ("the agent, on its own", lambda: pytest_part("agent", "tests/agent", 180)),
-    "box": ("boxes, as root and as a user", lambda: pytest_part("box", "tests/box", 420)),
-    "api": ("the HTTP server, over bare sockets", lambda: pytest_part("api", "tests/api", 240)),
+    "box": ("boxes, as root and as a user", lambda: pytest_part("box", "tests/box", 900)),
+    "api": ("the HTTP server, over bare sockets", lambda: pytest_part("api", "tests/api", 480)),
     "nursery": ("kernels forked from a warm Python", lambda: pytest_part("nursery", "tests/nursery", 300)),
     "kernel": ("the Python kernel, without a box", kernel),
-    "session": ("the daemon and its sessions", lambda: pytest_part("session", "tests/session", 600)),
-    "chaos": ("faults that the daemon survives", lambda: pytest_part("chaos", "tests/chaos", 600)),
-    "escape": ("attempts to get out", lambda: pytest_part("escape", "tests/escape", 420)),
+    "compat": ("the programs of the seeds", lambda: pytest_part("compat", "tests/compat", 400)),
+    "frameworks": ("adapters, by the frameworks' own suites", frameworks),
+    "session": ("the daemon and its sessions", lambda: pytest_part("session", "tests/session", 900)),
+    "sdk": ("the Python package, over socket and HTTP", sdk),
+    "programs": ("every run means the same", lambda: pytest_part("programs", "tests/programs", 600)),
+    "chaos": ("faults that the daemon survives", lambda: pytest_part("chaos", "tests/chaos", 900)),
+    "escape": ("attempts to get out", lambda: pytest_part("escape", "tests/escape", 900)),
     "sanitizers": ("unit and smoke tests with ASan and UBSan", sanitizers),
     "fuzz": ("parsers of foreign bytes", fuzz),
     "vm": ("pure cgroup v2, in a virtual machine", vm),
@@ -70,6 +74,8 @@ def main() -> int:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     # A shell starts its background jobs deaf to Ctrl-C, which the tests of Ctrl-C would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     # Ended from outside: leave through the `finally`s, which end what was started.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     total = Outcome()

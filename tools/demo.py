@@ -71,8 +71,11 @@ def main() -> int:
     options = choose_options()
     ensure_layer(options)
     # Not in the tree: a tree below /root could not be mounted, and must not be.
-    workspace = tempfile.mkdtemp(prefix="glovebox-demo-")
-    result = analyse(options, workspace)
+    with tempfile.TemporaryDirectory(prefix="glovebox-demo-") as workspace:
+        return show(analyse(options, workspace))
+
+
+def show(result: dict[str, Any]) -> int:
     say(result["stdout"])
     if result["status"] != "ok":
         say(f"the run ended with status {result['status']}: {result['stderr']}")
@@ -80,6 +83,7 @@ def main() -> int:
     for artifact in result["artifacts"]:
         place = artifact.get("host_path") or artifact["path"]
         say(f"artifact   {place}  ({artifact['mime']}, {artifact['size']:,} bytes)")
+    say("           (removed at the end of the demo, with its directory)")
     say(f"took       {result['duration_ms']:.0f} ms in a fresh box that is gone now")
     return 0
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs what this machine lacks to build (`build`), test (`test`) or measure (`bench`) Glovebox. Prints nothing when
-# nothing is missing. Debian and Ubuntu get packages by apt-get; elsewhere it says which ones are missing.
+# Installs what this machine lacks to build (`build`), test (`test`), package (`wheel`) or measure (`bench`) Glovebox.
+# Prints nothing when nothing is missing. Debian and Ubuntu get packages by apt-get; elsewhere it says which are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONHOME PYTHONPATH
@@ -30,10 +30,19 @@ command clang                   clang
 fuzzer  clang                   libclang-rt-dev
 command curl                    curl
 command git                     git
+command openssl                 openssl
 command setpriv                 util-linux
 command mkfs.ext4               e2fsprogs
 command qemu-system-x86_64      qemu-system-x86
 command zstd                    zstd
+command mmdebstrap              mmdebstrap
+file    /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
+command busybox                 busybox-static
+command dockerd                 docker.io
+command podman                  podman
+command zsh                     zsh
+file    /usr/share/fonts/truetype/wqy/wqy-microhei.ttc fonts-wqy-microhei
+command fish                    fish
 '
 bench_rows='
 command bwrap                   bubblewrap
@@ -146,11 +155,13 @@ build) install_packages "$build_rows"; ensure_meson ;;
 test)
         install_packages "$test_rows"
         ensure_requirements tests/requirements.txt "$venv"
+        ensure_requirements tests/frameworks/requirements.txt build/frameworks-venv
         tests/vm/fetch-kernel.sh || say "no kernel for the virtual machine: the part 'vm' of the tests will fail"
         ;;
+wheel) ensure_requirements tests/requirements.txt "$venv" ;;
 bench)
         install_packages "$bench_rows"
         ensure_requirements bench/requirements.txt build/bench-venv
         ;;
-*) say "usage: tools/setup.sh build|test|bench"; exit 2 ;;
+*) say "usage: tools/setup.sh build|test|wheel|bench"; exit 2 ;;
 esac

@@ -11,11 +11,15 @@ from tables import (
     density,
     ephemeral,
     files,
+    first_runs,
     health,
     hibernate,
     output,
     pandas_cell,
     rest,
+    run_output,
+    runs,
+    sdk,
     throughput,
     transfer,
     warm,
@@ -23,6 +27,9 @@ from tables import (
 
 ALL: list[ModuleType] = [
     cold,
+    runs,
+    run_output,
+    first_runs,
     ephemeral,
     pandas_cell,
     warm,
@@ -34,6 +41,7 @@ ALL: list[ModuleType] = [
     files,
     health,
     rest,
+    sdk,
     transfer,
     crowd,
 ]

@@ -61,5 +61,5 @@ def measure(bench: Bench) -> Table:
         Contender("fork of a bare Python", Lazy(lambda: forker.forker(bench, []).once), "limit"),
     ]
     take_turns(table, contenders, bench.rounds(100, 20))
-    table.notes.append("The code names no preloaded module, so it runs in a light kernel; the pandas cell does not.")
+    table.notes.append("Code runs in a full kernel, whatever it needs: nobody guesses that from its text.")
     return table

@@ -36,7 +36,7 @@ static void fail(int report_fd, int code, uint32_t step) {
 /* Descriptors 0… of the process. They are first moved out of the way of each other. */
 static int arrange_descriptors(const struct process *process, int *report_fd) {
         int moved[FRAME_FDS_MAX + 1];
-        enum { ABOVE = 64 };
+        enum { ABOVE = FRAME_FDS_MAX + 1 };
         *report_fd = fcntl(*report_fd, F_DUPFD_CLOEXEC, ABOVE);
         if (*report_fd < 0)
                 return -errno;

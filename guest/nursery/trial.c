@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -116,13 +115,16 @@ static int report_mapping(const struct mapping *mapping) {
         return visit_pages(mapping, report_page);
 }
 
-int trial_feed(int fd, const char *requests, size_t size) {
-        int ends[2];
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0 || dup2(ends[1], fd) < 0)
+int trial_feed(int requests_fd, int replies_fd, const char *requests, size_t size) {
+        int in[2], out[2];
+        if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 || dup2(in[0], requests_fd) < 0 ||
+            dup2(out[1], replies_fd) < 0)
                 return -errno;
-        int code = fd_write_all(ends[0], requests, size);
-        (void) close(ends[1]);
-        return code < 0 || shutdown(ends[0], SHUT_WR) < 0 ? -EIO : ends[0]; /* open, for answers */
+        int code = fcntl(in[1], F_SETFL, O_NONBLOCK) < 0 ? -errno : fd_write_all(in[1], requests, size);
+        (void) close(in[0]);
+        (void) close(in[1]);
+        (void) close(out[1]);
+        return code < 0 ? -EIO : out[0]; /* open, for answers */
 }
 
 void trial_end(void) {
@@ -263,9 +265,14 @@ static int fork_trial(void) {
 }
 
 int trial_begin(void) {
-        void *shared = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (pagemap_fd < 0 || memory_fd < 0 || shared == MAP_FAILED)
+        if (pagemap_fd < 0 || memory_fd < 0) { /* before anything is shared: every kernel would inherit it */
+                fd_close(&pagemap_fd);
+                fd_close(&memory_fd);
                 return -EINVAL;
+        }
+        void *shared = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (shared == MAP_FAILED)
+                return -ENOMEM;
         report = shared;
         next_run = 0;
         int code = mapping_visit(cool_mapping, NULL) < 0 ? -EIO : 1;

@@ -17,7 +17,7 @@ EXPORTED int trial_begin(void);
 void trial_settle(void);
 
 /* A stream in place of fd, from which these bytes can be read, and after them its end. Its other end. */
-EXPORTED int trial_feed(int fd, const char *requests, size_t size);
+EXPORTED int trial_feed(int requests_fd, int replies_fd, const char *requests, size_t size);
 EXPORTED _Noreturn void trial_end(void);
 
 /* For children that are no kernels. The first gives up what is worth having; the second waits for the end of one, with

@@ -40,6 +40,7 @@ PyObject *PyBytes_FromStringAndSize(const char *bytes, Py_ssize_t size);
 int PyBytes_AsStringAndSize(PyObject *object, char **ret_bytes, Py_ssize_t *ret_size);
 PyObject *PyUnicode_DecodeUTF8(const char *bytes, Py_ssize_t size, const char *errors);
 PyObject *PyUnicode_InternFromString(const char *text);
+int PyUnicode_Compare(PyObject *one, PyObject *other);
 PyObject *PyUnicode_AsUTF8String(PyObject *text);
 Py_ssize_t PyUnicode_GetLength(PyObject *text);
 PyObject *PyTuple_GetItem(PyObject *tuple, Py_ssize_t index);
@@ -85,6 +86,7 @@ enum part {
         PART_FIGURES,  /* the module */
         PART_HANDLER,  /* of SIGINT */
         PART_GETSIGNAL,
+        PART_BUILTINS, /* their dictionary */
         PARTS,
 };
 
@@ -100,8 +102,10 @@ enum name {
         NAME_IS_ASYNC,
         NAME_IS_TRIMMED,
         NAME_LAST,
+        NAME_LAST_ID,
         NAME_MAIN,
         NAME_MODULE,
+        NAME_OURS,
         NAME_PENDING,
         NAME_PID,
         NAME_REGISTRY,
@@ -112,6 +116,7 @@ enum name {
         NAME_STDERR,
         NAME_STDOUT,
         NAME_STRUCK,
+        NAME_UNDERSCORE,
         NAMES,
 };
 
@@ -127,8 +132,10 @@ static const char *const spelled[NAMES] = {
         [NAME_IS_ASYNC] = "is_async",
         [NAME_IS_TRIMMED] = "is_trimmed",
         [NAME_LAST] = "last",
+        [NAME_LAST_ID] = "last_id",
         [NAME_MAIN] = "__main__",
         [NAME_MODULE] = "module",
+        [NAME_OURS] = "__glovebox_last__",
         [NAME_PENDING] = "pending",
         [NAME_PID] = "pid",
         [NAME_REGISTRY] = "registry",
@@ -139,6 +146,7 @@ static const char *const spelled[NAMES] = {
         [NAME_STDERR] = "stderr",
         [NAME_STDOUT] = "stdout",
         [NAME_STRUCK] = "struck",
+        [NAME_UNDERSCORE] = "_",
 };
 
 static PyObject *parts[PARTS], *names[NAMES], *zero, *sigint;
@@ -446,6 +454,15 @@ static bool conclude(int fd, PyObject *bundle, PyObject *failure) {
         return answer_with(fd, payload);
 }
 
+/* As Runner._show: `_` is the last value, unless somebody else has put something there. */
+static bool remember_last(PyObject *value) {
+        PyObject *there = PyDict_GetItem(parts[PART_BUILTINS], names[NAME_UNDERSCORE]);
+        if (there != PyDict_GetItem(parts[PART_BUILTINS], names[NAME_OURS]))
+                return true;
+        return PyDict_SetItem(parts[PART_BUILTINS], names[NAME_UNDERSCORE], value) == 0 &&
+               PyDict_SetItem(parts[PART_BUILTINS], names[NAME_OURS], value) == 0;
+}
+
 /* The end of a run that went well. The value goes before the host is told: its end may have something to print. */
 static bool conclude_value(int fd, const struct request *request, long count, PyObject **value) {
         _cleanup_object_ PyObject *digits = *value == none ? NULL : number_text(*value);
@@ -454,7 +471,7 @@ static bool conclude_value(int fd, const struct request *request, long count, Py
         if (PyErr_Occurred())
                 PyErr_Clear();
         if (is_plain)
-                return flush() && repair() &&
+                return (*value == none || remember_last(*value)) && flush() && repair() &&
                        answer(fd, request->id_text, count, digits, number_of(PART_RUNNER, NAME_DISPLAYS));
         _cleanup_object_ PyObject *shown =
                 PyObject_CallMethodObjArgs(parts[PART_RUNNER], names[NAME_SHOW], *value, NULL);
@@ -467,6 +484,12 @@ static bool conclude_value(int fd, const struct request *request, long count, Py
 static int take_turn(int fd, const char *bytes, size_t size) {
         __attribute__((cleanup(release))) struct request request = { 0 };
         if (is_set(PART_TRIMMER, NAME_IS_TRIMMED) || !read_request(bytes, size, &request)) {
+                PyErr_Clear();
+                return 0;
+        }
+        /* One that was done before is for Python. */
+        _cleanup_object_ PyObject *last_id = PyObject_GetAttr(parts[PART_RUNNER], names[NAME_LAST_ID]);
+        if (!last_id || PyUnicode_Compare(last_id, request.id) == 0) {
                 PyErr_Clear();
                 return 0;
         }
@@ -487,7 +510,7 @@ static int take_turn(int fd, const char *bytes, size_t size) {
                 return -1;
         if (is_async)
                 return 0;
-        if (!set(PART_RUNNER, NAME_COUNT, number))
+        if (!set(PART_RUNNER, NAME_COUNT, number) || !set(PART_RUNNER, NAME_LAST_ID, request.id))
                 return -1;
         return (value ? conclude_value(fd, &request, count, &value) : conclude(fd, none, failure)) ? 1 : -1;
 }
@@ -514,10 +537,10 @@ static bool is_execute(const unsigned char *bytes, size_t size) {
                        size - HEADER_SIZE;
 }
 
-PyObject *turn_serve(int fd, int first_ms, int then_ms) {
+PyObject *turn_serve(int requests_fd, int replies_fd, int first_ms, int then_ms) {
         static unsigned char bytes[REQUEST_MAX];
         for (int timeout_ms = first_ms;; timeout_ms = then_ms) {
-                int code = wait_for(fd, timeout_ms);
+                int code = wait_for(requests_fd, timeout_ms);
                 if (code == 0) {
                         Py_IncRef(none);
                         return none;
@@ -526,11 +549,11 @@ PyObject *turn_serve(int fd, int first_ms, int then_ms) {
                  * run that has just been asked for: no Python may have run since. */
                 if (PyErr_Occurred() || PyErr_CheckSignals() < 0)
                         return NULL;
-                ssize_t n = code < 0 ? -1 : read(fd, bytes, sizeof(bytes));
+                ssize_t n = code < 0 ? -1 : read(requests_fd, bytes, sizeof(bytes));
                 if (n < 0 && code > 0 && errno == EINTR)
                         continue;
                 int done = n > 0 && is_execute(bytes, (size_t) n) ?
-                                   take_turn(fd, (const char *) bytes + HEADER_SIZE, (size_t) n - HEADER_SIZE) :
+                                   take_turn(replies_fd, (const char *) bytes + HEADER_SIZE, (size_t) n - HEADER_SIZE) :
                                    0;
                 if (done < 0 && PyErr_Occurred())
                         return NULL;

@@ -1,5 +1,5 @@
 /* Artifacts of a sandbox: the list, one of them, all of them. */
-#include "session/artifact.h"
+#include "session/artifact_listing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,25 +14,55 @@
 #include "api/zip.h"
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "http/query.h"
 #include "http/text.h"
+#include "session/asker_errand.h"
 
 enum { ZIPS_MAX = 8 }; /* of one owner at a time: each holds the names of what it packs */
 
 /* ---- the list ---- */
 
 /* Names that are not UTF-8 cannot be told in JSON, and are left out. */
-static json_t *describe(const char *user, const struct artifact *artifact) {
+static void describe(const struct artifact *artifact, const char *user, struct json_text *text) {
         char path[ARTIFACT_PATH_MAX + 16];
         _cleanup_free_ char *encoded = http_encode(artifact->path, true);
         _cleanup_free_ char *url = NULL;
         if (!encoded || asprintf(&url, "/sandbox/%s/artifacts/download?path=%s", user, encoded) < 0) {
                 url = NULL;
-                return NULL;
+                text->failed = true;
+                return;
         }
-        (void) snprintf(path, sizeof(path), "/workspace/%s", artifact->path);
-        return json_pack("{s:s, s:I, s:s, s:s}", "path", path, "size", (json_int_t) artifact->size, "mime",
-                         artifact_mime(path), "url", url);
+        int length = snprintf(path, sizeof(path), "/workspace/%s", artifact->path);
+        if (!utf8_is_valid(path, (size_t) length))
+                return;
+        json_text_put(text, ",", text->bytes[text->size - 1] == '[' ? 0 : 1);
+        json_text_put_literal(text, "{\"path\":");
+        json_text_put_string(text, path, (size_t) length);
+        json_text_put_literal(text, ",\"size\":");
+        json_text_put_number(text, (int64_t) artifact->size);
+        json_text_put_literal(text, ",\"mime\":");
+        json_text_put_string(text, artifact_mime(path), strlen(artifact_mime(path)));
+        json_text_put_literal(text, ",\"url\":");
+        json_text_put_string(text, url, strlen(url));
+        json_text_put_literal(text, "}");
+}
+
+static void write_list(const struct artifact_list *list, const char *user, struct json_text *text) {
+        json_text_put_literal(text, "{\"artifacts\":[");
+        for (size_t i = 0; !text->failed && i < list->count; i++)
+                describe(&list->items[i], user, text);
+        json_text_put_literal(text, "],\"cut\":");
+        json_text_put_bool(text, list->cut);
+        json_text_put_literal(text, "}");
+}
+
+static int list_many(int workspace_fd, const char *user, struct json_text *text, struct err *err) {
+        struct artifact_list list = { 0 };
+        if (artifact_scan(workspace_fd, &list, err) < 0)
+                return -1;
+        write_list(&list, user, text);
+        return 0;
 }
 
 void artifacts_list(struct exchange *exchange) {
@@ -40,17 +70,25 @@ void artifacts_list(struct exchange *exchange) {
         struct artifact_list list = { 0 };
         _cleanup_free_ char *user = http_encode(exchange_user(exchange), false);
         _cleanup_fd_ int workspace = file_open_workspace(exchange, &err);
-        if (workspace < 0 || artifact_scan(workspace, &list, &err) < 0) {
+        if (workspace < 0 || !user) {
+                if (workspace >= 0)
+                        (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 exchange_refuse(exchange, &err);
                 return;
         }
-        json_t *array = json_array(), *item;
-        for (size_t i = 0; user && i < list.count; i++)
-                if ((item = describe(user, &list.items[i])))
-                        json_array_append_new(array, item);
-        bool is_cut = list.cut;
+        exchange_attend(exchange);
+        if (!artifact_scan_few(workspace, &list)) {
+                if (asker_errand_start(&exchange->asker, workspace, list_many, user, &err) < 0)
+                        exchange_refuse(exchange, &err);
+                return;
+        }
+        _cleanup_json_text_ struct json_text text = { 0 };
+        write_list(&list, user, &text);
         artifact_list_release(&list);
-        exchange_answer(exchange, 200, json_pack("{s:o, s:b}", "artifacts", array, "cut", (int) is_cut));
+        if (text.failed)
+                exchange_problem(exchange, 503, "busy", "the service is out of memory", NULL);
+        else
+                exchange_answer_bytes(exchange, 200, "application/json", text.bytes, text.size);
 }
 
 /* ---- one ---- */
@@ -111,31 +149,27 @@ static size_t count_zips(const struct exchange *exchange) {
         return n;
 }
 
-static struct zip_source *open_zip(const struct exchange *exchange, struct err *err) {
-        struct artifact_list list = { 0 };
-        _cleanup_fd_ int workspace = file_open_workspace(exchange, err);
-        if (workspace < 0 || artifact_scan(workspace, &list, err) < 0)
-                return NULL;
-        struct zip *zip = zip_open(take_fd(&workspace), &list);
+static struct zip_source *open_zip(int workspace_fd, struct artifact_list *list) {
+        struct zip *zip = zip_open(workspace_fd, list);
         struct zip_source *source = zip ? malloc(sizeof(*source)) : NULL;
         if (source)
                 *source = (struct zip_source) { { read_zip, close_zip }, zip };
-        else
-                (void) err_set(err, ERR_SYSTEM, "out of memory");
         if (zip && !source)
                 zip_close(zip);
         return source;
 }
 
-void artifacts_zip(struct exchange *exchange) {
+/* The list is there, or cannot be had. */
+static void on_listed(struct asker *asker, struct artifact_list *list) {
+        struct exchange *exchange = (struct exchange *) asker;
         char name[API_PARAMETER_SIZE_MAX + 32];
         struct err err;
-        if (count_zips(exchange) > ZIPS_MAX) {
-                exchange_problem(exchange, 429, "limit", "this key has as many archives under way as it may",
-                                 "wait for one of them to be sent");
-                return;
-        }
-        struct zip_source *source = open_zip(exchange, &err);
+        _cleanup_fd_ int workspace = list ? file_open_workspace(exchange, &err) : -1;
+        if (!list)
+                (void) err_set(&err, ERR_SYSTEM, "the artifacts cannot be listed");
+        else if (workspace < 0)
+                artifact_list_release(list);
+        struct zip_source *source = workspace < 0 ? NULL : open_zip(take_fd(&workspace), list);
         if (!source) {
                 exchange_refuse(exchange, &err);
                 return;
@@ -143,4 +177,20 @@ void artifacts_zip(struct exchange *exchange) {
         (void) snprintf(name, sizeof(name), "%s-artifacts.zip", exchange_user(exchange));
         (void) serving_name(exchange, name);
         sending_begin(exchange, &source->source, 200, "application/zip", HTTP_CHUNKED);
+}
+
+void artifacts_zip(struct exchange *exchange) {
+        struct err err;
+        if (count_zips(exchange) > ZIPS_MAX) {
+                exchange_problem(exchange, 429, "limit", "this key has as many archives under way as it may",
+                                 "wait for one of them to be sent");
+                return;
+        }
+        _cleanup_fd_ int workspace = file_open_workspace(exchange, &err);
+        if (workspace >= 0) {
+                exchange_attend(exchange);
+                if (artifact_listing_get(&exchange->asker, workspace, on_listed, &err) == 0)
+                        return;
+        }
+        exchange_refuse(exchange, &err);
 }

@@ -110,7 +110,7 @@ static int describe_body(const struct api_route *route, json_t **ret_body, struc
                 at += size;
         }
         *ret_body = json_pack("{s:O}", "content", types);
-        return *ret_body ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+        return *ret_body ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
 /* ---- what comes out ---- */
@@ -188,7 +188,7 @@ static int describe_operation(const struct api_route *route, json_t **ret_operat
                                       describe_answers(route, answer));
         if (!operation) {
                 json_decref(body);
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         }
         if (body)
                 (void) json_object_set_new(operation, "requestBody", body);
@@ -214,7 +214,7 @@ static int describe_components(const struct api_routes *routes, json_t **ret_com
         *ret_components = json_pack("{s:{s:{s:s, s:s}}, s:{s:o}, s:O}", "securitySchemes", "key", "type", "http",
                                     "scheme", "bearer", "responses", "Problem", describe_problem(0), "schemas",
                                     schemas);
-        return *ret_components ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+        return *ret_components ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
 static int describe_paths(const struct api_routes *routes, json_t *paths, struct err *err) {
@@ -245,7 +245,7 @@ int api_route_describe(const struct api_routes *routes, const char *title, const
                           "version", version, "description", intro, "security", "key", "paths", "components",
                           components);
         if (!description)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         if (describe_paths(routes, json_object_get(description, "paths"), err) < 0)
                 return -1;
         *ret_description = json_incref(description);

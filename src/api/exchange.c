@@ -16,39 +16,42 @@
 enum {
         BEAT_MS = 15 * 1000,
         ANSWER_SMALL = 256 << 10,
-        ANSWERS_MAX = 128 << 20, /* of all that clients have not taken yet */
-        WAITING_MAX = 768, /* of one key: the server has 1024 connections, and others want some of them */
+        ANSWERS_MAX = 32 << 20, /* of all that clients have not taken yet */
 };
 
 static const struct asker_type asker_type;
+
+#define one_of(use) ((const struct share_claim) { .key = (use)->owner, .amount = 1 })
 
 /* ---- its life ---- */
 
 struct exchange *exchange_open(struct service *service, struct http_request *request, const struct api_match *match,
                                const struct visitor *visitor) {
         struct quota_use *use = visitor->use;
-        if (use && use->waiting >= WAITING_MAX) {
+        struct err err;
+        if (use && share_take(&service->daemon->shares, SHARE_REQUESTS, &one_of(use), &err) < 0) {
                 service->counted.turned_away++;
                 (void) http_add_header(request, "Retry-After", "1");
-                http_problem(request, 429, "limit", "this key has as many requests under way as it may",
-                             "wait for some of them to be answered, or close their connections");
+                http_problem(request, 429, "limit", err.message, NULL);
                 return NULL;
         }
         struct exchange *exchange = calloc(1, sizeof(*exchange));
         if (!exchange) {
+                if (use)
+                        share_give(&service->daemon->shares, SHARE_REQUESTS, &one_of(use));
                 http_problem(request, 503, "busy", "the service is out of memory", "try again in a moment");
                 return NULL;
         }
         exchange->service = service;
         exchange->request = request;
         exchange->match = *match;
+        exchange->opened_ms = loop_now_ms();
         exchange->visitor = *visitor;
         exchange->is_waiting = use != NULL;
-        if (use)
-                use->waiting++;
         exchange->asker = (struct asker) { .type = &asker_type,
                                            .daemon = service->daemon,
                                            .owner = exchange->visitor.owner,
+                                           .from = http_peer(request)->address,
                                            .cursor = 1 };
         exchange->next = service->exchanges;
         if (exchange->next)
@@ -59,14 +62,14 @@ struct exchange *exchange_open(struct service *service, struct http_request *req
 
 static void stop_counting(struct exchange *exchange) {
         if (exchange->is_run && exchange->visitor.use)
-                exchange->visitor.use->runs--;
+                share_give(&exchange->service->daemon->shares, SHARE_RUNS, &one_of(exchange->visitor.use));
         exchange->is_run = false;
 }
 
 /* Nobody waits for its answer any more. */
 static void stop_waiting(struct exchange *exchange) {
         if (exchange->is_waiting)
-                exchange->visitor.use->waiting--;
+                share_give(&exchange->service->daemon->shares, SHARE_REQUESTS, &one_of(exchange->visitor.use));
         exchange->is_waiting = false;
 }
 
@@ -89,6 +92,7 @@ const char *exchange_user(const struct exchange *exchange) {
 /* It waits for its run without a client: nothing is read from the journal for nobody. */
 static void go_on_alone(struct exchange *exchange) {
         exchange->request = NULL;
+        exchange->asker.from = NULL;
         stop_waiting(exchange);
         exchange->asker.stream = true;
         exchange->asker.cursor = UINT64_MAX;
@@ -165,9 +169,14 @@ void exchange_choose_form(struct exchange *exchange, bool wants_stream) {
         exchange->asker.stream = exchange->form != EXCHANGE_WHOLE;
 }
 
+void exchange_attend(struct exchange *exchange) {
+        http_attend(exchange->request, &waiting_events, exchange);
+}
+
 void exchange_ask(struct exchange *exchange, json_t *operation) {
         struct err err;
-        http_attend(exchange->request, &waiting_events, exchange);
+        exchange->is_asked = true;
+        exchange_attend(exchange);
         if (operation_run(&exchange->asker, operation, &err) < 0)
                 asker_refuse(&exchange->asker, &err);
         json_decref(operation);
@@ -175,7 +184,22 @@ void exchange_ask(struct exchange *exchange, json_t *operation) {
 
 /* ---- the answer ---- */
 
+/* Files are changed without the session layer: then it is for us to say so. */
+static void record(const struct exchange *exchange, int status) {
+        const struct api_route *route = exchange->match.route;
+        if (exchange->is_asked || !exchange->request || strcmp(route->method, "GET") == 0)
+                return;
+        char text[16];
+        (void) snprintf(text, sizeof(text), "http %d", status);
+        const struct audit_entry entry = { .key = exchange->visitor.owner, .via = "http",
+                                           .from = http_peer(exchange->request)->address, .what = route->name,
+                                           .session = exchange_user(exchange), .status = status < 300 ? "ok" : text,
+                                           .duration_ms = loop_now_ms() - exchange->opened_ms };
+        audit_write(&exchange->service->daemon->audit, &entry);
+}
+
 void exchange_problem(struct exchange *exchange, int status, const char *code, const char *detail, const char *remedy) {
+        record(exchange, status);
         if (status == 429)
                 exchange->service->counted.turned_away++;
         if (exchange->request && exchange->is_begun)
@@ -193,6 +217,7 @@ void exchange_refuse(struct exchange *exchange, const struct err *err) {
 }
 
 void exchange_answer_bytes(struct exchange *exchange, int status, const char *type, const void *bytes, size_t size) {
+        record(exchange, status);
         int code = http_respond(exchange->request, status, type, bytes, size);
         if (code == -EFBIG && http_stream_begin(exchange->request, status, type, (int64_t) size) == 0) {
                 (void) http_stream_write(exchange->request, bytes, size);
@@ -267,10 +292,10 @@ static void on_output(struct asker *asker, const struct asker_output *output) {
                 stream_put_output(exchange, output);
 }
 
-static void on_display(struct asker *asker, json_t *data) {
+static void on_display(struct asker *asker, const char *data, size_t size) {
         struct exchange *exchange = (struct exchange *) asker;
         if (exchange->request)
-                stream_put_display(exchange, data);
+                stream_put_display(exchange, data, size);
 }
 
 static bool wants_more(const struct asker *asker) {
@@ -284,7 +309,7 @@ static const struct asker_type asker_type = { .answer = on_answer,
                                               .output = on_output,
                                               .display = on_display,
                                               .wants_more = wants_more,
-                                              .text_only = true };
+                                              .via = "http" };
 
 void exchange_beat_all(struct service *service) {
         uint64_t now_ms = loop_now_ms();

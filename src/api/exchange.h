@@ -15,7 +15,7 @@
 #include "session/asker.h"
 
 enum {
-        EXCHANGE_JSON_MAX = 20 << 20, /* a request's: code may have 16 MiB, and grows when it is escaped */
+        EXCHANGE_JSON_MAX = 1536 << 10, /* a request's: it is parsed at once, at 12 ms for each MiB */
         EXCHANGE_ANSWER_MAX = 12 << 20,
 };
 
@@ -33,6 +33,8 @@ struct exchange {
         struct visitor visitor;
         struct api_match match;
         enum exchange_form form;
+        bool is_asked;   /* the session layer was, and records it */
+        uint64_t opened_ms;
         bool is_run;     /* counts as one */
         bool is_waiting; /* the same, for an answer */
         bool is_begun;   /* the head of a stream was sent */
@@ -59,6 +61,9 @@ const char *exchange_user(const struct exchange *exchange);
 /* Reads a JSON object from the body ({} when there is none) and goes on with it, which is borrowed. What is not one is
  * answered with an error. */
 void exchange_read_json(struct exchange *exchange, void (*then)(struct exchange *exchange, json_t *body));
+
+/* From now on it is told when its client has room, or has left. */
+void exchange_attend(struct exchange *exchange);
 
 /* Asks the session layer; takes the reference. */
 void exchange_ask(struct exchange *exchange, json_t *operation);

@@ -29,13 +29,12 @@ static int take_timeout(const struct exchange *exchange, json_t *body, json_t *o
 
 static int count_run(struct exchange *exchange, struct err *err) {
         struct quota_use *use = exchange->visitor.use;
-        if (use && use->quota.runs && use->runs >= use->quota.runs)
-                return err_set(err, ERR_LIMIT, "%llu runs of this key are under way, which is all it may have; wait "
-                               "for one to end", (unsigned long long) use->runs);
+        if (use && share_take(&exchange->service->daemon->shares, SHARE_RUNS,
+                              &(const struct share_claim) { .key = use->owner, .amount = 1,
+                                                            .key_max = use->quota.runs }, err) < 0)
+                return -1;
         exchange->is_run = true;
         exchange->service->counted.runs++;
-        if (use)
-                use->runs++;
         return 0;
 }
 
@@ -78,7 +77,7 @@ static void begin(struct exchange *exchange, json_t *operation, json_t *body, co
 }
 
 static void execute(struct exchange *exchange, json_t *body) {
-        static const char *const own[] = { "code", "context", NULL };
+        static const char *const own[] = { "code", "context", "env", "store_history", "create", NULL };
         begin(exchange, json_pack("{s:s}", "op", "execute"), body, own);
 }
 
@@ -87,7 +86,7 @@ void execution_execute(struct exchange *exchange) {
 }
 
 static void shell(struct exchange *exchange, json_t *body) {
-        static const char *const own[] = { "command", "argv", "env", "cwd", NULL };
+        static const char *const own[] = { "command", "argv", "env", "cwd", "stdin", "create", NULL };
         json_t *operation = json_pack("{s:s}", "op", "command");
         if (json_object_get(body, "command"))
                 json_object_set(operation, "shell", json_object_get(body, "command"));

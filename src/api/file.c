@@ -15,19 +15,16 @@
 #include "base/fd.h"
 #include "http/query.h"
 #include "http/text.h"
+#include "session/asker_errand.h"
 #include "session/row.h"
 #include "session/session.h"
 #include "session/workspace.h"
-
-/* How much of a tree is removed before others get their turn, and after how many turns it is given up: code in the
- * sandbox may be making new files all the while. */
-enum { REMOVED_PER_TURN = 1000, TURNS_MAX = 5000 };
 
 /* ---- the question ---- */
 
 struct question {
         char path[4096], target[4096]; /* below the workspace; "": not given */
-        bool is_directory, is_recursive;
+        bool is_directory, is_recursive, is_stat, is_existing;
         bool is_plain; /* of the path: no slash at the end */
 };
 
@@ -48,6 +45,14 @@ static int take_pair(struct question *question, const struct http_pair *pair, st
                 return workspace_check_path(pair->value, question->target, err);
         if (strcmp(pair->name, "mkdir") == 0)
                 return take_flag("mkdir", pair->value, &question->is_directory, err);
+        if (strcmp(pair->name, "create") == 0) {
+                bool is_created;
+                int code = take_flag("create", pair->value, &is_created, err);
+                question->is_existing = code == 0 && !is_created;
+                return code;
+        }
+        if (strcmp(pair->name, "stat") == 0)
+                return take_flag("stat", pair->value, &question->is_stat, err);
         if (strcmp(pair->name, "recursive") == 0)
                 return take_flag("recursive", pair->value, &question->is_recursive, err);
         return err_set(err, ERR_USAGE, "there is no \"%.60s\" to be asked for here; /docs lists what there is",
@@ -115,20 +120,41 @@ int file_show(struct exchange *exchange, int workspace_fd, const char *relative,
         return 0;
 }
 
+/* What is at the path, without its content; a link is told as a link. */
+static int describe(struct exchange *exchange, int workspace_fd, const char *relative, struct err *err) {
+        json_t *entry = workspace_stat(workspace_fd, relative, err);
+        if (!entry)
+                return -1;
+        exchange_answer(exchange, 200, entry);
+        return 0;
+}
+
 void file_read(struct exchange *exchange) {
         struct question question;
         struct err err;
         _cleanup_fd_ int workspace =
                 read_question(exchange, &question, &err) < 0 ? -1 : file_open_workspace(exchange, &err);
         const char *path = *question.path ? question.path : ".";
+        if (workspace >= 0 && question.is_stat) {
+                if (describe(exchange, workspace, path, &err) < 0)
+                        exchange_refuse(exchange, &err);
+                return;
+        }
         if (workspace < 0 || file_show(exchange, workspace, path, WORKSPACE_FOLLOW, &err) < 0)
                 exchange_refuse(exchange, &err);
 }
 
 /* ---- write ---- */
 
-static struct session *find_or_create(struct exchange *exchange, struct err *err) {
+static struct session *find_or_create(struct exchange *exchange, bool is_existing, struct err *err) {
         bool is_created;
+        struct session *found = session_find(exchange->service->daemon, exchange->visitor.owner,
+                                             exchange_user(exchange));
+        if (is_existing && !found)
+                (void) err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%.100s\"; make it with create",
+                               exchange_user(exchange));
+        if (is_existing || found)
+                return found;
         if (!sandbox_has_room(exchange, exchange_user(exchange), err))
                 return NULL;
         json_t *json = json_pack("{s:s}", "session", exchange_user(exchange));
@@ -159,8 +185,9 @@ static int check_write(const struct exchange *exchange, const struct question *q
                        struct err *err) {
         int64_t length = http_content_length(exchange->request);
         bool has_body = !question->is_directory && !question->target[0];
-        if ((question->is_directory && question->target[0]) || question->is_recursive)
-                return err_set(err, ERR_USAGE, "mkdir, move_to and recursive do not go together here; see /docs");
+        if ((question->is_directory && question->target[0]) || question->is_recursive ||
+            question->is_stat)
+                return err_set(err, ERR_USAGE, "mkdir, move_to, recursive and stat do not go together here; see /docs");
         if (!has_body && length != 0)
                 return err_set(err, ERR_USAGE, "mkdir and move_to take no body; leave it out");
         if (!question->path[0] && (!is_form || !has_body))
@@ -184,7 +211,7 @@ void file_write(struct exchange *exchange) {
                         exchange_refuse(exchange, &err);
                 return;
         }
-        struct session *session = find_or_create(exchange, &err);
+        struct session *session = find_or_create(exchange, question.is_existing, &err);
         if (!session)
                 exchange_refuse(exchange, &err);
         else if (question.is_directory || question.target[0])
@@ -195,64 +222,14 @@ void file_write(struct exchange *exchange) {
 
 /* ---- remove ---- */
 
-struct removing {
-        struct exchange *exchange;
-        struct loop_timer *timer;
-        int workspace_fd;
-        unsigned n_turns;
-        char path[4096];
-};
-
-static void removing_free(struct removing *removing) {
-        loop_timer_drop(&removing->timer);
-        fd_close(&removing->workspace_fd);
-        free(removing);
-}
-
-static void on_gone(void *context) { /* what is not removed yet stays */
-        struct removing *removing = context;
-        struct exchange *exchange = removing->exchange;
-        removing_free(removing);
-        exchange_free(exchange);
-}
-
-static void on_turn(void *context) {
-        struct removing *removing = context;
-        struct exchange *exchange = removing->exchange;
-        struct err err;
-        removing->timer = NULL;
-        int code = workspace_remove_some(removing->workspace_fd, removing->path, REMOVED_PER_TURN, &err);
-        if (code > 0 && ++removing->n_turns == TURNS_MAX)
-                code = err_set(&err, ERR_BUSY, "%.200s is being filled while it is removed", removing->path);
-        if (code > 0) {
-                removing->timer = loop_timer(exchange->service->daemon->loop, loop_now_ms() + 1, on_turn, removing);
-                if (removing->timer)
-                        return;
-                code = err_set(&err, ERR_SYSTEM, "out of memory");
-        }
+/* In a child: how deep it is and how much is in it is known to nobody, and code in the sandbox may be adding to it. */
+static int remove_many(int workspace_fd, const char *relative, struct json_text *answer, struct err *err) {
         char path[4200];
-        (void) snprintf(path, sizeof(path), "/workspace/%s", removing->path);
-        removing_free(removing);
-        if (code < 0)
-                exchange_refuse(exchange, &err);
-        else
-                exchange_answer(exchange, 200, json_pack("{s:s}", "path", path));
-}
-
-static int begin_removal(struct exchange *exchange, const struct question *question, int workspace_fd,
-                         struct err *err) {
-        static const struct http_events events = { .on_gone = on_gone };
-        struct removing *removing = calloc(1, sizeof(*removing));
-        if (!removing) {
-                fd_close(&workspace_fd);
-                return err_set(err, ERR_SYSTEM, "out of memory");
-        }
-        removing->exchange = exchange;
-        removing->workspace_fd = workspace_fd;
-        (void) strcpy(removing->path, question->path);
-        http_attend(exchange->request, &events, removing);
-        on_turn(removing);
-        return 0;
+        (void) snprintf(path, sizeof(path), "/workspace/%s", relative);
+        json_text_put_literal(answer, "{\"path\":");
+        json_text_put_string(answer, path, strlen(path));
+        json_text_put_literal(answer, "}");
+        return workspace_remove(workspace_fd, relative, true, err);
 }
 
 void file_remove(struct exchange *exchange) {
@@ -263,9 +240,10 @@ void file_remove(struct exchange *exchange) {
         int code = workspace < 0 ? -1 : 0;
         if (code == 0 && !question.path[0])
                 code = err_set(&err, ERR_USAGE, "say what: ?path=data/file.csv");
-        else if (code == 0 && question.is_recursive)
-                code = begin_removal(exchange, &question, take_fd(&workspace), &err);
-        else if (code == 0 && (code = workspace_remove(workspace, question.path, false, &err)) == 0) {
+        else if (code == 0 && question.is_recursive) {
+                exchange_attend(exchange);
+                code = asker_errand_start(&exchange->asker, workspace, remove_many, question.path, &err);
+        } else if (code == 0 && (code = workspace_remove(workspace, question.path, false, &err)) == 0) {
                 char path[4200];
                 (void) snprintf(path, sizeof(path), "/workspace/%s", question.path);
                 exchange_answer(exchange, 200, json_pack("{s:s}", "path", path));

@@ -23,7 +23,7 @@ static int describe(struct service *service, struct err *err) {
                 return -1;
         service->description = json_dumps(description, JSON_COMPACT);
         json_decref(description);
-        return service->description ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+        return service->description ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
 /* Written once: anybody may ask for it, as often as they like. */

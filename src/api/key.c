@@ -182,6 +182,64 @@ int api_keys_append(const char *path, const char *name, const char *key, struct 
         return code < 0 ? err_sys(err, -code, "writing the keys in %s", path) : 0;
 }
 
+/* Is this line the key's? Comments and other keys are not touched. */
+static bool is_line_of(const char *line, size_t size, const char *name) {
+        size_t blank = 0;
+        while (blank < size && (line[blank] == ' ' || line[blank] == '\t'))
+                blank++;
+        size_t length = strlen(name);
+        return size - blank > length && strncmp(line + blank, name, length) == 0 &&
+               (line[blank + length] == ' ' || line[blank + length] == '\t');
+}
+
+/* The text without the key's line, in place. */
+static bool strike_line(char *text, const char *name) {
+        bool is_found = false;
+        char *to = text;
+        for (const char *at = text; *at;) {
+                size_t size = strcspn(at, "\n"), whole = size + (at[size] == '\n');
+                if (is_line_of(at, size, name))
+                        is_found = true;
+                else {
+                        memmove(to, at, whole);
+                        to += whole;
+                }
+                at += whole;
+        }
+        *to = '\0';
+        return is_found;
+}
+
+static int replace_file(const char *path, const char *text, struct err *err) {
+        char beside[4300];
+        (void) snprintf(beside, sizeof(beside), "%.4200s.new", path);
+        _cleanup_fd_ int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+        int code = fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
+        if (code == 0 && (fsync(fd) < 0 || rename(beside, path) < 0))
+                code = -errno;
+        if (code < 0 && fd >= 0)
+                (void) unlink(beside);
+        return code < 0 ? err_sys(err, -code, "writing the keys in %s", path) : 0;
+}
+
+int api_keys_strike(const char *path, const char *name, struct err *err) {
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        _cleanup_fd_ int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0 && errno == ENOENT)
+                return err_set(err, ERR_NOT_FOUND, "there is no key \"%.60s\": no key was ever made", name);
+        if (fd < 0 || flock(fd, LOCK_EX) < 0)
+                return err_sys(err, errno, "opening the keys in %s", path);
+        if (check_file(fd, path, err) < 0)
+                return -1;
+        int code = fd_read_to_end(fd, API_KEY_FILE_MAX, &text, &size);
+        if (code < 0)
+                return err_sys(err, -code, "reading the keys in %s", path);
+        if (!strike_line(text, name))
+                return err_set(err, ERR_NOT_FOUND, "there is no key \"%.60s\"; \"glovebox key ls\" lists them", name);
+        return replace_file(path, text, err);
+}
+
 int api_key_hash(const char *name, const char *plain, struct api_key *ret_key, struct err *err) {
         static const struct api_keys none;
         struct sha256 sha;

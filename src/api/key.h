@@ -47,6 +47,9 @@ int api_keys_load(struct api_keys *keys, const char *path, struct err *err);
 /* Adds a key's line to the file (made with mode 0600). ERR_EXISTS: the name is taken. */
 int api_keys_append(const char *path, const char *name, const char *key, struct err *err);
 
+/* Takes a key's line out of the file, at once for whoever reads it. ERR_NOT_FOUND: there is none of this name. */
+int api_keys_strike(const char *path, const char *name, struct err *err);
+
 /* What is kept of a key that is known in plain, as SANDBOX_API_KEY gives it. */
 int api_key_hash(const char *name, const char *plain, struct api_key *ret_key, struct err *err);
 

@@ -61,6 +61,14 @@ static double cpu_seconds(const struct view *view) {
                (double) (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
+static double longest_turn_seconds(const struct view *view) {
+        return (double) loop_turns(view->daemon->loop).longest_us / 1e6;
+}
+
+static double longest_turn_cpu_seconds(const struct view *view) {
+        return (double) loop_turns(view->daemon->loop).longest_cpu_us / 1e6;
+}
+
 static double uptime_seconds(const struct view *view) {
         return (double) (loop_now_ms() - view->daemon->started_ms) / 1000;
 }
@@ -145,7 +153,7 @@ static double runs_waiting(const struct view *view) {
 }
 
 static double spilled_bytes(const struct view *view) {
-        return (double) view->daemon->spilled_bytes;
+        return (double) share_used(&view->daemon->shares, SHARE_SPILL, NULL);
 }
 
 /* ---- the service ---- */
@@ -208,7 +216,8 @@ static void key_sandbox_lines(const struct view *view, const struct metric *metr
 static void key_run_lines(const struct view *view, const struct metric *metric) {
         for (const struct quota_use *use = view->service->uses.uses; use; use = use->next)
                 if (is_shown(view, use->owner))
-                        put(view, metric->name, "key", use->owner, (double) use->runs);
+                        put(view, metric->name, "key", use->owner,
+                            (double) share_used(&view->daemon->shares, SHARE_RUNS, use->owner));
 }
 
 /* ---- the table ---- */
@@ -218,6 +227,11 @@ static const struct metric metrics[] = {
         { "glovebox_uptime_seconds", "gauge", "Since the daemon began.", .value = uptime_seconds },
         { "process_resident_memory_bytes", "gauge", "Memory of the daemon itself.", .value = memory_bytes },
         { "process_cpu_seconds_total", "counter", "Processor time of the daemon itself.", .value = cpu_seconds },
+
+        { "glovebox_longest_turn_seconds", "gauge", "The longest that the daemon's loop has kept others waiting.",
+          .value = longest_turn_seconds },
+        { "glovebox_longest_turn_cpu_seconds", "gauge", "The most processor time of one turn of the daemon's loop.",
+          .value = longest_turn_cpu_seconds },
 
         { "glovebox_sandboxes", "gauge", "Sandboxes and sessions, by state.", .lines = session_lines },
         { "glovebox_sandboxes_max", "gauge", "Sandboxes that all keys together may have.", .value = sandboxes_max },

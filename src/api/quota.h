@@ -17,9 +17,6 @@ struct quota_use {
         struct quota_use *next;
         char owner[65];
         struct quota quota;
-        uint64_t runs;
-        uint64_t waiting; /* requests that are not answered yet */
-        uint64_t files;   /* that are being sent */
         double tokens; /* requests that may come at once */
         uint64_t filled_ms;
 };

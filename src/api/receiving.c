@@ -16,8 +16,6 @@
 
 enum {
         FILES_MAX = 32,       /* of one request: each holds two descriptors */
-        ALL_FILES_MAX = 512,  /* of all requests */
-        KEY_FILES_MAX = 128,  /* of all requests of one key */
         PATH_ROOM = 4096,
 };
 
@@ -42,16 +40,22 @@ struct receiving {
         size_t n;
 };
 
-static size_t n_files; /* under way in all requests */
+static struct share_claim claim_of(const struct receiving *receiving, size_t n) {
+        return (struct share_claim) { .key = receiving->exchange->visitor.owner, .amount = n };
+}
 
 static void receiving_free(struct receiving *receiving) {
+        struct exchange *exchange = receiving->exchange;
+        struct session *session = session_find(exchange->service->daemon, exchange->visitor.owner,
+                                               receiving->session_id);
         for (size_t i = 0; i < receiving->n; i++) {
+                if (session && receiving->files[i].file.fd >= 0) /* not put into its place */
+                        disk_give_back(session, receiving->files[i].size);
                 workspace_drop_file(&receiving->files[i].file);
                 free(receiving->files[i].path);
         }
-        n_files -= receiving->n;
-        if (receiving->exchange->visitor.use)
-                receiving->exchange->visitor.use->files -= receiving->n;
+        const struct share_claim all = claim_of(receiving, receiving->n);
+        share_give(&receiving->exchange->service->daemon->shares, SHARE_FILES, &all);
         multipart_close(receiving->multipart);
         fd_close(&receiving->workspace_fd);
         free(receiving);
@@ -62,7 +66,7 @@ static void refuse(struct receiving *receiving, const struct err *err) {
         bool is_crowded = receiving->is_crowded;
         receiving_free(receiving);
         if (is_crowded)
-                exchange_problem(exchange, 503, "busy", err->message, NULL);
+                exchange_problem(exchange, 429, "limit", err->message, NULL);
         else if (err->code == ERR_LIMIT)
                 exchange_problem(exchange, 413, "too_large", err->message, NULL);
         else
@@ -82,22 +86,21 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
         struct received *received = &receiving->files[receiving->n];
         if (receiving->n == FILES_MAX)
                 return err_set(err, ERR_LIMIT, "at most %d files can be sent at once", FILES_MAX);
-        struct quota_use *use = receiving->exchange->visitor.use;
-        if (n_files >= ALL_FILES_MAX || (use && use->files >= KEY_FILES_MAX)) {
+        const struct share_claim one = claim_of(receiving, 1);
+        struct share_table *shares = &receiving->exchange->service->daemon->shares;
+        if (share_take(shares, SHARE_FILES, &one, err) < 0) {
                 receiving->is_crowded = true;
-                return err_set(err, ERR_BUSY, "as many files are being sent as %s at once; try again in a moment",
-                               n_files >= ALL_FILES_MAX ? "the service can take" : "a key may send");
+                return -1;
         }
         if (file_check_name(relative, err) < 0 ||
-            workspace_create_file(receiving->workspace_fd, relative, &received->file, err) < 0)
+            workspace_create_file(receiving->workspace_fd, relative, &received->file, err) < 0) {
+                share_give(shares, SHARE_FILES, &one);
                 return -1;
+        }
         received->size = 0;
         received->path = strdup(relative);
         receiving->n++;
-        n_files++;
-        if (use)
-                use->files++;
-        return received->path ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+        return received->path ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
 static int add_bytes(struct receiving *receiving, const char *bytes, size_t size, struct err *err) {
@@ -105,6 +108,11 @@ static int add_bytes(struct receiving *receiving, const char *bytes, size_t size
         if (size > receiving->max - received->size)
                 return err_set(err, ERR_LIMIT, "the file is larger than %llu bytes, which is the most it may have",
                                (unsigned long long) receiving->max);
+        struct exchange *exchange = receiving->exchange;
+        struct daemon *daemon = exchange->service->daemon;
+        struct session *session = session_find(daemon, exchange->visitor.owner, receiving->session_id);
+        if (disk_admit(daemon, session, size, err) < 0)
+                return -1;
         received->size += size;
         int code = fd_write_all(received->file.fd, bytes, size);
         return code < 0 ? err_sys(err, -code, "writing %.200s", received->path) : 0;
@@ -218,6 +226,9 @@ static int prepare(struct receiving *receiving, const struct session *session, c
                 return err_sys(err, -receiving->workspace_fd, "opening the files of the sandbox");
         (void) snprintf(receiving->session_id, sizeof(receiving->session_id), "%s", session->row.id);
         (void) snprintf(receiving->directory, sizeof(receiving->directory), "%s", relative);
+        struct daemon *daemon = receiving->exchange->service->daemon;
+        if (disk_admit(daemon, session_find(daemon, "", session->row.id), 0, err) < 0)
+                return -1;
         if (receiving_is_form(receiving->exchange))
                 return multipart_open(type, &form_events, receiving, &receiving->multipart, err);
         if (length > 0 && (uint64_t) length > receiving->max)

@@ -15,6 +15,10 @@
         ",\"detach\":" SAID("boolean", "answer 202 at once; read the events later")                                    \
         ",\"cancel_on_disconnect\":" SAID("boolean", "interrupt the run when this connection breaks")
 
+#define CREATE "\"create\":" SAID("boolean", "false: do not make the sandbox where there is none")
+#define CODE_HOW                                                                                                       \
+        "\"env\":{\"type\":\"object\"},\"store_history\":" SAID("boolean", "false: the run is not counted") "," CREATE
+
 static const struct api_query destroy_query[] = {
         { "keep_files", "boolean", "leave the files of the sandbox on the host", false },
         { 0 },
@@ -32,6 +36,7 @@ static const struct api_query list_query[] = {
 
 static const struct api_query read_query[] = {
         { "path", "string", "a file, or a directory to be listed; the workspace itself without it", false },
+        { "stat", "boolean", "only what is there: type, size, time of the last change", false },
         { 0 },
 };
 
@@ -39,6 +44,7 @@ static const struct api_query write_query[] = {
         { "path", "string", "the file; for a form, the directory that its files go to", false },
         { "mkdir", "boolean", "make a directory, and its parents; without a body", false },
         { "move_to", "string", "move what is at path to here; without a body", false },
+        { "create", "boolean", "false: do not make the sandbox where there is none", false },
         { 0 },
 };
 
@@ -83,14 +89,15 @@ static const struct api_route rows[] = {
         { ROW("POST", "/sandbox/{user_id}/execute", execution_execute, "execute",
           "Run Python; variables stay. With \"stream\": true, or asked for by Accept, as a stream of events"),
           .group = "Runs", .body_type = "application/json",
-          .body_schema = OBJECT("\"code\":" TEXT ",\"context\":" TEXT "," HOW),
+          .body_schema = OBJECT("\"code\":" TEXT ",\"context\":" TEXT "," CODE_HOW "," HOW),
           .body_example = "{\"code\":\"print(6 * 7)\"}", .answer_schema = RESULT, .is_stream = true,
           .statuses = "200 202" },
         { ROW("POST", "/sandbox/{user_id}/shell", execution_shell, "shell",
           "Run a shell command, or a program with its arguments; the answers are those of execute"), .group = "Runs",
           .body_type = "application/json",
           .body_schema = OBJECT("\"command\":" TEXT ",\"argv\":" ARRAY(TEXT) ",\"env\":{\"type\":\"object\"},\"cwd\":"
-                                TEXT "," HOW),
+                                TEXT ",\"stdin\":" SAID("string", "a file in the sandbox, read as standard input")
+                                "," CREATE "," HOW),
           .body_example = "{\"command\":\"ls -l\"}", .answer_schema = RESULT, .is_stream = true,
           .statuses = "200 202" },
         { ROW("POST", "/sandbox/{user_id}/pip/install", execution_install, "installPackages",

@@ -55,20 +55,10 @@ bool sandbox_has_room(const struct exchange *exchange, const char *user_id, stru
         const char *owner = exchange->visitor.owner;
         if (asker_is_operator(&exchange->asker) || session_find(service->daemon, owner, user_id))
                 return true;
-        uint64_t own_max = exchange->visitor.use->quota.sandboxes, max = service->settings->sandboxes_max;
-        if (own_max && service_count_sandboxes(service, owner) >= own_max) {
-                (void) err_set(err, ERR_LIMIT, "this key has %llu sandboxes, which is all it may have; destroy one",
-                               (unsigned long long) own_max);
-                return false;
-        }
-        if (max && service_count_sandboxes(service, NULL) >= max) {
-                (void) err_set(err, ERR_LIMIT,
-                               "the service has %llu sandboxes, which is all it may have (SANDBOX_MAX_CONTAINERS); "
-                               "try again later",
-                               (unsigned long long) max);
-                return false;
-        }
-        return true;
+        const struct share_claim one = { .key = owner, .amount = 1,
+                                         .key_max = exchange->visitor.use->quota.sandboxes };
+        return share_judge(&service->daemon->shares, SHARE_SANDBOXES, &one, service_count_sandboxes(service, owner),
+                           service_count_sandboxes(service, NULL), err) == 0;
 }
 
 /* ---- create ---- */

@@ -15,15 +15,17 @@ const struct api_schema api_schemas[] = {
                         ",\"began\":" INTEGER ",\"end\":" INTEGER) },
         { "Artifact", OBJECT("\"path\":" TEXT ",\"size\":" INTEGER ",\"mime\":" TEXT ",\"url\":" TEXT) },
         { "Result",
-          OBJECT("\"run_id\":" TEXT ",\"status\":{\"enum\":[\"ok\",\"error\",\"timeout\",\"oom\",\"killed\","
+          OBJECT("\"run_id\":" TEXT ",\"status\":{\"enum\":[\"ok\",\"error\",\"timeout\",\"oom\",\"disk\",\"killed\","
                  "\"interrupted\"]},\"stdout\":" TEXT ",\"stderr\":" TEXT
                  ",\"stdout_cut_bytes\":" SAID("integer", "what did not fit; a stream has all of it")
                  ",\"stderr_cut_bytes\":" INTEGER ",\"exit_code\":" INTEGER ",\"timed_out\":" TRUTH
                  ",\"oom_killed\":" TRUTH ",\"duration_ms\":" INTEGER
+                 ",\"execution_count\":" SAID("integer", "how many runs of code this sandbox has had")
                  ",\"result\":{\"description\":\"the value of the last expression, by MIME type; or null\"}"
                  ",\"displays\":" ARRAY("{}") ",\"error\":{\"description\":\"name, value, traceback; or null\"}"
                  ",\"artifacts\":" ARRAY(REF("Artifact")) ",\"usage\":"
-                 OBJECT("\"cpu_ms\":" INTEGER ",\"memory_peak_bytes\":" INTEGER) ",\"variables_lost\":" TRUTH) },
+                 OBJECT("\"cpu_ms\":" INTEGER ",\"memory_peak_bytes\":" INTEGER) ",\"variables_lost\":" TRUTH
+                 ",\"warning\":" SAID("string", "beside the run: its sandbox is past its disk limit")) },
         { "Event",
           "{\"type\":\"object\",\"description\":\"one line of application/x-ndjson, or the data of one server-sent "
           "event; the last one is `result` or `error`, and there is exactly one of them\",\"required\":[\"event\"],"

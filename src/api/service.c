@@ -101,11 +101,14 @@ static void close_service(void *front) {
 static int open_service(struct daemon *daemon, const void *settings, void **ret_front, struct err *err) {
         struct service *service = calloc(1, sizeof(*service));
         if (!service)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         service->daemon = daemon;
         service->settings = settings;
         service->started_ms = loop_now_ms();
         (void) snprintf(service->keys_path, sizeof(service->keys_path), "%s/keys", daemon->data_dir);
+        daemon->shares.rows[SHARE_SANDBOXES].total = service->settings->sandboxes_max;
+        if (daemon->shares.rows[SHARE_RUNS].total < service->settings->quota.runs)
+                daemon->shares.rows[SHARE_RUNS].total = service->settings->quota.runs;
         place_socket(service);
         if (!service->settings->host && !*service->unix_path) {
                 close_service(service);

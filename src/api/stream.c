@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "session/asker.h"
+#include "session/json_text.h"
 
 /* ---- one event ---- */
 
@@ -109,8 +110,15 @@ static void put_partial(struct exchange *exchange) {
                         put_text(exchange, i == 1, 0, exchange->partial[i].bytes, exchange->partial[i].size);
 }
 
-void stream_put_display(struct exchange *exchange, json_t *data) {
-        put_json(exchange, "display", 0, json_pack("{s:s, s:O}", "event", "display", "data", data));
+void stream_put_display(struct exchange *exchange, const char *data, size_t size) {
+        _cleanup_json_text_ struct json_text event = { 0 };
+        json_text_put_literal(&event, "{\"event\":\"display\",\"data\":");
+        json_text_put(&event, data, size);
+        json_text_put_literal(&event, "}");
+        if (event.failed)
+                exchange->is_broken = true;
+        else
+                put_event(exchange, "display", 0, event.bytes, event.size);
 }
 
 void stream_beat(struct exchange *exchange) {

@@ -18,7 +18,7 @@ struct exchange;
 
 void stream_begin(struct exchange *exchange, const char *run_id);
 void stream_put_output(struct exchange *exchange, const struct asker_output *output);
-void stream_put_display(struct exchange *exchange, json_t *data);
+void stream_put_display(struct exchange *exchange, const char *data, size_t size); /* JSON */
 void stream_beat(struct exchange *exchange);
 
 /* The last event. The request is gone afterwards. */

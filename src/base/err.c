@@ -23,6 +23,7 @@ static const struct {
         [ERR_PROTOCOL] = { "protocol", 400, 125 },
         [ERR_GONE] = { "gone", 410, 125 },
         [ERR_TIMEOUT] = { "timeout", 504, 125 },
+        [ERR_DAMAGED] = { "damaged", 500, 125 },
         [ERR_SYSTEM] = { "system", 500, 125 },
 };
 
@@ -54,6 +55,18 @@ int err_set(struct err *err, enum err_code code, const char *format, ...) {
         return -1;
 }
 
+/* What to do, where that is always the same. */
+static const char *advice_for(int sys_errno) {
+        switch (sys_errno) {
+        case EMFILE:
+                return "; raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit)";
+        case ENFILE:
+                return "; the whole host is out of open files (sysctl fs.file-max)";
+        default:
+                return "";
+        }
+}
+
 int err_sys(struct err *err, int sys_errno, const char *format, ...) {
         if (!err)
                 return -1;
@@ -64,8 +77,8 @@ int err_sys(struct err *err, int sys_errno, const char *format, ...) {
         int length = vsnprintf(err->message, sizeof(err->message), format, args);
         va_end(args);
         if (length >= 0 && (size_t) length < sizeof(err->message))
-                (void) snprintf(err->message + length, sizeof(err->message) - (size_t) length, ": %s",
-                                strerror(sys_errno));
+                (void) snprintf(err->message + length, sizeof(err->message) - (size_t) length, ": %s%s",
+                                strerror(sys_errno), advice_for(sys_errno));
         return -1;
 }
 

@@ -20,9 +20,13 @@ enum err_code {
         ERR_PROTOCOL,    /* the other side broke the protocol */
         ERR_GONE,        /* it was there and has ended */
         ERR_TIMEOUT,
+        ERR_DAMAGED,     /* what is on the disk is not what was written */
         ERR_SYSTEM,      /* anything else that a system call answered */
         ERR_CODES
 };
+
+/* Where the daemon itself has no memory: it is not the code's limit that was reached. */
+#define ERR_DAEMON_MEMORY "the daemon is out of memory: try again in a moment, or give it more"
 
 struct err {
         enum err_code code;

@@ -9,6 +9,10 @@
 
 #include "base/fd.h"
 
+/* In one turn: so many events, and no further one after so long. The rest is there in the next turn, behind what has come
+ * meanwhile, and timers are looked at in between. */
+enum { EVENTS_EACH = 16, TURN_US = 4000 };
+
 struct loop_watch {
         struct loop *loop;
         int fd; /* -1: dropped, waits to be freed */
@@ -32,6 +36,7 @@ struct loop {
         struct loop_watch *dropped; /* freed after the turn: events for them may still be in hand */
         struct loop_timer **heap;   /* earliest first */
         size_t n_timers, room;
+        struct loop_turns turns;
 };
 
 uint64_t loop_now_ms(void) {
@@ -204,20 +209,42 @@ static void call_due_timers(struct loop *loop) {
         }
 }
 
+static uint64_t cpu_now_us(void) {
+        struct timespec now;
+        (void) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+}
+
+static void count_turn(struct loop_turns *turns, uint64_t took_us, uint64_t took_cpu_us) {
+        turns->count++;
+        if (took_us > turns->longest_us)
+                turns->longest_us = took_us;
+        if (took_cpu_us > turns->longest_cpu_us)
+                turns->longest_cpu_us = took_cpu_us;
+}
+
+struct loop_turns loop_turns(const struct loop *loop) {
+        return loop->turns;
+}
+
 int loop_run(struct loop *loop, struct err *err) {
-        struct epoll_event events[64];
+        struct epoll_event events[EVENTS_EACH];
         loop->stopped = false;
         while (!loop->stopped) {
-                int n = epoll_wait(loop->epoll_fd, events, 64, wait_ms(loop));
+                int n = epoll_wait(loop->epoll_fd, events, EVENTS_EACH, wait_ms(loop));
                 if (n < 0 && errno != EINTR)
                         return err_sys(err, errno, "waiting for events");
+                uint64_t began_us = loop_now_us(), began_cpu_us = cpu_now_us();
                 for (int i = 0; i < n; i++) {
                         struct loop_watch *watch = events[i].data.ptr;
                         if (watch->fd >= 0)
                                 watch->call(watch->context, events[i].events);
+                        if (loop_now_us() - began_us > TURN_US)
+                                break;
                 }
                 call_due_timers(loop);
                 free_dropped(loop);
+                count_turn(&loop->turns, loop_now_us() - began_us, cpu_now_us() - began_cpu_us);
         }
         return 0;
 }

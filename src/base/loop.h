@@ -32,6 +32,13 @@ uint64_t loop_now_us(void);
 /* The time of day, for display only. */
 int64_t loop_wall_ms(void);
 
+/* What turns took so far: from the moment that something has come until the next is waited for. The processor's time is
+ * what the loop did itself, on a machine however busy. */
+struct loop_turns {
+        uint64_t count, longest_us, longest_cpu_us;
+};
+struct loop_turns loop_turns(const struct loop *loop);
+
 /* Turns until loop_stop. */
 int loop_run(struct loop *loop, struct err *err);
 void loop_stop(struct loop *loop);

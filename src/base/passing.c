@@ -6,6 +6,10 @@
 
 #include "base/fd.h"
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
 struct slots {
         uint32_t count;
         uint8_t filled[PASSING_FDS_MAX / 8];
@@ -88,4 +92,9 @@ ssize_t passing_receive(int socket_fd, void *bytes, size_t room, int *ret_fds, s
         for (size_t i = 0; i < n_fds; i++)
                 ret_fds[i] = -1;
         return code;
+}
+
+void passing_refuse(int socket_fd) {
+        const int off = 0;
+        (void) setsockopt(socket_fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
 }

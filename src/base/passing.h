@@ -15,3 +15,7 @@ int passing_send(int socket_fd, const void *bytes, size_t size, const int *fds, 
  * are -1. The size of what came, -ENODATA when the other side is gone, -EPROTO when it does not fit, -errno. Nothing
  * is kept open on failure. */
 ssize_t passing_receive(int socket_fd, void *bytes, size_t room, int *ret_fds, size_t n_fds, int flags);
+
+/* From now on nobody can send descriptors to this socket (SO_PASSRIGHTS, Linux 6.16); what is sent with some is refused
+ * at the sender. An older kernel cannot: for sockets whose other end is trusted, where it is a second line. */
+void passing_refuse(int socket_fd);

@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/private_dir.h"
 
 /* A variable that is set but empty counts as not set, as for XDG. */
 static const char *variable(const char *name) {
@@ -27,6 +28,27 @@ static const char *home_directory(void) {
         return user && user->pw_dir && *user->pw_dir == '/' ? user->pw_dir : NULL;
 }
 
+static int too_long(struct err *err) {
+        return err_set(err, ERR_USAGE, "the path of the data directory is too long; set GLOVEBOX_DATA_DIR");
+}
+
+/* Where it is when no variable names one. */
+static int choose_usual(char ret[static PLACE_PATH_MAX], struct err *err) {
+        const char *xdg = variable("XDG_DATA_HOME"), *home = home_directory();
+        int length;
+        if (geteuid() == 0)
+                length = snprintf(ret, PLACE_PATH_MAX, "/var/lib/glovebox");
+        else if (xdg && *xdg == '/') /* the specification: relative values are ignored */
+                length = snprintf(ret, PLACE_PATH_MAX, "%s/glovebox", xdg);
+        else if (home)
+                length = snprintf(ret, PLACE_PATH_MAX, "%s/.local/share/glovebox", home);
+        else
+                return err_set(err, ERR_NOT_FOUND,
+                               "no home directory is known for user %u; set GLOVEBOX_DATA_DIR to a directory of yours",
+                               (unsigned) geteuid());
+        return length >= PLACE_PATH_MAX ? too_long(err) : 0;
+}
+
 static int choose(char ret[static PLACE_PATH_MAX], struct err *err) {
         static const char *const named[] = { "GLOVEBOX_DATA_DIR", "SANDBOX_DATA_DIR" };
         int length = -1;
@@ -38,23 +60,9 @@ static int choose(char ret[static PLACE_PATH_MAX], struct err *err) {
                         return err_set(err, ERR_USAGE, "$%s is \"%.200s\": give an absolute path", named[i], value);
                 length = snprintf(ret, PLACE_PATH_MAX, "%s", value);
         }
-        if (length < 0 && geteuid() == 0)
-                length = snprintf(ret, PLACE_PATH_MAX, "/var/lib/glovebox");
-        const char *xdg = variable("XDG_DATA_HOME");
-        if (length < 0 && xdg && *xdg == '/') /* the specification: relative values are ignored */
-                length = snprintf(ret, PLACE_PATH_MAX, "%s/glovebox", xdg);
-        if (length < 0) {
-                const char *home = home_directory();
-                if (!home)
-                        return err_set(err, ERR_NOT_FOUND,
-                                       "no home directory is known for user %u; set GLOVEBOX_DATA_DIR to a directory "
-                                       "of yours",
-                                       (unsigned) geteuid());
-                length = snprintf(ret, PLACE_PATH_MAX, "%s/.local/share/glovebox", home);
-        }
-        if (length < 0 || length >= PLACE_PATH_MAX)
-                return err_set(err, ERR_USAGE, "the path of the data directory is too long; set GLOVEBOX_DATA_DIR");
-        return 0;
+        if (length < 0)
+                return choose_usual(ret, err);
+        return length >= PLACE_PATH_MAX ? too_long(err) : 0;
 }
 
 /* mkdir -p, everything 0700: the XDG specification asks for it, and the directory itself holds users' files. */
@@ -95,9 +103,33 @@ static int resolve(const char *path, char ret_path[static PLACE_PATH_MAX], struc
         return 0;
 }
 
+static char shared[PLACE_PATH_MAX];
+
+/* Now, and not when it is asked for: by then we may be in a user namespace, where everybody is root. */
+static void find_shared(const char *data_dir) {
+        const char *named = variable("GLOVEBOX_SHARED_DATA_DIR");
+        char path[PLACE_PATH_MAX];
+        shared[0] = '\0';
+        if (named && strcmp(named, "none") == 0)
+                return;
+        if (named && (size_t) snprintf(path, sizeof(path), "%s", named) >= sizeof(path))
+                return;
+        if ((!named && choose_usual(path, NULL) < 0) || *path != '/' || resolve(path, shared, NULL) < 0 ||
+            strcmp(shared, data_dir) == 0)
+                shared[0] = '\0';
+}
+
+const char *place_shared_data_dir(void) {
+        return shared;
+}
+
 int place_find_data_dir(char ret_path[static PLACE_PATH_MAX], struct err *err) {
         char path[PLACE_PATH_MAX];
-        return choose(path, err) < 0 ? -1 : resolve(path, ret_path, err);
+        if (choose(path, err) < 0)
+                return -1;
+        int code = resolve(path, ret_path, err);
+        find_shared(code < 0 ? "" : ret_path);
+        return code;
 }
 
 int place_data_dir(char ret_path[static PLACE_PATH_MAX], struct err *err) {
@@ -108,5 +140,46 @@ int place_data_dir(char ret_path[static PLACE_PATH_MAX], struct err *err) {
         if (code < 0)
                 return err_sys(err, -code, "cannot make the data directory %.600s (set GLOVEBOX_DATA_DIR to another)",
                                path);
-        return resolve(path, ret_path, err);
+        if (resolve(path, ret_path, err) < 0)
+                return -1;
+        find_shared(ret_path);
+        return 0;
+}
+
+int place_mark_data_dir(const char *path, struct err *err) {
+        _cleanup_fd_ int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        int code = fd < 0 ? -errno : private_dir_mark(fd);
+        return code < 0 ? err_sys(err, -code, "marking the data directory %.600s", path) : 0;
+}
+
+size_t place_runtime_dirs(char ret_paths[static PLACE_RUNTIME_DIRS][PLACE_RUNTIME_MAX]) {
+        unsigned uid = (unsigned) geteuid();
+        size_t n = 0;
+        const char *runtime = variable("XDG_RUNTIME_DIR");
+        if (uid == 0)
+                (void) snprintf(ret_paths[n++], PLACE_RUNTIME_MAX, "/run/glovebox");
+        else {
+                if (runtime && *runtime == '/' &&
+                    snprintf(ret_paths[n], PLACE_RUNTIME_MAX, "%s/glovebox", runtime) < PLACE_RUNTIME_MAX)
+                        n++;
+                (void) snprintf(ret_paths[n++], PLACE_RUNTIME_MAX, "/run/user/%u/glovebox", uid);
+        }
+        (void) snprintf(ret_paths[n++], PLACE_RUNTIME_MAX, "/tmp/glovebox-%u", uid);
+        return n;
+}
+
+int place_make_runtime_dir(const char *path, struct err *err) {
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, errno, "making %s", path);
+        _cleanup_fd_ int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        struct stat status;
+        if (fd < 0 || fstat(fd, &status) < 0)
+                return err_sys(err, errno, "opening %s", path);
+        if (status.st_uid != geteuid() || (status.st_mode & 022))
+                return err_set(err, ERR_REFUSED,
+                               "%s is for your sockets, but belongs to user %u or may be written to by others (mode "
+                               "%04o); remove it, or choose another directory with --socket-dir",
+                               path, (unsigned) status.st_uid, (unsigned) (status.st_mode & 07777));
+        int code = private_dir_mark(fd);
+        return code < 0 ? err_sys(err, -code, "marking %s", path) : 0;
 }

@@ -21,12 +21,16 @@
 enum { V2 = CGROUP_V2_TREE };
 
 /* The agent and the box's supervisor live in the box too, but do not count for the user. */
+enum { SOCKETS_LEAST = 16 << 20 }; /* enough for any ordinary use of the loopback */
 enum { OWN_PROCESSES = 2, CPU_PERIOD_US = 100000, DEPTH_MAX = 8 };
 
 #define SWAPPINESS "memory.swappiness"
 
+/* Of v1: what waits in TCP and UDP sockets is not part of its memory limit. */
+#define SOCKETS "memory.kmem.tcp.limit_in_bytes"
+
 /* Every file that is written, in the order that the kernel demands (memsw may never be below the plain limit). */
-enum knob_value { KNOB_MEMORY, KNOB_ZERO, KNOB_ONE, KNOB_PIDS, KNOB_CPU_MAX, KNOB_CPU_QUOTA, KNOB_CPU_PERIOD };
+enum knob_value { KNOB_MEMORY, KNOB_SOCKETS, KNOB_ZERO, KNOB_ONE, KNOB_PIDS, KNOB_CPU_MAX, KNOB_CPU_QUOTA, KNOB_CPU_PERIOD };
 static const struct knob {
         enum cgroup_controller controller;
         bool v2;
@@ -41,6 +45,7 @@ static const struct knob {
         { CGROUP_CPU, true, false, "cpu.max", KNOB_CPU_MAX },
         { CGROUP_MEMORY, false, false, "memory.limit_in_bytes", KNOB_MEMORY },
         { CGROUP_MEMORY, false, true, "memory.memsw.limit_in_bytes", KNOB_MEMORY },
+        { CGROUP_MEMORY, false, true, SOCKETS, KNOB_SOCKETS },
         { CGROUP_MEMORY, false, true, SWAPPINESS, KNOB_ZERO },
         { CGROUP_PIDS, false, false, "pids.max", KNOB_PIDS },
         { CGROUP_CPU, false, false, "cpu.cfs_period_us", KNOB_CPU_PERIOD },
@@ -67,6 +72,10 @@ static void format_value(enum knob_value value, const struct limits *limits, cha
         switch (value) {
         case KNOB_MEMORY:
                 (void) snprintf(ret_text, 64, "%" PRIu64, limits->memory_bytes);
+                return;
+        case KNOB_SOCKETS:
+                (void) snprintf(ret_text, 64, "%" PRIu64,
+                                limits->memory_bytes / 8 > SOCKETS_LEAST ? limits->memory_bytes / 8 : SOCKETS_LEAST);
                 return;
         case KNOB_ZERO:
         case KNOB_ONE:
@@ -131,6 +140,25 @@ static int write_limits(const struct cgroup_host *host, enum cgroup_controller c
         return 0;
 }
 
+/* Of groups that have processes. In the first pass a value that depends on one not yet written may be refused. */
+static int change_limits(const struct cgroup_host *host, enum cgroup_controller controller, int dir_fd,
+                         const struct limits *limits, int pass, struct err *err) {
+        bool v2 = cgroup_host_in_v2(host, controller);
+        for (size_t i = 0; i < ELEMENTS(knobs); i++) {
+                const struct knob *knob = &knobs[i];
+                bool is_amount = knob->value == KNOB_MEMORY || knob->value == KNOB_PIDS || knob->value == KNOB_CPU_MAX ||
+                                 knob->value == KNOB_CPU_QUOTA;
+                if (knob->controller != controller || knob->v2 != v2 || !is_amount)
+                        continue;
+                char text[64];
+                format_value(knob->value, limits, text);
+                int code = cgroup_file_write(dir_fd, knob->file, text);
+                if (code < 0 && code != -ENOENT && pass > 0)
+                        return explain_knob(knob, text, code, err);
+        }
+        return 0;
+}
+
 static int check_name(const char *name, struct err *err) {
         if (strlen(name) >= sizeof(((struct cgroup *) 0)->name) || strchr(name, '/') || !cgroup_text_is_relative(name))
                 return err_set(err, ERR_USAGE,
@@ -179,8 +207,11 @@ static int open_parent(const struct cgroup_host *host, size_t index, struct err 
                 return err_sys(err, -fd, "cannot open the control group %s", path);
         fd_close(&parents[index].fd);
         (void) snprintf(parents[index].path, sizeof(parents[index].path), "%s", path);
-        if (index == CGROUP_MEMORY)
+        if (index == CGROUP_MEMORY) {
                 inherits_swappiness = cgroup_file_write(fd, SWAPPINESS, "0") == 0;
+                /* No bound. The kernel changes its own code for the first group that has one and for the last. */
+                (void) cgroup_file_write(fd, SOCKETS, "9223372036854771712");
+        }
         return parents[index].fd = fd;
 }
 
@@ -320,6 +351,32 @@ int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err) {
         return 0;
 }
 
+/* Contents of files that were read or written once and that the kernel drops as soon as memory is short: nobody would
+ * call that used. At most `most`. */
+static uint64_t read_reclaimable(int memory_fd, bool v2, uint64_t most) {
+        uint64_t bytes = 0;
+        if (cgroup_file_read_key(memory_fd, "memory.stat", v2 ? "inactive_file" : "total_inactive_file", &bytes) < 0)
+                return 0;
+        return bytes < most ? bytes : most;
+}
+
+/* One limit depends on another (memory.limit_in_bytes and memory.memsw.limit_in_bytes): which one must be written first
+ * depends on the direction. So what was refused is tried once more when the others are written. */
+int cgroup_change_limits(const struct cgroup *cgroup, const struct limits *limits, struct err *err) {
+        if (!cgroup->host)
+                return err_set(err, ERR_UNSUPPORTED, "the box has no control group");
+        for (int pass = 0; pass < 2; pass++)
+                for (size_t c = 0; c < CGROUP_CONTROLLERS; c++) {
+                        _cleanup_fd_ int dir_fd = open_group(cgroup, c);
+                        if (dir_fd < 0)
+                                continue; /* a box that was made without it, --allow-weaker */
+                        int code = change_limits(cgroup->host, (enum cgroup_controller) c, dir_fd, limits, pass, err);
+                        if (code < 0)
+                                return -1;
+                }
+        return 0;
+}
+
 void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usage) {
         struct cgroup_usage usage = { 0 };
         if (cgroup->host) {
@@ -327,6 +384,7 @@ void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usa
                 _cleanup_fd_ int memory_fd = open_group(cgroup, CGROUP_MEMORY);
                 (void) cgroup_file_read_number(memory_fd, v2 ? "memory.current" : "memory.usage_in_bytes",
                                                &usage.memory_now_bytes);
+                usage.memory_now_bytes -= read_reclaimable(memory_fd, v2, usage.memory_now_bytes);
                 (void) cgroup_file_read_number(memory_fd, v2 ? "memory.peak" : "memory.max_usage_in_bytes",
                                                &usage.memory_peak_bytes);
                 (void) cgroup_file_read_key(memory_fd, v2 ? "memory.events" : "memory.oom_control", "oom_kill",
@@ -410,6 +468,13 @@ void cgroup_release(struct cgroup *cgroup) {
         cgroup->host = NULL;
 }
 
+int cgroup_remove_empty(const struct cgroup_host *host, const char *name) {
+        struct err ignored;
+        if (check_name(name, &ignored) < 0)
+                return -EINVAL;
+        return remove_all(host, name, false, &ignored) < 0 ? -EBUSY : 0;
+}
+
 int cgroup_adopt(const struct cgroup_host *host, const char *name, struct cgroup *ret_cgroup, struct err *err) {
         if (check_name(name, err) < 0)
                 return -1;
@@ -430,8 +495,9 @@ int cgroup_destroy(struct cgroup *cgroup, struct err *err) {
         struct err ignored;
         int code = remove_all(cgroup->host, cgroup->name, false, &ignored);
         if (code < 0) {
-                (void) cgroup_kill(cgroup, &ignored);
-                code = remove_all(cgroup->host, cgroup->name, true, err);
+                /* What cannot be killed is not waited for either. */
+                bool hopeless = cgroup_kill(cgroup, &ignored) < 0 && ignored.code == ERR_REFUSED;
+                code = remove_all(cgroup->host, cgroup->name, !hopeless, err);
         }
         cgroup_release(cgroup);
         return code;

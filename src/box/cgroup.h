@@ -69,9 +69,13 @@ int cgroup_open_v2_entry(struct cgroup *cgroup, struct err *err);
 /* Puts another process in, whatever its number of threads, into the v1 groups (see cgroup_enter). */
 int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err);
 
+/* Other amounts of memory, processors and processes for a box that lives. Less memory than it uses now is the caller's
+ * to refuse. */
+int cgroup_change_limits(const struct cgroup *cgroup, const struct limits *limits, struct err *err);
+
 struct cgroup_usage {
         uint64_t cpu_us;
-        uint64_t memory_now_bytes;
+        uint64_t memory_now_bytes; /* without what the kernel can drop at once */
         uint64_t memory_peak_bytes;
         uint64_t oom_kills;
 };
@@ -82,6 +86,13 @@ void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usa
 /* Kills everything in the box and waits until it is empty (bounded), thawing first. The group is spent afterwards: some
  * kernels (seen on 6.18) kill whatever is cloned into a group after its cgroup.kill was written. Destroy it. */
 int cgroup_kill(const struct cgroup *cgroup, struct err *err);
+
+/* The same without waiting: one round, which a fork may outrun. Returns how many processes it found. None, in a group that
+ * cannot be removed, means that those in it are ending, or in another pid namespace and out of reach. */
+int cgroup_kill_now(const struct cgroup *cgroup);
+
+/* Removes the directories if nothing is in them. -EBUSY: something is. */
+int cgroup_remove_empty(const struct cgroup_host *host, const char *name);
 
 /* Removes the directories. Kills what is still inside. Closes the descriptors; safe on a zeroed or released struct. */
 int cgroup_destroy(struct cgroup *cgroup, struct err *err);

@@ -60,7 +60,7 @@ int cgroup_kill_listed(int dir_fd) {
                 pid_fds[found++] = (int) syscall(SYS_pidfd_open, pid, 0);
         }
         if (found == 0)
-                return 0;
+                return n > 0 ? -EXDEV : 0; /* a process of another pid namespace is listed as 0 */
         /* Whoever still stands on the list after its pidfd was opened is who the pidfd refers to. */
         n = read_procs(dir_fd, text, sizeof(text));
         for (int i = 0; i < found; i++) {
@@ -149,6 +149,30 @@ static int kill_v1(const struct cgroup *cgroup, int64_t deadline_ms) {
         return result;
 }
 
+static int fail_unseen(const struct cgroup *cgroup, struct err *err) {
+        return err_set(err, ERR_REFUSED,
+                       "the control group %s has processes of another pid namespace, which cannot be ended from here: "
+                       "end them there",
+                       cgroup->name);
+}
+
+int cgroup_kill_now(const struct cgroup *cgroup) {
+        int found = 0;
+        if (cgroup->v2_fd >= 0) { /* reaches into other pid namespaces */
+                (void) cgroup_file_write(cgroup->v2_fd, "cgroup.freeze", "0");
+                found = cgroup_file_write(cgroup->v2_fd, "cgroup.kill", "1") == 0;
+                if (!found)
+                        found = cgroup_kill_listed(cgroup->v2_fd);
+        }
+        for (enum cgroup_controller c = 0; c < CGROUP_CONTROLLERS; c++) {
+                _cleanup_fd_ int dir_fd = open_v1(cgroup, c);
+                int listed = dir_fd < 0 ? 0 : cgroup_kill_listed(dir_fd);
+                if (listed > found)
+                        found = listed;
+        }
+        return found > 0 ? found : 0;
+}
+
 int cgroup_kill(const struct cgroup *cgroup, struct err *err) {
         if (!cgroup->host)
                 return 0;
@@ -163,5 +187,7 @@ int cgroup_kill(const struct cgroup *cgroup, struct err *err) {
                                "were killed: they hang in the kernel (a device or network file system that does not "
                                "answer)",
                                cgroup->name, KILL_WAIT_MS / 1000);
+        if (code == -EXDEV)
+                return fail_unseen(cgroup, err);
         return code < 0 ? err_sys(err, -code, "cannot kill the processes of the control group %s", cgroup->name) : 0;
 }

@@ -7,10 +7,20 @@
 #include "box/limits.h"
 #include "image/image.h"
 
-#define BOX_PATH "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+#define BOX_EXTRA_PROGRAMS "/opt/glovebox/bin" /* what an image may lack: `python` */
+#define BOX_PATH "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:" BOX_EXTRA_PROGRAMS
 
 /* NULL-terminated "NAME=value" texts, freed with environment_free. A box with a network is told where its proxy is.
  * `extra` (NULL or NULL-terminated) wins. */
 char **environment_make(const struct image *image, const struct limits *limits, bool has_network, char *const *extra,
                         struct err *err);
 void environment_free(char **environment);
+
+/* The image's own variables that a box honours, one call for each; false as soon as `add_text` says so. */
+bool environment_add_image(const struct image *image, bool (*add_text)(void *to, const char *text), void *to);
+
+/* "PATH=...": the image's own, or BOX_PATH, with the directory of its Python. The caller frees it; NULL: no memory. */
+char *environment_path(const struct image *image);
+
+/* What the image sets `prefix` ("NAME=") to, or NULL. Borrowed from the image. */
+const char *environment_image_value(const struct image *image, const char *prefix);

@@ -9,9 +9,14 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "box/environment.h"
+#include "box/mount_point.h"
 #include "box/stage.h"
 #include "box/syscalls.h"
 #include "box/tree.h"
+
+/* Of terminals: the host has 4,096 for everybody (kernel.pty.max). */
+#define BOX_TERMINALS_MAX "32"
 
 enum { ROOT_BYTES = 32 << 20, ROOT_FILES = 4096 };
 
@@ -19,69 +24,6 @@ const struct stage_device stage_devices[STAGE_DEVICES] = {
         { "/dev/null", 1, 3 },   { "/dev/zero", 1, 5 },    { "/dev/full", 1, 7 },
         { "/dev/random", 1, 8 }, { "/dev/urandom", 1, 9 }, { "/dev/tty", 5, 0 },
 };
-
-/* Makes the directory and its parents below the root without ever following a link; returns it (O_PATH) or -errno. */
-static int make_directory(int root_fd, const char *path) {
-        char copy[4096];
-        if (strlen(path) >= sizeof(copy))
-                return -ENAMETOOLONG;
-        (void) strcpy(copy, path);
-        _cleanup_fd_ int at = sys_openat2(root_fd, ".", O_PATH | O_DIRECTORY, 0, RESOLVE_BENEATH);
-        if (at < 0)
-                return -errno;
-        char *rest = copy, *name;
-        while ((name = strsep(&rest, "/"))) {
-                if (!*name)
-                        continue;
-                if (mkdirat(at, name, 0755) < 0 && errno != EEXIST && errno != EROFS)
-                        return -errno;
-                int next = sys_openat2(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
-                                       RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
-                if (next < 0)
-                        return -errno;
-                fd_close(&at);
-                at = next;
-        }
-        return take_fd(&at);
-}
-
-static int make_file_in(int parent_fd, const char *name, const void *bytes, size_t size) {
-        _cleanup_fd_ int fd = sys_openat2(parent_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644,
-                                          RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
-        if (fd < 0)
-                return -errno;
-        return fd_write_all(fd, bytes, size);
-}
-
-static int make_file(int root_fd, const char *path, const void *bytes, size_t size) {
-        char directory[4096];
-        const char *name = strrchr(path, '/');
-        (void) snprintf(directory, sizeof(directory), "%.*s", name ? (int) (name - path) : 0, path);
-        _cleanup_fd_ int parent = make_directory(root_fd, directory);
-        return parent < 0 ? parent : make_file_in(parent, name ? name + 1 : path, bytes, size);
-}
-
-static int attach(int tree_fd, int target_fd) {
-        unsigned flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
-        return sys_move_mount(tree_fd, "", target_fd, "", flags) < 0 ? -errno : 0;
-}
-
-/* Attaches a tree at a path, making the mount point (a directory or an empty file) where there is none. */
-static int attach_at(int root_fd, int tree_fd, const char *path, bool is_directory) {
-        _cleanup_fd_ int target = -1;
-        if (is_directory)
-                target = make_directory(root_fd, path);
-        else {
-                int code = make_file(root_fd, path, "", 0);
-                if (code < 0 && code != -EEXIST && code != -EROFS)
-                        return code;
-                target = sys_openat2(root_fd, path + strspn(path, "/"), O_PATH | O_NOFOLLOW, 0,
-                                     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
-                if (target < 0)
-                        target = -errno;
-        }
-        return target < 0 ? target : attach(tree_fd, target);
-}
 
 static int make_read_only(int root_fd, const char *path) {
         struct mount_attr attributes = { .attr_set = MOUNT_ATTR_RDONLY };
@@ -101,7 +43,7 @@ static int attach_tmpfs(const struct stage *stage, const char *path, uint64_t by
         if (stage->spec->from_mould)
                 return mount_tmpfs(path, bytes, files, mode);
         _cleanup_fd_ int tree = tree_make_tmpfs(bytes, files, BOX_UID, BOX_GID, mode);
-        return tree < 0 ? tree : attach_at(stage->root_fd, tree, path, true);
+        return tree < 0 ? tree : mount_point_attach(stage->root_fd, tree, path, true);
 }
 
 static int attach_root(struct stage *stage, int tree_fd, const char *place, struct err *err) {
@@ -130,73 +72,68 @@ int furnish_root(struct stage *stage, struct err *err) {
         return fchdir(stage->root_fd) < 0 ? err_sys(err, errno, "entering the root of the box") : 0;
 }
 
-static bool tree_is_directory(int fd) {
-        struct stat status;
-        return fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-int furnish_image(struct stage *stage, struct err *err) {
-        const struct image *image = stage->spec->image;
-        if (stage->spec->from_mould)
-                return 0;
-        for (size_t i = 0; i < image->n_trees; i++) {
-                int tree = stage->fds->tree_fds[i];
-                int code = attach_at(stage->root_fd, tree, image->trees[i].path, tree_is_directory(tree));
-                if (code < 0)
-                        return err_sys(err, -code, "showing %s", image->trees[i].path);
-        }
-        for (size_t i = 0; i < image->n_links; i++)
-                if (symlinkat(image->links[i].target, stage->root_fd, image->links[i].path + 1) < 0)
-                        return err_sys(err, errno, "linking %s", image->links[i].path);
-        return 0;
-}
-
-/* What code may ask of /etc, with nothing of the host in it. */
+/* What code may ask of /etc, with nothing of the host in it. An imported image has an /etc of its own: there only who
+ * is who, and where, is ours to say. */
 static const struct {
-        const char *name, *text;
+        const char *name;
+        bool covers; /* the file of an imported image */
+        const char *text;
 } etc_files[] = {
-        { "passwd", "root:x:0:0:root:/:/bin/sh\nsandbox:x:1000:1000:sandbox:" BOX_HOME ":/bin/bash\n"
-                    "nobody:x:65534:65534:nobody:/:/bin/sh\n" },
-        { "group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n" },
-        { "hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n" },
-        { "hostname", "sandbox\n" },
-        { "resolv.conf", "" },
-        { "nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n" },
-        { "machine-id", "00000000000000000000000000000000\n" },
-        { "shells", "/bin/sh\n/bin/bash\n" },
-        { "os-release", "ID=glovebox\nNAME=Glovebox\nPRETTY_NAME=\"Glovebox sandbox\"\n" },
-        { "protocols", "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\n" },
-        { "services", "http 80/tcp\nhttps 443/tcp\ndomain 53/tcp\ndomain 53/udp\nssh 22/tcp\n" },
+        { "group", true, "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n" },
+        { "hosts", true, "127.0.0.1 localhost sandbox\n::1 localhost\n" },
+        { "hostname", true, "sandbox\n" },
+        { "resolv.conf", true, "" },
+        { "nsswitch.conf", true, "passwd: files\ngroup: files\nhosts: files dns\n" },
+        { "machine-id", true, "00000000000000000000000000000000\n" },
+        { "shells", false, "/bin/sh\n/bin/bash\n" },
+        { "os-release", false, "ID=glovebox\nNAME=Glovebox\nPRETTY_NAME=\"Glovebox sandbox\"\n" },
+        { "protocols", false, "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\n" },
+        { "services", false, "http 80/tcp\nhttps 443/tcp\ndomain 53/tcp\ndomain 53/udp\nssh 22/tcp\n" },
 };
 
-/* An imported image keeps its own /etc; who is who in the box is still ours to say. */
-static int cover_etc_file(int root_fd, int ours_fd, const char *name) {
+/* Over the image's file. Where it has none, ours is made if its directory was opened (furnish_image.c), or left out. */
+static int cover_etc_file(int root_fd, int ours_fd, const char *name, const char *text) {
         char path[64];
         (void) snprintf(path, sizeof(path), "etc/%s", name);
         _cleanup_fd_ int target =
                 sys_openat2(root_fd, path, O_PATH | O_NOFOLLOW, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
         struct stat status;
+        if (target < 0 && errno == ENOENT) {
+                int code = mount_point_write(root_fd, path, text, strlen(text));
+                return code == -EROFS ? 0 : code;
+        }
         if (target < 0 || fstat(target, &status) < 0 || !S_ISREG(status.st_mode))
                 return 0;
         _cleanup_fd_ int tree = sys_open_tree(ours_fd, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-        return tree < 0 ? -errno : attach(tree, target);
+        return tree < 0 ? -errno : mount_point_put(tree, target);
+}
+
+static int furnish_etc_file(struct stage *stage, int etc_fd, const char *name, const char *text, struct err *err) {
+        int code = mount_point_write_in(etc_fd, name, text, strlen(text));
+        if (code == 0 && !stage->spec->image->own_etc)
+                code = cover_etc_file(stage->root_fd, etc_fd, name, text);
+        return code < 0 ? err_sys(err, -code, "writing /etc/%s", name) : 0;
 }
 
 int furnish_etc(struct stage *stage, struct err *err) {
         if (stage->spec->from_mould)
                 return 0;
-        bool own = stage->spec->image->own_etc;
-        _cleanup_fd_ int etc_fd = make_directory(stage->root_fd, own ? "etc" : "run/etc");
+        const struct image *image = stage->spec->image;
+        bool own = image->own_etc;
+        _cleanup_fd_ int etc_fd = mount_point_make_directory(stage->root_fd, own ? "etc" : "run/etc");
         if (etc_fd < 0)
                 return err_sys(err, -etc_fd, "making /etc");
-        for (size_t i = 0; i < ELEMENTS(etc_files); i++) {
-                const char *name = etc_files[i].name;
-                int code = make_file_in(etc_fd, name, etc_files[i].text, strlen(etc_files[i].text));
-                if (code == 0 && !own)
-                        code = cover_etc_file(stage->root_fd, etc_fd, name);
-                if (code < 0)
-                        return err_sys(err, -code, "writing /etc/%s", name);
-        }
+        char passwd[512];
+        (void) snprintf(passwd, sizeof(passwd),
+                        "root:x:0:0:root:/:/bin/sh\nsandbox:x:%d:%d:sandbox:" BOX_HOME ":%s\n"
+                        "nobody:x:65534:65534:nobody:/:/bin/sh\n",
+                        BOX_UID, BOX_GID, *image->shell ? image->shell : "/bin/sh");
+        if (furnish_etc_file(stage, etc_fd, "passwd", passwd, err) < 0)
+                return -1;
+        for (size_t i = 0; i < ELEMENTS(etc_files); i++)
+                if ((own || etc_files[i].covers) &&
+                    furnish_etc_file(stage, etc_fd, etc_files[i].name, etc_files[i].text, err) < 0)
+                        return -1;
         return 0;
 }
 
@@ -212,15 +149,16 @@ int furnish_device_nodes(struct stage *stage, struct err *err) {
         if (code < 0)
                 return err_sys(err, -code, "making /dev");
         for (size_t i = 0; i < STAGE_DEVICES; i++) {
-                code = attach_at(stage->root_fd, stage->fds->device_fds[i], stage_devices[i].path, false);
+                code = mount_point_attach(stage->root_fd, stage->fds->device_fds[i], stage_devices[i].path, false);
                 if (code < 0)
                         return err_sys(err, -code, "showing %s", stage_devices[i].path);
         }
         for (size_t i = 0; i < ELEMENTS(device_links); i++)
                 if (symlinkat(device_links[i].target, stage->root_fd, device_links[i].path) < 0)
                         return err_sys(err, errno, "linking /%s", device_links[i].path);
-        if (mkdirat(stage->root_fd, "dev/pts", 0755) < 0 || mkdirat(stage->root_fd, "dev/shm", 0755) < 0)
-                return err_sys(err, errno, "making /dev/pts and /dev/shm");
+        if (mkdirat(stage->root_fd, "dev/pts", 0755) < 0 || mkdirat(stage->root_fd, "dev/shm", 0755) < 0 ||
+            mkdirat(stage->root_fd, &STAGE_EMPTY[1], 0555) < 0)
+                return err_sys(err, errno, "making directories in /dev");
         code = make_read_only(stage->root_fd, "dev");
         return code < 0 ? err_sys(err, -code, "making /dev read-only") : 0;
 }
@@ -228,7 +166,7 @@ int furnish_device_nodes(struct stage *stage, struct err *err) {
 int furnish_devices(struct stage *stage, struct err *err) {
         if (!stage->spec->from_mould && furnish_device_nodes(stage, err) < 0)
                 return -1;
-        if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") < 0)
+        if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=" BOX_TERMINALS_MAX) < 0)
                 return err_sys(err, errno, "making /dev/pts");
         int code = attach_tmpfs(stage, "dev/shm", LIMITS_SHM_MIB * MIB, 4096, 01777);
         return code < 0 ? err_sys(err, -code, "making /dev/shm") : 0;
@@ -321,11 +259,23 @@ static int link_aliases(int root_fd) {
         return 0;
 }
 
+/* `python` for those who type that, where the image has only a python3. The directory is the last one in PATH. */
+static int link_python(const struct stage *stage) {
+        if (!*stage->spec->image->python)
+                return 0;
+        _cleanup_fd_ int bin_fd = mount_point_make_directory(stage->root_fd, &BOX_EXTRA_PROGRAMS[1]);
+        if (bin_fd < 0)
+                return bin_fd;
+        return symlinkat(stage->spec->image->python, bin_fd, "python") < 0 ? -errno : 0;
+}
+
 int furnish_places(struct stage *stage, struct err *err) {
         static const char *const places[] = { "proc", "tmp", BOX_HOME, BOX_WORKSPACE };
         int code = link_aliases(stage->root_fd);
+        if (code == 0)
+                code = link_python(stage);
         for (size_t i = 0; i < ELEMENTS(places) && code >= 0; i++) {
-                _cleanup_fd_ int made = make_directory(stage->root_fd, places[i]);
+                _cleanup_fd_ int made = mount_point_make_directory(stage->root_fd, places[i]);
                 code = made;
         }
         return code < 0 ? err_sys(err, -code, "making the places of a box") : 0;
@@ -334,8 +284,23 @@ int furnish_places(struct stage *stage, struct err *err) {
 static int attach_workspace(const struct stage *stage) {
         int tree = stage->spec->workspace_fd;
         if (!stage->spec->from_mould)
-                return attach_at(stage->root_fd, tree, BOX_WORKSPACE, true);
+                return mount_point_attach(stage->root_fd, tree, BOX_WORKSPACE, true);
         return sys_move_mount(tree, "", stage->root_fd, "workspace", MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+/* A project's .sandbox leads to the sockets of its daemon. A box sees an empty directory in its place, and can neither
+ * change where the links of the host lead nor put anything there for the host to find. */
+static int cover_project_links(const struct stage *stage, const char *shown) {
+        char path[4096];
+        if (snprintf(path, sizeof(path), "%s/.sandbox", shown + strspn(shown, "/")) >= (int) sizeof(path))
+                return -ENAMETOOLONG;
+        _cleanup_fd_ int target = sys_openat2(stage->root_fd, path, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
+                                              RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+        if (target < 0)
+                return 0;
+        _cleanup_fd_ int empty = tree_make_tmpfs(4096, 1, BOX_UID, BOX_GID, 0500);
+        int code = empty < 0 ? empty : make_read_only(empty, "");
+        return code < 0 ? code : mount_point_put(empty, target);
 }
 
 int furnish_writable(struct stage *stage, struct err *err) {
@@ -345,8 +310,12 @@ int furnish_writable(struct stage *stage, struct err *err) {
                 code = attach_tmpfs(stage, BOX_HOME, limits->tmp_bytes, LIMITS_TMP_FILES, 0700);
         if (code == 0)
                 code = attach_workspace(stage);
+        if (code == 0)
+                code = cover_project_links(stage, BOX_WORKSPACE);
         if (code == 0 && !stage->spec->from_mould)
                 code = link_aliases(stage->root_fd);
+        if (code == 0 && !stage->spec->from_mould)
+                code = link_python(stage);
         if (code < 0)
                 return err_sys(err, -code, "making the writable directories");
         /* Where results go is there from the start. A workspace that cannot be written to is the caller's choice. */
@@ -357,12 +326,14 @@ int furnish_writable(struct stage *stage, struct err *err) {
 int furnish_mounts(struct stage *stage, struct err *err) {
         for (size_t i = 0; i < stage->spec->n_mounts; i++) {
                 const struct box_mount *mounted = &stage->spec->mounts[i];
-                int code = attach_at(stage->root_fd, mounted->tree_fd, mounted->destination, mounted->is_directory);
+                int code = mount_point_attach(stage->root_fd, mounted->tree_fd, mounted->destination, mounted->is_directory);
                 if (code == -EROFS || code == -ENOENT || code == -EACCES)
                         return err_set(err, ERR_USAGE,
                                        "cannot mount at %s: the image has no such place and is read-only; "
                                        "choose a destination that does not exist in the image, such as /mnt/%s",
                                        mounted->destination, strrchr(mounted->destination, '/') + 1);
+                if (code == 0 && mounted->is_directory)
+                        code = cover_project_links(stage, mounted->destination);
                 if (code < 0)
                         return err_sys(err, -code, "mounting at %s", mounted->destination);
         }
@@ -375,9 +346,9 @@ int furnish_processors(struct stage *stage, struct err *err) {
         uint64_t processors = limits_processors(&stage->spec->limits);
         int length = processors == 1 ? snprintf(range, sizeof(range), "0\n")
                                      : snprintf(range, sizeof(range), "0-%d\n", (int) processors - 1);
-        int code = make_file(stage->root_fd, "sys/devices/system/cpu/online", range, (size_t) length);
+        int code = mount_point_write(stage->root_fd, "sys/devices/system/cpu/online", range, (size_t) length);
         if (code == 0)
-                code = make_file(stage->root_fd, "sys/devices/system/cpu/possible", range, (size_t) length);
+                code = mount_point_write(stage->root_fd, "sys/devices/system/cpu/possible", range, (size_t) length);
         return code < 0 ? err_sys(err, -code, "telling the number of processors") : 0;
 }
 
@@ -391,7 +362,7 @@ int furnish_code(struct stage *stage, struct err *err) {
         if (!spec->code_name)
                 return 0;
         (void) snprintf(path, sizeof(path), BOX_CODE_DIR "/%s", spec->code_name);
-        int code = make_file(stage->root_fd, path, spec->code, spec->code_size);
+        int code = mount_point_write(stage->root_fd, path, spec->code, spec->code_size);
         return code < 0 ? err_sys(err, -code, "placing the code") : 0;
 }
 

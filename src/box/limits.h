@@ -9,7 +9,7 @@ struct limits {
         uint64_t pids;
         uint64_t timeout_ms;
         uint64_t tmp_bytes;   /* /tmp */
-        uint64_t disk_bytes;  /* an ephemeral /workspace, and the largest file anywhere */
+        uint64_t disk_bytes;  /* /workspace, unless it is a directory of the caller's, and the largest file anywhere */
         uint64_t disk_files;
 };
 

@@ -22,6 +22,8 @@
 #include "box/tree.h"
 #include "wire/nursery.h"
 
+enum { REPORT_FD = 6 };
+
 #define KERNEL_TREE "/opt/glovebox/kernel"
 
 #if defined(__x86_64__)
@@ -79,12 +81,13 @@ static int keep_one_capability(void) {
         return 0;
 }
 
-/* 0, 1, 2 are /dev/null of the view; 3 orders; 4 the library; 5 the way to report a failure, closed by the exec. */
+/* 0, 1, 2 are /dev/null of the view; 3 orders; 4 answers; 5 the library; 6 the way to report a failure, closed by the
+ * exec. */
 static int arrange_descriptors(const struct nursery_stage *nursery) {
-        int moved[3];
-        const int wanted[3] = { nursery->socket_fd, nursery->library_fd, nursery->fds->sync_fd };
-        for (size_t i = 0; i < 3; i++) {
-                moved[i] = fcntl(wanted[i], F_DUPFD_CLOEXEC, 200);
+        const int wanted[] = { nursery->socket_fd, nursery->answer_fd, nursery->library_fd, nursery->fds->sync_fd };
+        int moved[ELEMENTS(wanted)];
+        for (size_t i = 0; i < ELEMENTS(wanted); i++) {
+                moved[i] = fcntl(wanted[i], F_DUPFD_CLOEXEC, REPORT_FD + 1);
                 if (moved[i] < 0)
                         return -errno;
         }
@@ -92,10 +95,10 @@ static int arrange_descriptors(const struct nursery_stage *nursery) {
         for (int i = 0; i < 3; i++)
                 if (null_fd < 0 || dup2(null_fd, i) < 0)
                         return -errno;
-        if (dup2(moved[0], NURSERY_SOCKET_FD) < 0 || dup2(moved[1], NURSERY_LIBRARY_FD) < 0 ||
-            dup3(moved[2], 5, O_CLOEXEC) < 0)
+        if (dup2(moved[0], NURSERY_SOCKET_FD) < 0 || dup2(moved[1], NURSERY_ANSWER_FD) < 0 ||
+            dup2(moved[2], NURSERY_LIBRARY_FD) < 0 || dup3(moved[3], REPORT_FD, O_CLOEXEC) < 0)
                 return -errno;
-        return syscall(SYS_close_range, 6, ~0u, 0) < 0 ? -errno : 0;
+        return syscall(SYS_close_range, REPORT_FD + 1, ~0u, 0) < 0 ? -errno : 0;
 }
 
 /* What kernels have if nobody asks for more: a light nursery saves them the change. It imports nothing that would start
@@ -113,25 +116,50 @@ static char **make_usual_environment(const struct nursery_stage *nursery, char *
         return environment_make(nursery->spec->image, &nursery->spec->limits, false, extra, &err);
 }
 
+struct variables {
+        const char *texts[512];
+        size_t n;
+};
+
+/* What is there already counts: it must hold for a process that is forked. */
+static bool add_variable(void *to, const char *text) {
+        struct variables *variables = to;
+        size_t size = strcspn(text, "=") + 1;
+        for (size_t i = 0; i < variables->n; i++)
+                if (strncmp(variables->texts[i], text, size) == 0)
+                        return true;
+        if (variables->n + 1 < ELEMENTS(variables->texts))
+                variables->texts[variables->n++] = text;
+        return true;
+}
+
 static int execute(const struct nursery_stage *nursery) {
-        char path[512];
-        (void) snprintf(path, sizeof(path), "PYTHONPATH=" KERNEL_TREE "%s",
-                        nursery->spec->image->has_layer ? ":" IMAGE_LAYER_PATH : "");
+        char path[IMAGE_ENV_MAX + 512];
+        const struct image *image = nursery->spec->image;
+        const char *own = environment_image_value(image, "PYTHONPATH=");
+        (void) snprintf(path, sizeof(path), "PYTHONPATH=" KERNEL_TREE "%s%s%s",
+                        image->has_layer ? ":" IMAGE_LAYER_PATH : "", own && *own ? ":" : "", own ? own : "");
         char **usual = nursery->light ? make_usual_environment(nursery, path) : NULL;
         if (nursery->light && !usual)
                 return -ENOMEM;
         /* One thread in every pool: a process with threads cannot be forked. */
-        const char *const environment[] = {
-                path, "HOME=" BOX_HOME, "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC",
+        static const char *const one_thread[] = {
+                ("HOME=" BOX_HOME), "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC",
                 "USER=sandbox", "MPLBACKEND=Agg", "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1",
                 "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "NUMEXPR_NUM_THREADS=1",
                 "ARROW_NUM_THREADS=1", "POLARS_MAX_THREADS=1", "RAYON_NUM_THREADS=1", "VECLIB_MAXIMUM_THREADS=1",
-                "MALLOC_CONF=background_thread:false", "JE_ARROW_MALLOC_CONF=background_thread:false", NULL,
+                "MALLOC_CONF=background_thread:false", "JE_ARROW_MALLOC_CONF=background_thread:false",
         };
-        const char *const argv[] = { nursery->spec->image->python, "-m", "glovebox_kernel.nursery",
+        struct variables variables = { .texts = { path, environment_path(image) }, .n = 2 };
+        if (!variables.texts[1])
+                return -ENOMEM;
+        for (size_t i = 0; i < ELEMENTS(one_thread); i++)
+                variables.texts[variables.n++] = one_thread[i];
+        (void) environment_add_image(image, add_variable, &variables);
+        const char *const argv[] = { image->python, "-m", "glovebox_kernel.nursery",
                                      nursery->light ? "" : nursery->preload, nursery->light ? "light" : NULL, NULL };
         (void) execve(argv[0], (char *const *) (uintptr_t) argv,
-                      usual ? usual : (char *const *) (uintptr_t) environment);
+                      usual ? usual : (char *const *) (uintptr_t) variables.texts);
         int code = -errno;
         environment_free(usual);
         return code;
@@ -162,7 +190,7 @@ void nursery_stage_run(struct nursery_stage *nursery) {
                 (void) setrlimit(RLIMIT_CORE, &(struct rlimit) { 1, 1 }); /* not 0: see privilege.c */
                 code = arrange_descriptors(nursery);
                 if (code == 0) {
-                        report_fd = 5;
+                        report_fd = REPORT_FD;
                         code = keep_one_capability();
                 }
                 if (code == 0)

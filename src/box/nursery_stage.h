@@ -7,7 +7,8 @@ struct nursery_stage {
         const struct box_spec *spec; /* image and limits; no workspace, no mounts */
         const struct stage_fds *fds; /* trees and devices; sync_fd takes a struct err if something fails */
         int socket_fd;               /* orders; becomes descriptor 3 */
-        int library_fd;              /* sealed memfd with spawn.so; becomes descriptor 4 */
+        int answer_fd;               /* a pipe; becomes descriptor 4 */
+        int library_fd;              /* sealed memfd with spawn.so; becomes descriptor 5 */
         bool light;                  /* its kernels live for one run */
         const char *preload;         /* modules to import; if light, variables of its kernels; separated by commas */
 };

@@ -20,6 +20,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "box/policy_private.h"
 
 static const struct {
         const char *path, *why;
@@ -66,6 +67,11 @@ struct question {
         bool writable;
         const struct where *source;
         char shown[POLICY_SHOWN_MAX]; /* the source as the caller wrote it */
+};
+
+struct socket_question {
+        const struct question *question;
+        struct err *err;
 };
 
 static bool same_place(const struct place *a, const struct place *b) {
@@ -171,6 +177,14 @@ static int refuse_above(const struct question *question, const char *tree, const
                        question->shown, policy_show_path(tree, shown_tree), why);
 }
 
+/* Does it lie in .sandbox of the source? A box sees an empty directory in that place (furnish.c). */
+static bool is_covered(const struct question *question, const char *path) {
+        char covered[PATH_MAX + sizeof("/.sandbox")];
+        struct stat status;
+        (void) snprintf(covered, sizeof(covered), "%s/.sandbox", question->source->path);
+        return path_is_within(path, covered) && lstat(covered, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 /* The rule for one tree that no box may see: not it, not below it, not above it. */
 static int check_tree(const struct question *question, const char *tree, const char *why, struct err *err) {
         _cleanup_fd_ int fd = open(tree, O_PATH | O_CLOEXEC);
@@ -183,7 +197,8 @@ static int check_tree(const struct question *question, const char *tree, const c
         bool known = fd >= 0 && where_is(fd, where) == 0;
         if (path_is_within(question->source->path, tree) || (known && is_within(question->source, where)))
                 return refuse_inside(question, tree, why, err);
-        if (path_is_within(tree, question->source->path) || (known && is_within(where, question->source)))
+        if ((path_is_within(tree, question->source->path) || (known && is_within(where, question->source))) &&
+            !is_covered(question, known ? where->path : tree))
                 return refuse_above(question, tree, why, err);
         return 0;
 }
@@ -247,6 +262,30 @@ static int check_engine_sockets(const struct question *question, struct err *err
                         return -1;
         }
         return 0;
+}
+
+static int check_socket(void *context, const char *path) {
+        const struct socket_question *asked = context;
+        return check_tree(asked->question, path, "a Glovebox daemon's socket", asked->err);
+}
+
+/* No Glovebox on this host is a box's to see, whatever its data directory and whoever it belongs to. */
+static int check_private(const struct question *question, int fd, struct err *err) {
+        static const char why[] = "a Glovebox's own files or sockets";
+        char path[PATH_MAX];
+        switch (policy_find_private(fd, question->source->path, path)) {
+        case POLICY_PRIVATE_AROUND:
+                return refuse_inside(question, path, why, err);
+        case POLICY_PRIVATE_BELOW:
+                return refuse_above(question, path, why, err);
+        default:
+                break;
+        }
+        struct socket_question asked = { question, err };
+        if (question->policy->socket_path &&
+            check_tree(question, question->policy->socket_path, "the daemon's socket", err) < 0)
+                return -1;
+        return policy_each_socket(check_socket, &asked);
 }
 
 static int check_never(const struct question *question, struct err *err) {
@@ -329,7 +368,8 @@ int policy_open_source(const struct policy *policy, const char *source, bool wri
         question.source = where;
         if (!policy->operator && !lists_allow(policy, writable, where->path))
                 return refuse_unlisted(&question, err);
-        if (check_type(&question, err) < 0 || check_never(&question, err) < 0)
+        if (check_type(&question, err) < 0 || check_never(&question, err) < 0 ||
+            check_private(&question, fd, err) < 0)
                 return -1;
         *ret_fd = take_fd(&fd);
         return 0;

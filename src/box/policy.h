@@ -11,6 +11,7 @@ struct policy {
         bool operator;
         const char *const *read_paths; /* NULL-terminated, absolute */
         const char *const *write_paths;
+        const char *socket_path; /* of the daemon, or NULL; other daemons' are found (box/policy_private.h) */
         const char *state_dir; /* Glovebox's own data directory: never mountable */
 };
 

@@ -115,11 +115,46 @@ static void end_when(size_t begin) {
         program[begin].jf = (uint8_t) over;
 }
 
-/* Threads and processes, but no namespace. CLONE_NEWTIME shares its bit with the exit signal: not to be had here. */
+/* Threads and processes, but no namespace. CLONE_NEWTIME shares its bit with the exit signal: not to be had here.
+ * Nor CLONE_PARENT: the parent of a kernel is outside of the box, and has no business with its processes. */
 static void rule_clone(void) {
         load_argument(0);
-        answer_if(BPF_JSET, 0x7E020000, ERRNO(EPERM));
+        answer_if(BPF_JSET, 0x7E020000 | 0x8000, ERRNO(EPERM));
         answer(ALLOW);
+}
+
+/* Leases (1024) hold up whoever opens the file next, on the host, too; F_NOTIFY (1026) tells who uses a directory.
+ * Commands that are newer than the last one known here (F_SET_FILE_RW_HINT, 1038) do not exist. */
+static void rule_fcntl(void) {
+        load_argument(1);
+        answer_if(BPF_JEQ, 1024, ERRNO(EINVAL));
+        answer_if(BPF_JEQ, 1026, ERRNO(EINVAL));
+        answer_if(BPF_JGT, 1038, ERRNO(EINVAL));
+        answer(ALLOW);
+}
+
+/* Huge pages are reserved by the host's administrator for somebody, and no control group of ours counts them. */
+static void rule_mmap(void) {
+        load_argument(3);
+        answer_if(BPF_JSET, 0x40000, ERRNO(ENOMEM)); /* MAP_HUGETLB */
+        answer(ALLOW);
+}
+
+static void rule_memfd_create(void) {
+        load_argument(1);
+        answer_if(BPF_JSET, 4, ERRNO(ENOMEM)); /* MFD_HUGETLB */
+        answer(ALLOW);
+}
+
+static void rule_shmget(void) {
+        load_argument(2);
+        answer_if(BPF_JSET, 04000, ERRNO(ENOMEM)); /* SHM_HUGETLB */
+        answer(ALLOW);
+}
+
+/* It would write back the files of the whole host, and cannot fail: so it does nothing. */
+static void rule_sync(void) {
+        answer(ERRNO(0));
 }
 
 /* The plain operations: wait, wake, requeue, wake_op (0 to 5) and the two bitset ones (9, 10). Priority inheritance is

@@ -61,40 +61,36 @@
 
 #define SECCOMP_ALLOWED(X)                                                                                            \
         X(accept) X(accept4) X(access) X(alarm) X(arch_prctl) X(bind) X(brk) X(cachestat) X(capget) X(capset)         \
-        X(chdir) X(chown) X(clock_getres) X(clock_gettime) X(clock_nanosleep) X(close) X(close_range)                 \
-        X(connect) X(copy_file_range) X(dup) X(dup2) X(dup3) X(epoll_create) X(epoll_create1) X(epoll_ctl)            \
-        X(epoll_pwait) X(epoll_pwait2) X(epoll_wait) X(eventfd) X(eventfd2) X(execve) X(execveat) X(exit)             \
-        X(exit_group) X(faccessat) X(faccessat2) X(fadvise64) X(fallocate) X(fchdir)                                  \
-        X(fchown) X(fchownat) X(fcntl) X(fdatasync) X(fgetxattr) X(flistxattr) X(flock) X(fork)                       \
-        X(fremovexattr) X(fsetxattr) X(fstat) X(fstatfs) X(fsync) X(ftruncate) X(futex_wait) X(futex_waitv)           \
-        X(futex_wake) X(futimesat) X(get_robust_list) X(getcpu) X(getcwd) X(getdents) X(getdents64) X(getegid)        \
-        X(geteuid) X(getgid) X(getgroups) X(getitimer) X(getpeername) X(getpgid) X(getpgrp) X(getpid) X(getppid)      \
-        X(getpriority) X(getrandom) X(getresgid) X(getresuid) X(getrlimit) X(getrusage) X(getsid) X(getsockname)      \
-        X(getsockopt) X(gettid) X(gettimeofday) X(getuid) X(getxattr) X(getxattrat) X(inotify_add_watch)              \
-        X(inotify_init) X(inotify_init1) X(inotify_rm_watch) X(io_cancel) X(io_destroy) X(io_getevents)               \
-        X(io_pgetevents) X(io_setup) X(io_submit) X(ioprio_get) X(kill) X(lchown) X(lgetxattr) X(link) X(linkat)      \
-        X(listen) X(listxattr) X(listxattrat) X(llistxattr) X(lremovexattr) X(lseek) X(lsetxattr) X(lstat)            \
-        X(madvise) X(map_shadow_stack) X(membarrier) X(memfd_create) X(mincore) X(mkdir) X(mkdirat) X(mlock)          \
-        X(mlock2) X(mlockall) X(mmap) X(mprotect) X(mq_getsetattr) X(mq_notify) X(mq_open) X(mq_timedreceive)         \
-        X(mq_timedsend) X(mq_unlink) X(mremap) X(mseal) X(msgctl) X(msgget) X(msgrcv) X(msgsnd) X(msync) X(munlock)   \
-        X(munlockall) X(munmap) X(nanosleep) X(newfstatat) X(pause) X(pidfd_open)                                     \
-        X(pidfd_send_signal) X(pipe) X(pipe2) X(pkey_alloc) X(pkey_free) X(pkey_mprotect) X(poll) X(ppoll)            \
-        X(pread64) X(preadv) X(preadv2) X(prlimit64) X(pselect6) X(pwrite64) X(pwritev) X(pwritev2) X(read)           \
-        X(readahead) X(readlink) X(readlinkat) X(readv) X(recvfrom) X(recvmmsg) X(recvmsg) X(remap_file_pages)        \
-        X(removexattr) X(removexattrat) X(rename) X(renameat) X(renameat2) X(restart_syscall) X(rmdir) X(rseq)        \
-        X(rt_sigaction) X(rt_sigpending) X(rt_sigprocmask) X(rt_sigqueueinfo) X(rt_sigreturn) X(rt_sigsuspend)        \
-        X(rt_sigtimedwait) X(rt_tgsigqueueinfo) X(sched_get_priority_max) X(sched_get_priority_min)                   \
-        X(sched_getaffinity) X(sched_getattr) X(sched_getparam) X(sched_getscheduler) X(sched_rr_get_interval)        \
-        X(sched_setaffinity) X(sched_setparam) X(sched_setscheduler) X(sched_yield) X(select) X(semctl) X(semget)     \
-        X(semop) X(semtimedop) X(sendfile) X(sendmmsg) X(sendmsg) X(sendto) X(set_robust_list) X(set_tid_address)     \
-        X(setfsgid) X(setfsuid) X(setgid) X(setgroups) X(setitimer) X(setpgid) X(setpriority) X(setregid)             \
-        X(setresgid) X(setresuid) X(setreuid) X(setrlimit) X(setsid) X(setsockopt) X(setuid) X(setxattr)              \
-        X(setxattrat) X(shmat) X(shmctl) X(shmdt) X(shmget) X(shutdown) X(sigaltstack) X(signalfd) X(signalfd4)       \
-        X(splice) X(stat) X(statfs) X(statx) X(symlink) X(symlinkat) X(sync) X(sync_file_range) X(syncfs) X(sysinfo)  \
-        X(tee) X(tgkill) X(time) X(timer_create) X(timer_delete) X(timer_getoverrun) X(timer_gettime)                 \
-        X(timer_settime) X(timerfd_create) X(timerfd_gettime) X(timerfd_settime) X(times) X(tkill) X(truncate)        \
-        X(umask) X(uname) X(unlink) X(unlinkat) X(utime) X(utimensat) X(utimes) X(vfork) X(wait4) X(waitid) X(write)  \
-        X(writev)
+        X(chdir) X(chown) X(clock_getres) X(clock_gettime) X(clock_nanosleep) X(close) X(close_range) X(connect)      \
+        X(copy_file_range) X(dup) X(dup2) X(dup3) X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_pwait)        \
+        X(epoll_pwait2) X(epoll_wait) X(eventfd) X(eventfd2) X(execve) X(execveat) X(exit) X(exit_group) X(faccessat) \
+        X(faccessat2) X(fadvise64) X(fallocate) X(fchdir) X(fchown) X(fchownat) X(fdatasync) X(fgetxattr)             \
+        X(flistxattr) X(flock) X(fork) X(fremovexattr) X(fsetxattr) X(fstat) X(fstatfs) X(fsync) X(ftruncate)         \
+        X(futex_wait) X(futex_waitv) X(futex_wake) X(futimesat) X(get_robust_list) X(getcpu) X(getcwd) X(getdents)    \
+        X(getdents64) X(getegid) X(geteuid) X(getgid) X(getgroups) X(getitimer) X(getpeername) X(getpgid) X(getpgrp)  \
+        X(getpid) X(getppid) X(getpriority) X(getrandom) X(getresgid) X(getresuid) X(getrlimit) X(getrusage)          \
+        X(getsid) X(getsockname) X(getsockopt) X(gettid) X(gettimeofday) X(getuid) X(getxattr) X(getxattrat)          \
+        X(ioprio_get) X(kill) X(lchown) X(lgetxattr) X(link) X(linkat) X(listen) X(listxattr) X(listxattrat)          \
+        X(llistxattr) X(lremovexattr) X(lseek) X(lsetxattr) X(lstat) X(madvise) X(map_shadow_stack) X(membarrier)     \
+        X(mincore) X(mkdir) X(mkdirat) X(mlock) X(mlock2) X(mlockall) X(mprotect) X(mq_getsetattr) X(mq_notify)       \
+        X(mq_open) X(mq_timedreceive) X(mq_timedsend) X(mq_unlink) X(mremap) X(mseal) X(msgctl) X(msgget) X(msgrcv)   \
+        X(msgsnd) X(msync) X(munlock) X(munlockall) X(munmap) X(nanosleep) X(newfstatat) X(pause) X(pidfd_open)       \
+        X(pidfd_send_signal) X(pipe) X(pipe2) X(pkey_alloc) X(pkey_free) X(pkey_mprotect) X(poll) X(ppoll) X(pread64) \
+        X(preadv) X(preadv2) X(prlimit64) X(pselect6) X(pwrite64) X(pwritev) X(pwritev2) X(read) X(readahead)         \
+        X(readlink) X(readlinkat) X(readv) X(recvfrom) X(recvmmsg) X(recvmsg) X(remap_file_pages) X(removexattr)      \
+        X(removexattrat) X(rename) X(renameat) X(renameat2) X(restart_syscall) X(rmdir) X(rseq) X(rt_sigaction)       \
+        X(rt_sigpending) X(rt_sigprocmask) X(rt_sigqueueinfo) X(rt_sigreturn) X(rt_sigsuspend) X(rt_sigtimedwait)     \
+        X(rt_tgsigqueueinfo) X(sched_get_priority_max) X(sched_get_priority_min) X(sched_getaffinity)                 \
+        X(sched_getattr) X(sched_getparam) X(sched_getscheduler) X(sched_rr_get_interval) X(sched_setaffinity)        \
+        X(sched_setparam) X(sched_setscheduler) X(sched_yield) X(select) X(semctl) X(semget) X(semop) X(semtimedop)   \
+        X(sendfile) X(sendmmsg) X(sendmsg) X(sendto) X(set_robust_list) X(set_tid_address) X(setfsgid) X(setfsuid)    \
+        X(setgid) X(setgroups) X(setitimer) X(setpgid) X(setpriority) X(setregid) X(setresgid) X(setresuid)           \
+        X(setreuid) X(setrlimit) X(setsid) X(setsockopt) X(setuid) X(setxattr) X(setxattrat) X(shmat) X(shmctl)       \
+        X(shmdt) X(shutdown) X(sigaltstack) X(signalfd) X(signalfd4) X(splice) X(stat) X(statfs) X(statx) X(symlink)  \
+        X(symlinkat) X(sync_file_range) X(sysinfo) X(tee) X(tgkill) X(time) X(timer_create) X(timer_delete)           \
+        X(timer_getoverrun) X(timer_gettime) X(timer_settime) X(timerfd_create) X(timerfd_gettime) X(timerfd_settime) \
+        X(times) X(tkill) X(truncate) X(umask) X(uname) X(unlink) X(unlinkat) X(utime) X(utimensat) X(utimes)         \
+        X(vfork) X(wait4) X(waitid) X(write) X(writev)
 
 #define SECCOMP_FORBIDDEN(X)                                                                                          \
         /* Namespaces, mounts, roots: the walls of the box itself. */                                                 \
@@ -122,8 +118,9 @@
 
 /* Each has a rule_NAME in seccomp_build.c. */
 #define SECCOMP_RULED(X)                                                                                              \
-        X(chmod) X(clone) X(creat) X(fchmod) X(fchmodat) X(fchmodat2) X(futex) X(ioctl) X(mknod) X(mknodat) X(open)   \
-        X(openat) X(personality) X(prctl) X(socket) X(socketpair)
+        X(chmod) X(clone) X(creat) X(fchmod) X(fchmodat) X(fchmodat2) X(fcntl) X(futex) X(ioctl) X(memfd_create)      \
+        X(mknod) X(mknodat) X(mmap) X(open) X(openat) X(personality) X(prctl) X(shmget) X(socket) X(socketpair)       \
+        X(sync)
 
 #define SECCOMP_ABSENT(X)                                                                                             \
         /* Its flags lie behind a pointer that a filter cannot read. glibc falls back to clone. */                    \
@@ -133,6 +130,13 @@
         /* A filter of the tenant's own would be harmless, but its listeners and flags are kernel surface that no     \
          * ordinary program needs: like a kernel built without it. */                                                 \
         X(seccomp)                                                                                                    \
+        /* Watches on /usr would show which programs the host and other boxes start, and instances are counted for a   \
+         * user, not for a box. tail and watchfiles take ENOSYS for "poll instead". */                                \
+        X(inotify_init) X(inotify_init1) X(inotify_add_watch) X(inotify_rm_watch)                                     \
+        /* Contexts are counted for the whole machine (fs.aio-max-nr). */                                             \
+        X(io_setup) X(io_destroy) X(io_submit) X(io_cancel) X(io_getevents) X(io_pgetevents)                          \
+        /* Writes back everything on a file system of the host; fsync is there for one's own files. */                \
+        X(syncfs)                                                                                                     \
         /* They list the host's mounts and security modules. */                                                       \
         X(statmount) X(listmount) X(open_tree_attr) X(lsm_get_self_attr) X(lsm_set_self_attr) X(lsm_list_modules)
 

@@ -13,6 +13,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -43,7 +44,8 @@ static int step_detach(struct stage *stage, struct err *err) {
 }
 
 /* As the box's own user: the kernel allows two hundred keys to one user, and every box has a keyring. */
-static int give_up_keyring(struct err *err) {
+static int step_keyring(struct stage *stage, struct err *err) {
+        (void) stage;
         int code = privilege_join_fresh_keyring();
         if (code == -EDQUOT)
                 return err_set(err, ERR_LIMIT, "this user has as many keys as the kernel allows, and a box needs one: "
@@ -59,7 +61,7 @@ static int step_identity(struct stage *stage, struct err *err) {
         /* Uid 0 is not mapped, so the capabilities that the set-up needs outlive this change of ids. */
         if (setresgid(BOX_GID, BOX_GID, BOX_GID) < 0 || setresuid(BOX_UID, BOX_UID, BOX_UID) < 0)
                 return err_sys(err, errno, "becoming the user of the box");
-        return give_up_keyring(err);
+        return 0;
 }
 
 static int step_name_and_loopback(struct stage *stage, struct err *err) {
@@ -150,10 +152,14 @@ static int step_lock_mounts(struct stage *stage, struct err *err) {
 
 static int step_rlimits(struct stage *stage, struct err *err) {
         int code = privilege_set_rlimits(&stage->spec->limits, stage->has_memory_cgroup, stage->has_pids_cgroup);
-        if (code == 0)
-                code = privilege_offer_to_oom(); /* inherited by everything that the agent starts, which could not do it
-                                                  */
         return code < 0 ? err_sys(err, -code, "setting resource limits") : 0;
+}
+
+/* Inherited by everything that the agent starts, which could not do it. */
+static int step_offer_to_oom(struct stage *stage, struct err *err) {
+        (void) stage;
+        int code = privilege_offer_to_oom();
+        return code < 0 ? err_sys(err, -code, "being the first to go when memory runs out") : 0;
 }
 
 static int step_drop_privileges(struct stage *stage, struct err *err) {
@@ -176,11 +182,12 @@ static int step_landlock(struct stage *stage, struct err *err) {
 
 /* Nothing stays open but the agent's socket, the agent itself, and the way to report a failure. */
 static int step_descriptors(struct stage *stage, struct err *err) {
+        enum { ABOVE = 6 }; /* the numbers that are placed; a higher one could be above the limit of open files */
         static int keep[3];
         const struct stage_fds *fds = stage->fds;
         const int wanted[3] = { fds->control_fd, fds->agent_fd, fds->sync_fd };
         for (size_t i = 0; i < 3; i++) {
-                keep[i] = fcntl(wanted[i], F_DUPFD_CLOEXEC, 100);
+                keep[i] = fcntl(wanted[i], F_DUPFD_CLOEXEC, ABOVE);
                 if (keep[i] < 0)
                         return err_sys(err, errno, "keeping a descriptor");
         }
@@ -220,7 +227,8 @@ static const struct {
         const char *reason; /* why it stands where it stands */
 } steps[] = {
         { "detach", step_detach, "first: the terminal of the caller is given up before anything is built" },
-        { "identity", step_identity, "files and the keyring are made by the box's own user, never by root" },
+        { "identity", step_identity, "all below is made by the box's own user, never by root" },
+        { "keyring", step_keyring, "counted for the box's own user; nothing of the caller's keys is in reach" },
         { "root", furnish_root, "mounts are private before the first of ours is made" },
         { "image", furnish_image, "read-only trees that the parent opened and checked" },
         { "etc", furnish_etc, "after the image, whose /etc it may cover" },
@@ -234,15 +242,28 @@ static const struct {
         { "name", step_name_and_loopback, "needs the capabilities that go away below" },
         { "listen", step_listen, "in the box's own network, before the last descriptor to hand it out by is closed" },
         { "pivot", furnish_close, "the host's root goes away while we can still detach it" },
+        { "inodes", furnish_inodes, "when only the box's own mounts are left to look through" },
         { "groups", step_cgroup_namespace, "limits hold before the first tenant byte" },
         { "lock", step_lock_mounts, "after the last mount: none of them can be undone any more" },
         { "descriptors", step_descriptors, "before the walls, which must not find a way around them" },
         { "rlimits", step_rlimits, "after the ids, which they count by, and after descriptors above their bound" },
+        { "oom", step_offer_to_oom, "while /proc may still be written to" },
         { "privileges", step_drop_privileges, "after everything that needs one" },
         { "landlock", step_landlock, "needs no_new_privs, and paths as the box sees them" },
         { "seccomp", step_seccomp, "last: it forbids most of the calls made above" },
         { "agent", step_become_agent, "a program of its own: nothing of our memory stays" },
 };
+
+/* A program of the tests, which is never installed, leaves out one row: some test must fail then
+ * (tests/box/test_sealing_rows.py). In any other build there is no such thing. */
+#ifdef STAGE_LEAVE_OUT
+static bool is_left_out(const char *name) {
+        const char *left_out = getenv("GLOVEBOX_LEAVE_OUT");
+        return left_out && strcmp(left_out, name) == 0;
+}
+#else
+#define is_left_out(name) false
+#endif
 
 size_t stage_step_count(void) {
         return ELEMENTS(steps);
@@ -259,7 +280,7 @@ const char *stage_step_reason(size_t i) {
 void stage_run(struct stage *stage) {
         struct err err = { 0 };
         for (size_t i = 0; i < ELEMENTS(steps); i++) {
-                if (steps[i].run(stage, &err) == 0)
+                if (is_left_out(steps[i].name) || steps[i].run(stage, &err) == 0)
                         continue;
                 (void) err_prefix(&err, "box step \"%s\"", steps[i].name);
                 break;

@@ -7,6 +7,8 @@
 
 enum { STAGE_DEVICES = 6 };
 
+#define STAGE_EMPTY "/dev/empty" /* a directory of the box's own that is and stays empty */
+
 /* Descriptors that the parent opened for the child. */
 struct stage_fds {
         int sync_fd;    /* one byte from the parent lets the child go on; the child writes a struct err if it fails */
@@ -61,6 +63,7 @@ int furnish_mounts(struct stage *stage, struct err *err);
 int furnish_processors(struct stage *stage, struct err *err);
 int furnish_code(struct stage *stage, struct err *err);
 int furnish_close(struct stage *stage, struct err *err);
+int furnish_inodes(struct stage *stage, struct err *err);
 
 /* The first and the last step of a mould: a root at `place`, and the places that the steps of a box mount on. */
 int furnish_root_at(struct stage *stage, const char *place, struct err *err);

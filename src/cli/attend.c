@@ -9,6 +9,8 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "cli/inline_image.h"
+#include "cli/input_feed.h"
 #include "cli/json_print.h"
 #include "cli/terminal.h"
 
@@ -67,6 +69,7 @@ static int handle_signals(struct attendance *attendance) {
         attendance->end_signal = last_signal;
         if (!first || !attendance->session)
                 return 1;
+        attendance->interrupted = true;
         json_t *body = json_pack("{s:s, s:s}", "op", "session.interrupt", "session", attendance->session);
         int code = body ? daemon_client_post(attendance->client, body, NULL) : -1;
         json_decref(body);
@@ -126,13 +129,28 @@ static const json_t *bundle_of(const json_t *display) {
         return data ? data : display;
 }
 
+/* A picture where the terminal can show it, otherwise the text; the path of a figure stands among the artifacts. */
+static int show_bundle(struct attendance *attendance, const json_t *bundle) {
+        const char *png = json_string_value(json_object_get(bundle, "image/png"));
+        _cleanup_free_ char *picture = png ? inline_image_make(inline_image_choose(), png) : NULL;
+        return show_text(attendance, picture ? picture : bundle_text(bundle));
+}
+
 static int take_event(void *context, const json_t *event) {
         struct attendance *attendance = context;
         const char *name = json_string_value(json_object_get(event, "event"));
-        if (!name || strcmp(name, "display") != 0 || !attendance->show_value)
+        if (!name || strcmp(name, "display") != 0)
+                return 0;
+        const json_t *asks = json_object_get(bundle_of(event), "application/x-glovebox-input");
+        if (asks) {
+                if (attendance->feed)
+                        input_feed_start(attendance->feed, json_string_value(asks));
+                return 0;
+        }
+        if (!attendance->show_value)
                 return 0;
         attendance->displays_shown++;
-        return show_text(attendance, bundle_text(bundle_of(event)));
+        return show_bundle(attendance, bundle_of(event));
 }
 
 int attend_call(struct attendance *attendance, struct daemon_request *request, json_t **ret_result, struct err *err) {
@@ -162,7 +180,8 @@ int attend_exit_status(const json_t *result) {
         static const struct {
                 const char *status;
                 int exit_status;
-        } fixed[] = { { "timeout", EXIT_TIMEOUT }, { "oom", EXIT_MEMORY }, { "interrupted", 128 + SIGINT } };
+        } fixed[] = { { "timeout", EXIT_TIMEOUT }, { "oom", EXIT_MEMORY },
+                      { "interrupted", 128 + SIGINT } };
         for (size_t i = 0; status && i < ELEMENTS(fixed); i++)
                 if (strcmp(status, fixed[i].status) == 0)
                         return fixed[i].exit_status;
@@ -232,11 +251,13 @@ int attend_report(const struct attendance *attendance, const json_t *result, str
         if (attendance->show_value) {
                 const json_t *displays = json_object_get(result, "displays");
                 for (size_t i = attendance->displays_shown; code == 0 && i < json_array_size(displays); i++)
-                        code = show_text(&writing, bundle_text(bundle_of(json_array_get(displays, i))));
+                        code = show_bundle(&writing, bundle_of(json_array_get(displays, i)));
                 if (code == 0)
-                        code = show_text(&writing, bundle_text(json_object_get(result, "result")));
+                        code = show_bundle(&writing, json_object_get(result, "result"));
         }
         report_error(result);
+        if (text_at(result, "warning"))
+                print_harmless("", text_at(result, "warning"));
         report_cut(result);
         if (!attendance->quiet)
                 report_artifacts(result);
@@ -244,11 +265,19 @@ int attend_report(const struct attendance *attendance, const json_t *result, str
 }
 
 int attend_leave(const struct attendance *attendance) {
-        if (attendance->session && attendance->end_signal != SIGPIPE)
-                (void) fprintf(
-                        stderr,
-                        "glovebox: the run goes on without you; \"glovebox session log %s\" shows it, \"glovebox "
-                        "session interrupt %s\" stops it\n",
-                        attendance->session, attendance->session);
+        const char *session = attendance->session;
+        if (!session || attendance->end_signal == SIGPIPE)
+                return 128 + attendance->end_signal;
+        if (attendance->interrupted)
+                (void) fprintf(stderr,
+                               "glovebox: the run was interrupted and is not waited for; if it has not reacted within "
+                               "2 s, its interpreter is ended and the variables of session %s are lost (its files "
+                               "stay); the next call says so\n",
+                               session);
+        else
+                (void) fprintf(stderr,
+                               "glovebox: the run goes on without you; \"glovebox logs %s\" shows it, \"glovebox kill "
+                               "%s\" stops it\n",
+                               session, session);
         return 128 + attendance->end_signal;
 }

@@ -9,6 +9,8 @@
 #include "base/err.h"
 #include "client/daemon_client.h"
 
+struct input_feed;
+
 struct attendance {
         struct daemon_client *client;
         const char *session; /* whom Ctrl-C interrupts; NULL: hanging up ends the run */
@@ -16,6 +18,9 @@ struct attendance {
         bool quiet;          /* no lines about artifacts */
         bool show_value;     /* the last expression's value, as a REPL prints it */
 
+        struct input_feed *feed; /* standard input, for when the run asks; or NULL */
+
+        bool interrupted;  /* the first Ctrl-C was passed on */
         bool output_shown; /* at least one byte was passed on */
         size_t displays_shown;
         int end_signal; /* set when DAEMON_CALL_LEFT: SIGPIPE when nobody reads our output */

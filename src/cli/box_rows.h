@@ -41,7 +41,7 @@
           .max = 64 * GIB, .help = "size of /tmp" },                                                                 \
         { .name = "disk", .kind = OPTION_BYTES, .offset = LIMIT_AT(at, disk_bytes), .argument = "SIZE",              \
           .group = "Limits", .variable = "GLOVEBOX_DISK", .standard = STANDARD("1g"), .min = 1 * MIB,                \
-          .max = 1024 * GIB, .help = "size of an empty workspace, and of the largest file anywhere" }
+          .max = 1024 * GIB, .help = "size of the workspace, and of the largest file anywhere" }
 
 #define BOX_IMAGE_ROW(at, STANDARD)                                                                                  \
         { .name = "image", .kind = OPTION_TEXT, .offset = at, .argument = "NAME", .group = "Code",                   \

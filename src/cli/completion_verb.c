@@ -1,7 +1,9 @@
-/* `glovebox completion bash`: a script made from the tables of verbs and options, so that it never falls behind. */
+/* `glovebox completion SHELL`: a script made from the tables of verbs and options, so that it never falls behind. */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
+#include "cli/completion_shells.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 
@@ -120,10 +122,16 @@ int verb_completion(int argc, char **argv) {
                 verb_print_help(stdout, verb_find("completion"));
                 return 0;
         }
-        if (!rest.operands[0] || rest.operands[1] || strcmp(rest.operands[0], "bash") != 0) {
-                (void) err_set(&err, ERR_USAGE, "completion knows one shell: write \"glovebox completion bash\"");
-                return terminal_fail(&err);
-        }
-        print_bash();
-        return 0;
+        static const struct {
+                const char *shell;
+                void (*print)(void);
+        } scripts[] = { { "bash", print_bash }, { "zsh", completion_print_zsh }, { "fish", completion_print_fish } };
+        for (size_t i = 0; rest.operands[0] && !rest.operands[1] && i < ELEMENTS(scripts); i++)
+                if (strcmp(rest.operands[0], scripts[i].shell) == 0) {
+                        scripts[i].print();
+                        return 0;
+                }
+        (void) err_set(&err, ERR_USAGE,
+                       "completion knows three shells: write \"glovebox completion bash\", or zsh, or fish");
+        return terminal_fail(&err);
 }

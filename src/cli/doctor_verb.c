@@ -12,6 +12,7 @@
 #include "cli/option.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
+#include "image/image.h"
 #include "image/layer.h"
 #include "image/python.h"
 
@@ -46,6 +47,11 @@ static int open_host_image(int *ret_fd, struct err *err) {
                 return -1;
         _cleanup_fd_ int data_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         int fd = openat(data_fd, "images/host", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int shared_fd = image_open_shared_host(fd);
+        if (shared_fd >= 0) {
+                fd_close(&fd);
+                fd = shared_fd;
+        }
         if (fd < 0)
                 return err_set(err, ERR_NOT_FOUND, "none was built yet");
         *ret_fd = fd;

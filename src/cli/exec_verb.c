@@ -1,12 +1,17 @@
 /* `glovebox exec SESSION ...`: code or a command in a session that stays. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/attend.h"
+#include "cli/exec_verb.h"
+#include "cli/input_feed.h"
 #include "cli/run_code.h"
 #include "cli/session_request.h"
+#include "cli/session_verb.h"
+#include "cli/source_text.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 
@@ -21,9 +26,25 @@ static int fail_without_session(void) {
         return err_code_exit_status(ERR_USAGE);
 }
 
-static int put_code(const struct run_request *request, json_t *body, struct daemon_request *call) {
+static int put_arguments(const struct run_request *request, json_t *body, struct err *err) {
+        json_t *args = json_array();
+        (void) json_object_set_new(body, "args", args);
+        for (char **word = request->args; *word; word++)
+                if (json_array_append_new(args, json_string(*word)) < 0)
+                        return err_set(err, ERR_USAGE, "an argument of the code is not valid UTF-8");
+        return 0;
+}
+
+static int put_code(const struct session_options *options, json_t *body, struct daemon_request *call,
+                    struct err *err) {
+        const struct run_request *request = &options->run.request;
         json_t *code = request->code_size <= INLINE_MAX ? json_stringn(request->code, request->code_size) : NULL;
+        bool is_file = !options->run.code_text && !request->stdin_is_code;
         (void) json_object_set_new(body, "op", json_string("execute"));
+        if (is_file && json_object_set_new(body, "file", json_string(request->code_name)) < 0)
+                return err_set(err, ERR_USAGE, "the file's name is not valid UTF-8; rename it");
+        if (request->args[0] && put_arguments(request, body, err) < 0)
+                return -1;
         if (code)
                 return json_object_set_new(body, "code", code);
         call->follows = request->code;
@@ -31,7 +52,7 @@ static int put_code(const struct run_request *request, json_t *body, struct daem
         return json_object_set_new(body, "code_follows", json_true());
 }
 
-static int put_command(const struct run_request *request, json_t *body, struct daemon_request *call, struct err *err) {
+static int put_command(const struct run_request *request, json_t *body, struct err *err) {
         (void) json_object_set_new(body, "op", json_string("command"));
         if (request->language == RUN_BASH) {
                 if (json_object_set_new(body, "shell", json_stringn(request->code, request->code_size)) < 0)
@@ -45,11 +66,29 @@ static int put_command(const struct run_request *request, json_t *body, struct d
                         }
                 (void) json_object_set_new(body, "argv", argv);
         }
-        if (request->stdin_is_code)
-                return 0;
-        call->with_input = true;
-        call->input_fd = STDIN_FILENO;
-        return json_object_set_new(body, "input_follows", json_true());
+        return 0;
+}
+
+/* Our standard input, for when the run asks for it. Where its events are not seen nothing could be passed on. */
+static void offer_input(const struct run_request *request, const struct input_feed *feed, json_t *body) {
+        if (!request->stdin_is_code && !request->json)
+                (void) json_object_set_new(body, "input", json_string(feed->token));
+}
+
+/* On a person's terminal: colours, and how wide it is, for programs that cannot ask a pipe. They hold for this run. */
+static void put_terminal(json_t *body) {
+        static const char *const colours[] = { "FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS" };
+        if (!isatty(STDOUT_FILENO))
+                return;
+        json_t *env = json_object();
+        char width[16];
+        (void) snprintf(width, sizeof(width), "%u", terminal_width(STDOUT_FILENO, 80));
+        (void) json_object_set_new(env, "COLUMNS", json_string(width));
+        for (size_t i = 0; terminal_has_colour(STDOUT_FILENO) && i < ELEMENTS(colours); i++)
+                (void) json_object_set_new(env, colours[i], json_string("1"));
+        if (terminal_has_colour(STDOUT_FILENO))
+                (void) json_object_set_new(env, "TERM", json_string("xterm-256color"));
+        (void) json_object_set_new(body, "env", env);
 }
 
 static int make_body(const struct session_options *options, const char *session, json_t *body,
@@ -58,9 +97,11 @@ static int make_body(const struct session_options *options, const char *session,
         if (json_object_set_new(body, "session", json_string(session)) < 0)
                 return err_set(err, ERR_USAGE, "the session's name is not valid UTF-8; use letters, digits and . _ -");
         (void) json_object_set_new(body, "stream", json_boolean(!request->json));
+        if (!request->json)
+                put_terminal(body);
         if (request->limits.timeout_ms)
                 (void) json_object_set_new(body, "timeout_ms", json_integer((json_int_t) request->limits.timeout_ms));
-        return request->language == RUN_PYTHON ? put_code(request, body, call) : put_command(request, body, call, err);
+        return request->language == RUN_PYTHON ? put_code(options, body, call, err) : put_command(request, body, err);
 }
 
 /* With options the session is made first, to hear whether it has them: one that is there already stays as it was
@@ -84,10 +125,82 @@ static int make_session(const struct session_options *options, const char *sessi
         return code;
 }
 
-static int execute(const struct session_options *options, const char *session, struct err *err) {
+/* ---- pip ---- */
+
+enum { PACKAGES_MAX = 64 };
+
+/* "pip install a b", "%pip install a", "!python3 -m pip install a": the packages, in `text`, which is cut up. False: it
+ * is something else, or has options, which are pip's own to explain. */
+static bool read_pip(char *text, char *ret_packages[static PACKAGES_MAX + 1]) {
+        static const char *const before[] = { "python3", "python", "-m" };
+        char *words[PACKAGES_MAX + 8], *rest = text, *word;
+        size_t n = 0, at = 0, n_packages = 0;
+        if (strpbrk(text, "\n;&|<>$`"))
+                return false;
+        rest += strspn(rest, " \t%!");
+        while (n < ELEMENTS(words) && (word = strsep(&rest, " \t")))
+                if (*word)
+                        words[n++] = word;
+        for (size_t i = 0; i < ELEMENTS(before); i++)
+                at += at < n && strcmp(words[at], before[i]) == 0;
+        if (at + 2 >= n || (strcmp(words[at], "pip") != 0 && strcmp(words[at], "pip3") != 0) ||
+            strcmp(words[at + 1], "install") != 0)
+                return false;
+        for (at += 2; at < n && n_packages < PACKAGES_MAX; at++) {
+                if (words[at][0] == '-' && strcmp(words[at], "-q") != 0 && strcmp(words[at], "--quiet") != 0 &&
+                    strcmp(words[at], "-U") != 0 && strcmp(words[at], "--upgrade") != 0)
+                        return false;
+                if (words[at][0] != '-')
+                        ret_packages[n_packages++] = words[at];
+        }
+        ret_packages[n_packages] = NULL;
+        return n_packages > 0;
+}
+
+/* The text of a run that is nothing but an install, or NULL. The caller frees it. */
+static char *text_of_install(const struct run_request *request) {
+        char text[2000] = "";
+        size_t used = 0;
+        if (request->language == RUN_COMMAND)
+                for (char **word = request->args; *word && used < sizeof(text); word++)
+                        used += (size_t) snprintf(text + used, sizeof(text) - used, "%s%s", used ? " " : "", *word);
+        else if (request->code_size < sizeof(text) &&
+                 (request->language == RUN_BASH || strchr("%!", request->code[strspn(request->code, " \t\n")])))
+                (void) snprintf(text, sizeof(text), "%.*s", (int) request->code_size, request->code);
+        size_t size = strlen(text);
+        while (size > 0 && (text[size - 1] == '\n' || text[size - 1] == ' '))
+                text[--size] = '\0';
+        return used < sizeof(text) && size > 0 && strstr(text, "pip") ? strdup(text) : NULL;
+}
+
+/* A box has no network, and pip in it can only fail. What was meant is what `session install` does. */
+static int install_instead(const struct session_options *options, const char *session, char **packages,
+                           struct err *err) {
+        struct socket_place place;
+        _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
+        struct err there = { 0 };
+        json_t *answer = NULL;
+        const struct run_request *request = &options->run.request;
+        if (!request->quiet && !request->json)
+                (void) fprintf(stderr, "glovebox: a box has no network; doing instead: glovebox session install %s %s%s\n",
+                               session, packages[0], packages[1] ? " ..." : "");
+        if (socket_place_choose(&options->run.where, true, &place, err) < 0 ||
+            daemon_client_open(&place, DAEMON_START, &client, err) < 0 ||
+            make_session(options, session, &client, err) < 0)
+                return -1;
+        if (daemon_client_ask(&client, "session.create", session, &answer, &there) < 0) {
+                *err = there;
+                return -1;
+        }
+        json_decref(answer);
+        return session_install(&client, session, packages, request->json, err);
+}
+
+int exec_run(const struct session_options *options, const char *session, struct err *err) {
         struct socket_place place;
         _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
         struct daemon_request call = { .body = json_object() };
+        struct input_feed feed = { 0 };
         json_t *result = NULL;
         const struct run_request *request = &options->run.request;
         struct attendance attendance = { .client = &client,
@@ -96,11 +209,16 @@ static int execute(const struct session_options *options, const char *session, s
                                          .quiet = request->quiet,
                                          .show_value = request->language == RUN_PYTHON };
         int status = -1;
+        attendance.feed = &feed;
         if (make_body(options, session, call.body, &call, err) == 0 &&
             socket_place_choose(&options->run.where, true, &place, err) == 0 &&
+            input_feed_init(&feed, &place, session, err) == 0 &&
             daemon_client_open(&place, DAEMON_START, &client, err) == 0 &&
-            make_session(options, session, &client, err) == 0)
+            make_session(options, session, &client, err) == 0) {
+                offer_input(request, &feed, call.body);
                 status = attend_call(&attendance, &call, &result, err);
+        }
+        input_feed_stop(&feed);
         if (status == DAEMON_CALL_LEFT)
                 status = attend_leave(&attendance);
         else if (status == DAEMON_CALL_ANSWERED)
@@ -131,11 +249,21 @@ int verb_exec(int argc, char **argv) {
         if (chosen == RUN_CODE_NONE)
                 return fail_without_session();
         const struct run_request *request = &options.run.request;
-        if (chosen == RUN_CODE_CHOSEN && request->language != RUN_COMMAND && request->args[0])
+        if (chosen == RUN_CODE_CHOSEN && request->language == RUN_BASH && request->args[0])
                 chosen = err_set(&err, ERR_USAGE,
-                                 "\"%.60s\" follows the code, and code in a session takes no arguments; set variables "
-                                 "in it instead, or run a command: -- COMMAND ARGUMENT...",
+                                 "\"%.60s\" follows the shell code, which takes no arguments in a session; run a "
+                                 "command: -- sh -c CODE sh ARGUMENT...",
                                  request->args[0]);
-        int status = chosen < 0 ? -1 : execute(&options, session, &err);
+        if (chosen == RUN_CODE_CHOSEN && request->language == RUN_OTHER)
+                chosen = err_set(&err, ERR_USAGE, "code in a session is Python or shell; run another interpreter as a "
+                                 "command: -- %s FILE", request->interpreter);
+        if (chosen == RUN_CODE_CHOSEN && request->language == RUN_PYTHON)
+                chosen = source_text_decode(&options.run.request, &err);
+        char *packages[PACKAGES_MAX + 1];
+        bool has_network = request->network == RUN_NETWORK_FULL || request->n_hosts;
+        _cleanup_free_ char *text = chosen < 0 || has_network ? NULL : text_of_install(request);
+        int status = chosen < 0                       ? -1 :
+                     text && read_pip(text, packages) ? install_instead(&options, session, packages, &err) :
+                                                        exec_run(&options, session, &err);
         return status < 0 ? terminal_fail(&err) : status;
 }

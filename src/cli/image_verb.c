@@ -1,4 +1,5 @@
 /* glovebox image list | show | import | build | rm */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -21,12 +22,13 @@
 #include "image/layer.h"
 #include "image/record.h"
 #include "image/store.h"
+#include "session/passport.h"
 
-enum { OPTION_JSON = 1, OPTION_NAMES = 2, OPTION_MAX_SIZE = 4, OPTION_PACKAGES = 8, OPTION_SOURCE = 16 };
+enum { OPTION_JSON = 1, OPTION_NAMES = 2, OPTION_MAX_SIZE = 4, OPTION_PACKAGES = 8, OPTION_SOURCE = 16, OPTION_FORCE = 32 };
 
 struct request {
         char data_dir[PLACE_PATH_MAX];
-        bool json, names, allow_source;
+        bool json, names, allow_source, force;
         char *packages; /* argv's own text, cut in place */
         const char *requirements;
         uint64_t max_bytes;
@@ -51,6 +53,7 @@ static json_t *describe_host(int images_fd) {
         struct python python = { 0 };
         struct err err = { 0 };
         json_t *layer = NULL, *json = json_pack("{s:s, s:s}", "name", IMAGE_HOST, "kind", "host");
+        _cleanup_fd_ int shared_fd = image_open_shared_host(host_fd);
         if (python_choose(host_fd, &python, &err) == 0) {
                 json_object_set_new(json, "python", json_string(python.path));
                 json_object_set_new(json, "python_version", json_string(python.version));
@@ -59,25 +62,29 @@ static json_t *describe_host(int images_fd) {
                         json_object_set_new(json, "python_prefix", json_string(python.prefix));
                 (void) layer_open(host_fd, &python, &layer_fd, &err);
         }
-        (void) layer_describe(host_fd, &layer, NULL);
+        if (layer_describe(host_fd, &layer, NULL) < 0 && shared_fd >= 0 && layer_describe(shared_fd, &layer, NULL) == 0)
+                json_object_set_new(json, "shared", json_string(place_shared_data_dir()));
         json_object_set_new(json, "layer", layer ? layer : json_null());
         if (err.code != ERR_NONE)
                 json_object_set_new(json, "problem", json_string(err.message));
         return json;
 }
 
-static int describe(int images_fd, const char *name, json_t **ret_json, struct err *err) {
+static int describe(const char *data_dir, int images_fd, const char *name, json_t **ret_json, struct err *err) {
         if (image_check_name(name, err) < 0)
                 return -1;
         if (strcmp(name, IMAGE_HOST) == 0) {
                 *ret_json = describe_host(images_fd);
                 return 0;
         }
-        char path[100];
-        (void) snprintf(path, sizeof(path), "%s/image.json", name);
-        struct err why = { 0 };
-        if (record_read(images_fd, path, ret_json, &why) == 0)
+        bool is_shared;
+        _cleanup_fd_ int image_fd = image_open_directory(data_dir, name, &is_shared);
+        struct err why = { .code = ERR_NOT_FOUND };
+        if (image_fd >= 0 && record_read(image_fd, "image.json", ret_json, &why) == 0) {
+                if (is_shared)
+                        json_object_set_new(*ret_json, "shared", json_string(place_shared_data_dir()));
                 return 0;
+        }
         if (why.code == ERR_NOT_FOUND)
                 return err_set(err, ERR_NOT_FOUND, "there is no image \"%s\"; see glovebox image list", name);
         return err_set(err, why.code, "the image \"%s\" is damaged: %s; remove it and import it again", name,
@@ -109,15 +116,42 @@ static void print_row(const json_t *image) {
                 remark = "  (has a problem: see image show)";
         else if (json_is_null(layer))
                 remark = "  (no Python packages: see image build)";
+        else if (json_object_get(image, "shared"))
+                remark = "  (shared: see image show)";
         printf("%-20s %-8s %-28s %-10s %s%s\n", record_string(image, "name"), record_string(image, "kind"),
                *python ? python : "-", size, format_time(json_object_get(sized, "created"), when), remark);
+}
+
+/* Those of the shared store that the own one does not have. */
+static int add_shared_names(char (**names)[65], size_t *n, struct err *err) {
+        _cleanup_fd_ int data_fd = *place_shared_data_dir() ?
+                                           open(place_shared_data_dir(), O_PATH | O_DIRECTORY | O_CLOEXEC) :
+                                           -1;
+        _cleanup_fd_ int fd = data_fd < 0 ? -1 : beneath_open(data_fd, "images", O_RDONLY | O_DIRECTORY);
+        _cleanup_free_ char(*more)[65] = NULL;
+        size_t n_more = 0;
+        if (fd < 0 || store_list(fd, &more, &n_more, NULL) < 0)
+                return 0;
+        char(*grown)[65] = reallocarray(*names, *n + n_more + 1, sizeof(**names));
+        if (!grown)
+                return err_sys(err, ENOMEM, "cannot list the images");
+        *names = grown;
+        for (size_t i = 0, own = *n; i < n_more; i++) {
+                bool known = false;
+                for (size_t k = 0; k < own; k++)
+                        known = known || strcmp(grown[k], more[i]) == 0;
+                if (!known)
+                        strcpy(grown[(*n)++], more[i]);
+        }
+        return 0;
 }
 
 static int run_list(struct request *request, struct err *err) {
         _cleanup_fd_ int images_fd = -1;
         _cleanup_free_ char(*names)[65] = NULL;
         size_t n = 0;
-        if (store_open(request->data_dir, &images_fd, err) < 0 || store_list(images_fd, &names, &n, err) < 0)
+        if (store_open(request->data_dir, &images_fd, err) < 0 || store_list(images_fd, &names, &n, err) < 0 ||
+            add_shared_names(&names, &n, err) < 0)
                 return -1;
         if (request->names) {
                 printf("%s\n", IMAGE_HOST);
@@ -130,7 +164,7 @@ static int run_list(struct request *request, struct err *err) {
         for (size_t i = 0; i < n; i++) {
                 json_t *image = NULL;
                 struct err why;
-                if (describe(images_fd, names[i], &image, &why) < 0)
+                if (describe(request->data_dir, images_fd, names[i], &image, &why) < 0)
                         image = json_pack("{s:s, s:s, s:s}", "name", names[i], "kind", "damaged", "problem",
                                           why.message);
                 json_array_append_new(images, image);
@@ -188,7 +222,7 @@ static int run_show(struct request *request, struct err *err) {
         _cleanup_fd_ int images_fd = -1;
         _cleanup_json_ json_t *image = NULL;
         if (store_open(request->data_dir, &images_fd, err) < 0 ||
-            describe(images_fd, request->args[0], &image, err) < 0)
+            describe(request->data_dir, images_fd, request->args[0], &image, err) < 0)
                 return -1;
         if (request->json)
                 return print_json(image, err);
@@ -209,6 +243,12 @@ static int run_import(struct request *request, struct err *err) {
         if (result.skipped)
                 printf("%llu devices and FIFOs were left out: a box has its own /dev\n",
                        (unsigned long long) result.skipped);
+        if (result.lost_env)
+                printf("%llu of its variables were left out: they have no plain name, or all together are longer than "
+                       "%d bytes\n",
+                       (unsigned long long) result.lost_env, IMAGE_ENV_MAX);
+        if (!*result.python)
+                printf("it runs commands only: glovebox run --image %s -- COMMAND\n", name);
         return 0;
 }
 
@@ -288,11 +328,61 @@ static int run_build(struct request *request, struct err *err) {
         return 0;
 }
 
+/* Names of sessions that were made with the image, at most a few, for a sentence. Returns how many there are. */
+static size_t list_users(const char *data_dir, const char *image, char *ret_names, size_t room) {
+        char path[PLACE_PATH_MAX + 64];
+        size_t n = 0, used = 0;
+        (void) snprintf(path, sizeof(path), "%s/state", data_dir);
+        DIR *directory = opendir(path);
+        *ret_names = '\0';
+        for (struct dirent *entry; directory && (entry = readdir(directory));) {
+                struct registry_session row;
+                if (entry->d_name[0] == '.' || strlen(entry->d_name) > 40)
+                        continue;
+                (void) snprintf(path, sizeof(path), "%s/state/%s", data_dir, entry->d_name);
+                if (strlen(path) > 1000 || passport_read(path, &row, NULL) < 0 || strcmp(row.image, image) != 0)
+                        continue;
+                if (n++ < 3) {
+                        int size = snprintf(ret_names + used, room - used, "%s%.40s", used ? ", " : "", row.name);
+                        used += size > 0 && (size_t) size < room - used ? (size_t) size : 0;
+                }
+        }
+        if (directory)
+                (void) closedir(directory);
+        return n;
+}
+
+/* A person is asked; a program says --force. */
+static int confirm_removal(const struct request *request, const char *name, struct err *err) {
+        char names[160], answer[16] = "";
+        size_t n = request->force ? 0 : list_users(request->data_dir, name, names, sizeof(names));
+        if (n == 0)
+                return 0;
+        if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+                return err_set(err, ERR_BUSY,
+                               "image %s is in use by %zu session%s (%s%s), which could not run any more; remove them "
+                               "first (glovebox session rm), or add --force",
+                               name, n, n == 1 ? "" : "s", names, n > 3 ? ", ..." : "");
+        (void) fprintf(stderr, "image %s is in use by %zu session%s (%s%s), which could not run any more. Remove it? [y/N] ",
+                       name, n, n == 1 ? "" : "s", names, n > 3 ? ", ..." : "");
+        if (!fgets(answer, sizeof(answer), stdin) || (answer[0] != 'y' && answer[0] != 'Y'))
+                return err_set(err, ERR_REFUSED, "image %s stays", name);
+        return 0;
+}
+
 static int run_rm(struct request *request, struct err *err) {
         const char *name = request->args[0];
-        bool host = strcmp(name, IMAGE_HOST) == 0;
-        _cleanup_fd_ int images_fd = -1;
+        bool host = strcmp(name, IMAGE_HOST) == 0, is_shared = false;
+        _cleanup_fd_ int images_fd = -1, image_fd = -1;
         if (image_check_name(name, err) < 0 || store_open(request->data_dir, &images_fd, err) < 0)
+                return -1;
+        image_fd = image_open_directory(request->data_dir, name, &is_shared);
+        if (image_fd >= 0 && is_shared && !host)
+                return err_set(err, ERR_REFUSED,
+                               "image %s belongs to the shared data directory; to remove it for all: "
+                               "GLOVEBOX_DATA_DIR=%.300s glovebox image rm %s",
+                               name, place_shared_data_dir(), name);
+        if (image_fd >= 0 && !host && confirm_removal(request, name, err) < 0)
                 return -1;
         if (store_remove(images_fd, name, host ? "python" : NULL, err) == 0) {
                 printf(host ? "image host: the Python layer is removed\n" : "image %s: removed\n", name);
@@ -308,10 +398,10 @@ static int run_rm(struct request *request, struct err *err) {
 static const struct sub_verb sub_verbs[] = {
         { "list", run_list, 0, 0, OPTION_JSON | OPTION_NAMES, "list [--json | --names]" },
         { "show", run_show, 1, 1, OPTION_JSON, "show NAME [--json]" },
-        { "import", run_import, 2, 2, OPTION_MAX_SIZE, "import NAME FILE.tar|- [--max-size SIZE]" },
+        { "import", run_import, 2, 2, OPTION_MAX_SIZE, "import NAME FILE.tar|DIR|- [--max-size SIZE]" },
         { "build", run_build, 0, 1, OPTION_PACKAGES | OPTION_SOURCE,
           "build [host] [--packages LIST | --requirements FILE] [--allow-source]" },
-        { "rm", run_rm, 1, 1, 0, "rm NAME" },
+        { "rm", run_rm, 1, 1, OPTION_FORCE, "rm NAME [--force]" },
 };
 
 /* Reading the command line */
@@ -329,6 +419,9 @@ static int take_option(struct request *request, const struct sub_verb *verb, int
                 return 0;
         case OPTION_NAMES:
                 request->names = true;
+                return 0;
+        case OPTION_FORCE:
+                request->force = true;
                 return 0;
         case OPTION_SOURCE:
                 request->allow_source = true;
@@ -352,12 +445,15 @@ static int parse(struct request *request, const struct sub_verb *verb, int argc,
                 { "packages", required_argument, NULL, 'p' },
                 { "requirements", required_argument, NULL, 'r' },
                 { "allow-source", no_argument, NULL, OPTION_SOURCE },
+                { "force", no_argument, NULL, OPTION_FORCE },
                 { 0 },
         };
         optind = 0; /* glibc: start over, also its own state */
         opterr = 0;
-        for (int option; (option = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
+        for (int option; (option = getopt_long(argc, argv, ":f", options, NULL)) != -1;) {
                 char what[260];
+                if (option == 'f')
+                        option = OPTION_FORCE;
                 if (option == '?' || option == ':') {
                         (void) snprintf(what, sizeof(what), "%s %.200s",
                                         option == '?' ? "unknown option" : "no value for", argv[optind - 1]);
@@ -401,6 +497,12 @@ int verb_image(int argc, char **argv) {
                 verb_print_help(stdout, verb_find("image"));
                 return 0;
         }
+        static const char *const known[][2] = { /* what people who come from elsewhere type */
+                { "ls", "list" }, { "remove", "rm" }, { "delete", "rm" }, { "inspect", "show" }, { "load", "import" },
+        };
+        for (size_t i = 0; i < ELEMENTS(known); i++)
+                if (strcmp(known[i][0], name) == 0)
+                        name = known[i][1];
         for (size_t i = 0; i < ELEMENTS(sub_verbs); i++)
                 if (strcmp(sub_verbs[i].name, name) == 0)
                         verb = &sub_verbs[i];

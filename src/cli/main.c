@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/process_title.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 #include "egress/egress.h"
@@ -48,6 +49,7 @@ static int dispatch(int argc, char **argv) {
 int main(int argc, char **argv) {
         struct err err;
         egress_serve_if_asked(argc, argv);
+        argv = process_title_init(argc, argv);
         if (fill_standard_descriptors(&err) < 0)
                 return terminal_fail(&err);
         int status = dispatch(argc, argv);

@@ -9,18 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "wire/frame.h"
 
 enum {
         CHUNK = 64 << 10,
         TIMEOUT_GRACE_MS = 500, /* between "please end" and the end */
         SIGNAL_GRACE_MS = 2000,
         DRAIN_GRACE_MS = 1000, /* for the reader of our output, once a signal told us to stop */
-        MAIN_PROCESS = 1,
+        SPLICE_BYTES = 1 << 20,
 };
 
 /* The part of a relay that lives only while it runs. */
@@ -29,7 +29,7 @@ struct turn {
         int signal_fd;
         uint64_t started_ms, deadline_ms;
         bool ending; /* the process was asked to end; at the deadline it is killed */
-        bool dead;   /* the box is: only the pipes are left to drain */
+        bool dead;   /* the program is: only the pipes are left to drain */
         char input[CHUNK];
         size_t input_at, input_size;
 };
@@ -40,28 +40,31 @@ static uint64_t now_ms(void) {
         return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
 }
 
-static void kill_box(struct turn *turn) {
-        if (!turn->dead)
-                (void) box_kill(turn->relay->box, NULL);
+/* Nothing more happens in the box. */
+static void end_program(struct turn *turn) {
         turn->dead = true;
         turn->deadline_ms = now_ms() + DRAIN_GRACE_MS;
         fd_close(&turn->relay->input_to_fd);
 }
 
+static void kill_program(struct turn *turn) {
+        struct relay_target *target = turn->relay->target;
+        if (!turn->dead)
+                target->type->kill(target);
+        end_program(turn);
+}
+
 static void ask_to_end(struct turn *turn, enum relay_end end, int signal_number, uint64_t grace_ms) {
         if (turn->ending || turn->dead) {
-                kill_box(turn);
+                kill_program(turn);
                 return;
         }
         turn->ending = true;
         turn->relay->end = end;
         turn->deadline_ms = now_ms() + grace_ms;
-        struct frame_writer payload = { 0 };
-        frame_put_u32(&payload, (uint32_t) signal_number);
-        frame_put_u32(&payload, 1);
-        if (frame_send(turn->relay->box->control_fd, FRAME_SIGNAL, MAIN_PROCESS, &payload, NULL, 0) < 0)
-                kill_box(turn);
-        frame_writer_release(&payload);
+        struct relay_target *target = turn->relay->target;
+        if (target->type->signal(target, signal_number) < 0)
+                kill_program(turn);
 }
 
 /* ---- output ---- */
@@ -79,6 +82,19 @@ static void keep(struct relay_stream *stream, const char *bytes, size_t size) {
         stream->cut_bytes += size - taken;
 }
 
+static void keep_tail(struct relay_stream *stream, const char *bytes, size_t size) {
+        if (!stream->tail)
+                return;
+        if (size > RELAY_TAIL_BYTES) {
+                bytes += size - RELAY_TAIL_BYTES;
+                size = RELAY_TAIL_BYTES;
+        }
+        size_t kept = RELAY_TAIL_BYTES - size < stream->tail_size ? RELAY_TAIL_BYTES - size : stream->tail_size;
+        memmove(stream->tail, stream->tail + stream->tail_size - kept, kept);
+        memcpy(stream->tail + kept, bytes, size);
+        stream->tail_size = kept + size;
+}
+
 static void read_stream(struct relay_stream *stream) {
         if (!stream->pending && !(stream->pending = malloc(CHUNK)))
                 return;
@@ -89,6 +105,7 @@ static void read_stream(struct relay_stream *stream) {
                 fd_close(&stream->from_fd);
                 return;
         }
+        keep_tail(stream, stream->pending, (size_t) n);
         if (stream->to_fd < 0)
                 keep(stream, stream->pending, (size_t) n);
         else {
@@ -97,9 +114,9 @@ static void read_stream(struct relay_stream *stream) {
         }
 }
 
-/* At most PIPE_BUF at a time: poll promised room for that much, so a slow reader never blocks the relay. */
+/* At most PIPE_BUF at a time where the reader may be slow: poll promised room for that much. */
 static bool write_stream(struct relay_stream *stream) {
-        size_t size = stream->pending_size < PIPE_BUF ? stream->pending_size : PIPE_BUF;
+        size_t size = stream->pending_size < stream->write_max ? stream->pending_size : stream->write_max;
         ssize_t n = write(stream->to_fd, stream->pending + stream->pending_at, size);
         if (n < 0)
                 return errno == EAGAIN || errno == EINTR;
@@ -108,16 +125,41 @@ static bool write_stream(struct relay_stream *stream) {
         return true;
 }
 
+static void drop_output(struct relay_stream *stream) {
+        stream->pending_size = 0;
+        stream->how = RELAY_COPIES;
+        fd_close(&stream->from_fd);
+}
+
+/* False: it cannot be written. */
+static bool splice_stream(struct relay_stream *stream) {
+        ssize_t n = splice(stream->from_fd, NULL, stream->to_fd, NULL, SPLICE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+        if (n > 0)
+                stream->how = RELAY_SPLICES;
+        else if (n == 0)
+                drop_output(stream);
+        else if (errno == EAGAIN) /* nothing to read, or no room to write */
+                stream->how = stream->how == RELAY_SPLICES ? RELAY_SPLICES_WHEN_ROOM : RELAY_SPLICES;
+        else if (errno == EINVAL)
+                stream->how = RELAY_COPIES;
+        else
+                return errno == EINTR;
+        return true;
+}
+
+static void choose_how(struct relay_stream *stream) {
+        struct stat status;
+        if (stream->to_fd < 0 || fstat(stream->to_fd, &status) < 0)
+                return;
+        stream->how = S_ISFIFO(status.st_mode) && !stream->tail ? RELAY_SPLICES : RELAY_COPIES;
+        stream->write_max = S_ISREG(status.st_mode) ? CHUNK : PIPE_BUF;
+}
+
 static void watch_stream(const struct relay_stream *stream, struct pollfd *ret_watched) {
-        if (stream->pending_size)
+        if (stream->pending_size || stream->how == RELAY_SPLICES_WHEN_ROOM)
                 *ret_watched = (struct pollfd) { .fd = stream->to_fd, .events = POLLOUT };
         else
                 *ret_watched = (struct pollfd) { .fd = stream->from_fd, .events = POLLIN };
-}
-
-static void drop_output(struct relay_stream *stream) {
-        stream->pending_size = 0;
-        fd_close(&stream->from_fd);
 }
 
 static void drop_all_output(struct turn *turn) {
@@ -128,18 +170,20 @@ static void drop_all_output(struct turn *turn) {
 static void serve_stream(struct turn *turn, struct relay_stream *stream, short revents) {
         if (!revents)
                 return;
-        if (!stream->pending_size) {
+        if (stream->how != RELAY_COPIES && stream->from_fd >= 0) {
+                if (splice_stream(stream))
+                        return;
+        } else if (!stream->pending_size) {
                 read_stream(stream);
                 return;
-        }
-        if (write_stream(stream))
+        } else if (write_stream(stream))
                 return;
         /* EPIPE: like any other program in a pipeline, we end when nobody reads. Killed first: a program that lives to
          * see its pipe closed would say so on the other stream. */
         if (turn->relay->end != RELAY_NO_READER)
                 turn->relay->write_errno = errno;
         turn->relay->end = RELAY_NO_READER;
-        kill_box(turn);
+        kill_program(turn);
         drop_output(stream);
 }
 
@@ -151,7 +195,15 @@ static void serve_input(struct turn *turn, short from_revents, short to_revents)
                 fd_close(&relay->input_to_fd);
                 return;
         }
-        if (turn->input_size && (to_revents & POLLOUT)) {
+        if (relay->input && (to_revents & POLLOUT)) {
+                ssize_t n = write(relay->input_to_fd, relay->input, relay->input_size);
+                if (n >= 0) {
+                        relay->input += n;
+                        relay->input_size -= (size_t) n;
+                }
+                if (relay->input_size == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+                        fd_close(&relay->input_to_fd);
+        } else if (turn->input_size && (to_revents & POLLOUT)) {
                 ssize_t n = write(relay->input_to_fd, turn->input + turn->input_at, turn->input_size);
                 if (n >= 0) {
                         turn->input_at += (size_t) n;
@@ -169,35 +221,15 @@ static void serve_input(struct turn *turn, short from_revents, short to_revents)
         }
 }
 
-/* ---- agent and signals ---- */
+/* ---- the program and signals ---- */
 
-static void serve_agent(struct turn *turn) {
+static void serve_target(struct turn *turn, const struct pollfd *watched) {
         struct relay *relay = turn->relay;
-        struct frame frame;
-        if (frame_receive(relay->box->control_fd, &frame) < 0) {
-                if (!turn->ending)
-                        relay->end = RELAY_BOX_DIED;
-                kill_box(turn);
+        if (!relay->target->type->serve(relay->target, watched, &relay->outcome))
                 return;
-        }
-        struct frame_reader fields = frame_read(&frame);
-        uint32_t number = 0;
-        if (frame.type == FRAME_EXITED && frame.id == MAIN_PROCESS && frame_get_u32(&fields, &number) &&
-            frame_get_u64(&fields, &relay->cpu_us) && frame_get_u64(&fields, &relay->memory_peak_kib)) {
-                if (!turn->ending)
-                        relay->end = RELAY_EXITED;
-                relay->wait_status = (int) number;
-                kill_box(turn);
-        } else if (frame.type == FRAME_FAILED && frame_get_u32(&fields, &number)) {
-                char *step = NULL;
-                relay->end = RELAY_NOT_STARTED;
-                relay->failed_errno = (int) number;
-                if (frame_get_text(&fields, &step))
-                        (void) snprintf(relay->failed_step, sizeof(relay->failed_step), "%s", step);
-                free(step);
-                kill_box(turn);
-        }
-        frame_release(&frame);
+        if (!turn->ending || relay->outcome.end == RELAY_NOT_STARTED)
+                relay->end = relay->outcome.end;
+        kill_program(turn);
 }
 
 static void serve_signal(struct turn *turn) {
@@ -225,9 +257,18 @@ static int open_signals(sigset_t *ret_old, struct err *err) {
         return fd < 0 ? err_sys(err, errno, "watching signals") : fd;
 }
 
-enum { W_OUT, W_ERROR, W_AGENT, W_SIGNAL, W_INPUT_FROM, W_INPUT_TO, W_COUNT };
+enum { W_OUT, W_ERROR, W_SIGNAL, W_INPUT_FROM, W_INPUT_TO, W_TARGET, W_COUNT = W_TARGET + RELAY_TARGET_FDS };
+
+/* The program is over, and all it wrote is in the pipes. */
+static bool is_settled(const struct turn *turn) {
+        return turn->dead && turn->relay->target->type->is_settled_by_end;
+}
 
 static int wait_ms(const struct turn *turn) {
+        const struct relay *relay = turn->relay;
+        if (is_settled(turn) && !relay->out.pending_size && !relay->error.pending_size &&
+            relay->out.how != RELAY_SPLICES_WHEN_ROOM && relay->error.how != RELAY_SPLICES_WHEN_ROOM)
+                return 0;
         if (turn->dead && turn->relay->end != RELAY_SIGNAL)
                 return -1; /* a slow reader gets everything, however long it takes */
         uint64_t now = now_ms();
@@ -235,6 +276,17 @@ static int wait_ms(const struct turn *turn) {
                 return 0;
         uint64_t left = turn->deadline_ms - now;
         return left > INT_MAX ? INT_MAX : (int) left;
+}
+
+static bool takes_input(const struct relay *relay) {
+        const struct relay_target *target = relay->target;
+        return !target->type->takes_input || target->type->takes_input(target);
+}
+
+/* Nothing came, and nothing will. */
+static void finish_stream(struct relay_stream *stream, short revents) {
+        if (!revents && !stream->pending_size && stream->how != RELAY_SPLICES_WHEN_ROOM)
+                fd_close(&stream->from_fd);
 }
 
 static void take_turn(struct turn *turn) {
@@ -246,11 +298,12 @@ static void take_turn(struct turn *turn) {
         watch_stream(&relay->error, &watched[W_ERROR]);
         watched[W_SIGNAL] = (struct pollfd) { .fd = turn->signal_fd, .events = POLLIN };
         if (!turn->dead) {
-                watched[W_AGENT] = (struct pollfd) { .fd = relay->box->control_fd, .events = POLLIN };
-                if (relay->input_to_fd >= 0) {
+                (void) relay->target->type->watch(relay->target, &watched[W_TARGET]);
+                if (relay->input_to_fd >= 0 && takes_input(relay)) {
                         watched[W_INPUT_TO] = (struct pollfd) { .fd = relay->input_to_fd,
-                                                                .events = turn->input_size ? POLLOUT : 0 };
-                        if (!turn->input_size)
+                                                                .events = turn->input_size || relay->input ? POLLOUT
+                                                                                                           : 0 };
+                        if (!turn->input_size && !relay->input)
                                 watched[W_INPUT_FROM] = (struct pollfd){ .fd = relay->input_from_fd, .events = POLLIN };
                 }
         }
@@ -260,14 +313,19 @@ static void take_turn(struct turn *turn) {
                 ask_to_end(turn, RELAY_TIMEOUT, SIGTERM, TIMEOUT_GRACE_MS);
         else if (turn->dead && relay->end == RELAY_SIGNAL && now_ms() >= turn->deadline_ms)
                 drop_all_output(turn);
+        bool was_settled = is_settled(turn);
         serve_stream(turn, &relay->out, watched[W_OUT].revents);
         serve_stream(turn, &relay->error, watched[W_ERROR].revents);
+        if (was_settled) {
+                finish_stream(&relay->out, watched[W_OUT].revents);
+                finish_stream(&relay->error, watched[W_ERROR].revents);
+        }
         if (watched[W_INPUT_FROM].revents || watched[W_INPUT_TO].revents)
                 serve_input(turn, watched[W_INPUT_FROM].revents, watched[W_INPUT_TO].revents);
         if (watched[W_SIGNAL].revents)
                 serve_signal(turn);
-        if (!turn->dead && watched[W_AGENT].revents)
-                serve_agent(turn);
+        if (!turn->dead)
+                serve_target(turn, &watched[W_TARGET]);
 }
 
 static bool is_open(const struct relay_stream *stream) {
@@ -286,7 +344,9 @@ int relay_run(struct relay *relay, struct err *err) {
         if (turn.signal_fd < 0)
                 return -1;
         (void) signal(SIGPIPE, SIG_IGN);
-        if (relay->input_from_fd < 0)
+        choose_how(&relay->out);
+        choose_how(&relay->error);
+        if (relay->input_from_fd < 0 && !relay->input)
                 fd_close(&relay->input_to_fd);
         else if (relay->input_to_fd >= 0)
                 (void) fd_set_nonblocking(relay->input_to_fd);

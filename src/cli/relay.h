@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "box/box.h"
+#include "cli/relay_target.h"
 
 /* One output stream: passed on to to_fd, or kept (up to a bound) when to_fd is -1. */
 struct relay_stream {
@@ -16,32 +16,30 @@ struct relay_stream {
         char *kept;  /* owned */
         size_t kept_size, kept_max;
         uint64_t cut_bytes; /* what did not fit */
+        enum { RELAY_COPIES, RELAY_SPLICES, RELAY_SPLICES_WHEN_ROOM } how; /* splice: pages move from pipe to pipe */
+        char *tail; /* borrowed: the last bytes are kept here, too, or NULL */
+        size_t tail_size;
+        size_t write_max; /* that to_fd takes without making us wait */
         /* bytes read and not yet written */
         char *pending;
         size_t pending_at, pending_size;
 };
 
-enum relay_end {
-        RELAY_EXITED,      /* wait_status is the process's */
-        RELAY_NOT_STARTED, /* failed_errno, failed_step */
-        RELAY_TIMEOUT,
-        RELAY_SIGNAL,      /* we were told to stop by end_signal */
-        RELAY_NO_READER,   /* nobody reads our output any more */
-        RELAY_BOX_DIED,    /* the agent is gone */
-};
+enum { RELAY_TAIL_BYTES = 4096 };
 
 struct relay {
-        struct box *box;
+        struct relay_target *target; /* borrowed */
         struct relay_stream out, error;
+        const char *input;   /* borrowed: what the program reads, in place of what follows, or NULL */
+        size_t input_size;
         int input_from_fd;   /* borrowed: the caller's standard input, or -1 */
         int input_to_fd;     /* owned: the box's */
         uint64_t timeout_ms;
 
         enum relay_end end;
-        int wait_status, end_signal, failed_errno;
+        struct relay_outcome outcome; /* how the program itself ended */
+        int end_signal;
         int write_errno; /* RELAY_NO_READER: EPIPE, or why our output could not be written */
-        char failed_step[64];
-        uint64_t cpu_us, memory_peak_kib; /* as the agent saw the process */
         uint64_t duration_ms;
 };
 

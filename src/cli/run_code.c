@@ -2,15 +2,71 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/memory.h"
 
-static int language_of_name(const char *name) {
+enum { SHELL_TEXT_MAX = 100 << 10 }; /* one argument may not be much longer */
+
+static const struct {
+        const char *ending;
+        enum run_language language;
+        const char *interpreter;
+} endings[] = {
+        { ".py", RUN_PYTHON, NULL },        { ".sh", RUN_BASH, NULL },          { ".bash", RUN_BASH, NULL },
+        { ".js", RUN_OTHER, "node" },       { ".mjs", RUN_OTHER, "node" },      { ".cjs", RUN_OTHER, "node" },
+        { ".R", RUN_OTHER, "Rscript" },     { ".r", RUN_OTHER, "Rscript" },     { ".rb", RUN_OTHER, "ruby" },
+        { ".pl", RUN_OTHER, "perl" },
+};
+
+static bool choose_by_ending(struct run_request *request, const char *name) {
         const char *ending = strrchr(name, '.');
-        return ending && (strcmp(ending, ".sh") == 0 || strcmp(ending, ".bash") == 0) ? RUN_BASH : RUN_PYTHON;
+        for (size_t i = 0; ending && i < ELEMENTS(endings); i++)
+                if (strcmp(ending, endings[i].ending) == 0) {
+                        request->language = endings[i].language;
+                        (void) snprintf(request->interpreter, sizeof(request->interpreter), "%s",
+                                        endings[i].interpreter ? endings[i].interpreter : "");
+                        return true;
+                }
+        return false;
+}
+
+/* "#!/usr/bin/env NAME", "#!/path/to/NAME [ARGUMENT]": Python and shells are the image's own, wherever they are. */
+static int choose_by_first_line(struct run_request *request, struct err *err) {
+        char line[256];
+        if (request->code_size < 2 || strncmp(request->code, "#!", 2) != 0)
+                return 0;
+        (void) snprintf(line, sizeof(line), "%.*s", (int) strcspn(request->code + 2, "\r\n"), request->code + 2);
+        char *rest = NULL, *path = strtok_r(line, " \t", &rest);
+        const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
+        if (name && strcmp(name, "env") == 0) {
+                path = strtok_r(NULL, " \t", &rest);
+                if (path && strcmp(path, "-S") == 0)
+                        path = strtok_r(NULL, " \t", &rest);
+                name = path;
+        }
+        if (!name)
+                return 0;
+        static const char *const shells[] = { "sh", "bash", "dash" };
+        for (size_t i = 0; i < ELEMENTS(shells); i++)
+                if (strcmp(name, shells[i]) == 0)
+                        request->language = RUN_BASH;
+        bool is_python = strncmp(name, "python", 6) == 0;
+        if (!is_python && request->language != RUN_BASH) {
+                request->language = RUN_OTHER;
+                (void) snprintf(request->interpreter, sizeof(request->interpreter), "%s", path);
+        }
+        while (rest && (*rest == ' ' || *rest == '\t'))
+                rest++;
+        if (!rest || !*rest)
+                return 0;
+        request->interpreter_argument = request->owned_argument = strdup(rest);
+        return request->owned_argument ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
 }
 
 /* `shown` is what the messages call it. */
@@ -46,7 +102,7 @@ static int read_file(struct run_request *request, const char *path, struct err *
                 return err_set(err, ERR_USAGE, "the name of the file to run is empty; give a file, or -c CODE");
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
         if (fd < 0 && errno == ENOENT)
-                return err_set(err, ERR_NOT_FOUND,
+                return err_set(err, ERR_USAGE,
                                "there is no file %.300s; to run code write -c CODE, to run a command "
                                "of the image write -- COMMAND",
                                path);
@@ -57,22 +113,41 @@ static int read_file(struct run_request *request, const char *path, struct err *
         return read_code(request, fd, path, err);
 }
 
-static int read_stdin(struct run_request *request, struct err *err) {
-        request->stdin_is_code = true;
-        return read_code(request, STDIN_FILENO, "standard input", err);
-}
-
 static void name_code(struct run_options *options, const char *path) {
         struct run_request *request = &options->request;
-        int language = options->language;
-        if (language == RUN_LANGUAGE_BY_NAME)
-                language = path ? language_of_name(path) : RUN_PYTHON;
-        request->language = (enum run_language) language;
-        const char *slash = path ? strrchr(path, '/') : NULL;
-        if (path)
-                request->code_name = slash ? slash + 1 : path;
-        else
-                request->code_name = language == RUN_BASH ? "main.sh" : "main.py";
+        const char *slash = strrchr(path, '/');
+        request->code_name = slash ? slash + 1 : path;
+}
+
+/* Text and standard input have no name: without --language they are Python. */
+static void choose_plain_language(struct run_options *options, enum run_source source) {
+        options->request.language =
+                options->language == RUN_LANGUAGE_BY_NAME ? RUN_PYTHON : (enum run_language) options->language;
+        options->request.source = source;
+}
+
+static int choose_file(struct run_options *options, const char *path, struct err *err) {
+        struct run_request *request = &options->request;
+        request->source = RUN_FROM_FILE;
+        request->is_alone = options->alone;
+        name_code(options, path);
+        if (read_file(request, path, err) < 0)
+                return -1;
+        if (options->language != RUN_LANGUAGE_BY_NAME)
+                request->language = (enum run_language) options->language;
+        else if (!choose_by_ending(request, path) && choose_by_first_line(request, err) < 0)
+                return -1;
+        struct stat status;
+        request->code_source = realpath(path, NULL);
+        if (!request->code_source || stat(request->code_source, &status) < 0 || !S_ISREG(status.st_mode)) {
+                free(request->code_source);
+                request->code_source = NULL;
+                request->is_alone = request->needs_own_box = true;
+                return RUN_CODE_CHOSEN;
+        }
+        /* A link's neighbours are those of the file that it leads to, as for Python. */
+        request->code_name = request->script_name = strdup(strrchr(request->code_source, '/') + 1);
+        return request->script_name ? RUN_CODE_CHOSEN : err_set(err, ERR_SYSTEM, "out of memory");
 }
 
 static int choose_command(struct run_options *options, char **words, struct err *err) {
@@ -85,6 +160,7 @@ static int choose_command(struct run_options *options, char **words, struct err 
                 return err_set(err, ERR_USAGE, "--language is for code, and %.60s is a command; leave one of them out",
                                *words);
         options->request.language = RUN_COMMAND;
+        options->request.source = RUN_FROM_COMMAND;
         options->request.args = words;
         return RUN_CODE_CHOSEN;
 }
@@ -93,29 +169,40 @@ int run_code_choose(struct run_options *options, const struct option_rest *rest,
         struct run_request *request = &options->request;
         char **words = rest->operands;
         request->args = words;
+        if (options->alone && (options->code_text || options->module || rest->after_dashes || !*words))
+                return err_set(err, ERR_USAGE, "--alone is for a script: name its file");
         if (options->code_text) {
                 request->code = options->code_text;
                 request->code_size = strlen(options->code_text);
-                name_code(options, NULL);
+                choose_plain_language(options, RUN_FROM_TEXT);
+                return RUN_CODE_CHOSEN;
+        }
+        if (options->module) {
+                if (options->language != RUN_LANGUAGE_BY_NAME && options->language != RUN_PYTHON)
+                        return err_set(err, ERR_USAGE, "-m names a Python module; leave --language out");
+                request->module = options->module;
+                choose_plain_language(options, RUN_FROM_MODULE);
                 return RUN_CODE_CHOSEN;
         }
         if (rest->after_dashes)
                 return choose_command(options, words, err);
         if (*words && strcmp(*words, "-") != 0) {
-                name_code(options, *words);
                 request->args = words + 1;
-                return read_file(request, *words, err) < 0 ? -1 : RUN_CODE_CHOSEN;
+                return choose_file(options, *words, err);
         }
         if (!*words && isatty(STDIN_FILENO))
                 return RUN_CODE_NONE;
         if (*words)
                 request->args = words + 1;
-        name_code(options, NULL);
-        if (read_stdin(request, err) < 0)
+        choose_plain_language(options, RUN_FROM_INPUT);
+        request->stdin_is_code = true;
+        if (read_code(request, STDIN_FILENO, "standard input", err) < 0)
                 return -1;
         if (!*words && request->code_size == 0)
                 return err_set(err, ERR_USAGE,
                                "no code was given and standard input is empty; give -c CODE, a file, or "
                                "-- COMMAND");
+        if (request->language == RUN_BASH && request->code_size < SHELL_TEXT_MAX)
+                request->source = RUN_FROM_TEXT; /* or commands that read would read the script */
         return RUN_CODE_CHOSEN;
 }

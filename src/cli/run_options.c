@@ -14,10 +14,15 @@ static const struct option_choice languages[] = {
 static const struct option_row rows[] = {
         { .name = "code", .letter = 'c', .kind = OPTION_CODE, .offset = FIELD(code_text), .argument = "CODE",
           .group = "Code", .once = true, .help = "run this text; operands become its arguments" },
+        { .name = "module", .letter = 'm', .kind = OPTION_TEXT, .offset = FIELD(module), .argument = "MODULE",
+          .group = "Code", .once = true,
+          .help = "run this Python module, as python3 -m does; operands become its arguments" },
         { .name = "language", .letter = 'l', .kind = OPTION_CHOICE, .offset = FIELD(language), .argument = "LANGUAGE",
           .group = "Code", .choices = languages,
-          .help = "python, bash or sh; without it the ending of the file's name decides (.py, .sh, .bash), "
-                  "and anything else is Python" },
+          .help = "python, bash or sh; without it the ending of the file's name decides (.py, .sh, .bash, .js, "
+                  ".R, .rb, .pl), then its #! line, and anything else is Python" },
+        { .name = "alone", .kind = OPTION_FLAG, .offset = FIELD(alone), .group = "Code",
+          .help = "show only the script in the box, and not the files beside it" },
         BOX_IMAGE_ROW(FIELD(request.image), SHOWN),
         BOX_ENV_ROW(FIELD(request)),
 
@@ -29,8 +34,8 @@ static const struct option_row rows[] = {
         BOX_FILE_ROWS(FIELD(request), "the workspace is empty and is deleted afterwards"),
         { .name = "output-dir", .kind = OPTION_TEXT, .offset = FIELD(request.output_dir), .argument = "DIR",
           .group = "Files", .completion = COMPLETE_DIRECTORIES,
-          .help = "at the end, copy the artifacts (files that the run created or changed in /workspace) to DIR, and "
-                  "not to a directory of this run in Glovebox's data directory" },
+          .help = "at the end, copy the artifacts (files that the run created or changed in /workspace/artifacts) to "
+                  "DIR, and not to a directory of this run in Glovebox's data directory" },
 
         BOX_NETWORK_ROWS(FIELD(request), SHOWN),
         EGRESS_ROWS(FIELD(request.egress)),
@@ -41,9 +46,11 @@ static const struct option_row rows[] = {
         { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(request.quiet), .group = "Output",
           .help = "print nothing but what the program prints, and errors" },
         { .name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .offset = FIELD(request.verbose), .group = "Output",
-          .help = "say on standard error how long each phase took" },
+          .help = "say on standard error which way the run took, and how long each part did" },
 
         SOCKET_ROWS(FIELD(where)),
+        { .name = "warm", .kind = OPTION_FLAG, .offset = FIELD(warm), .group = "Daemon", .variable = "GLOVEBOX_WARM",
+          .help = "start a daemon if none is running, so that this run and the next ones find a warm box" },
         { .name = "no-daemon", .kind = OPTION_FLAG, .offset = FIELD(no_daemon), .group = "Daemon",
           .variable = "GLOVEBOX_NO_DAEMON",
           .help = "make the box here, although a daemon with warm ones is running" },
@@ -60,6 +67,10 @@ int run_options_check(const struct run_options *options, struct err *err) {
         if (request->network == RUN_NETWORK_FULL && request->n_hosts)
                 return err_set(err, ERR_USAGE, "--network full reaches every public host already; leave --allow-host "
                                                "out, or --network full");
+        if (options->code_text && options->module)
+                return err_set(err, ERR_USAGE, "-c gives code and -m names a module; give one of them");
+        if (options->warm && options->no_daemon)
+                return err_set(err, ERR_USAGE, "--warm and --no-daemon contradict each other; give one of them");
         for (size_t i = 0; i < request->n_mounts; i++) {
                 const char *destination = request->mounts[i].destination;
                 if ((request->data && strcmp(destination, "/data") == 0) ||

@@ -11,9 +11,12 @@ enum { RUN_LANGUAGE_BY_NAME = -1 };
 struct run_options {
         struct run_request request;
         const char *code_text; /* -c, or NULL */
+        const char *module;    /* -m, or NULL */
+        bool alone;
         int language;          /* enum run_language, or RUN_LANGUAGE_BY_NAME */
         struct socket_choice where; /* a daemon's socket, if one is running */
         bool no_daemon;
+        bool warm; /* start a daemon if none is running */
 };
 
 #define RUN_OPTIONS_DEFAULT \

@@ -23,6 +23,10 @@ void run_request_release(struct run_request *request) {
                 free(request->env[i]);
         free(request->env);
         free(request->owned_code);
+        free(request->owned_argument);
+        free(request->code_source);
+        free(request->script_dir);
+        free(request->script_name);
         *request = (struct run_request){ 0 };
 }
 

@@ -10,7 +10,10 @@
 #include "cli/option.h"
 #include "egress/rules.h"
 
-enum run_language { RUN_PYTHON, RUN_BASH, RUN_COMMAND };
+enum run_language { RUN_PYTHON, RUN_BASH, RUN_COMMAND, RUN_OTHER };
+
+/* Where the program comes from. */
+enum run_source { RUN_FROM_TEXT, RUN_FROM_INPUT, RUN_FROM_FILE, RUN_FROM_MODULE, RUN_FROM_COMMAND };
 
 enum run_network { RUN_NETWORK_NONE, RUN_NETWORK_FULL };
 
@@ -22,14 +25,24 @@ struct run_mount {
         bool writable;
 };
 
-enum { RUN_MOUNTS_MAX = 64, RUN_ENV_MAX = 1024, RUN_CODE_MAX_BYTES = 16 << 20 };
+enum { RUN_MOUNTS_MAX = 64, RUN_ENV_MAX = 1024, RUN_CODE_MAX_BYTES = 4 << 20 };
 
 struct run_request {
         enum run_language language;
-        const char *code; /* NULL for a command; no NUL inside, one after the end */
+        enum run_source source;
+        const char *module;               /* RUN_FROM_MODULE */
+        char interpreter[256];            /* RUN_OTHER: as in a #! line, or a name to be found in PATH */
+        const char *interpreter_argument; /* that the #! line gives it, or NULL; points into owned_code's copy */
+        const char *code; /* NULL for a command or module; no NUL inside, one after the end */
         size_t code_size;
         const char *code_name; /* "main.py", "main.sh", or the script's base name; NULL for a command */
-        bool stdin_is_code;    /* standard input was read to its end: the program gets an empty one */
+        bool stdin_is_code;    /* standard input was read to its end */
+        char *code_source; /* owned: the script, an absolute path */
+        char *script_name; /* owned: its name there */
+        char *script_dir;  /* owned: the directory on the host that holds it, which is shown unless is_alone */
+        bool is_alone;     /* the script is shown without what is beside it */
+        char alone_reason[200]; /* why, unless it was asked for */
+        bool needs_own_box; /* only a box that is made here can have it: the script is a pipe, or the like */
         char **args;           /* NULL-terminated: argv of a command, or the arguments after the code */
         struct limits limits;
         const char *image;
@@ -48,6 +61,7 @@ struct run_request {
         bool allow_weaker;
         bool quiet;
         bool verbose;
+        char *owned_argument;
         char *owned_code; /* what `code` points to when it was read from a file */
 };
 

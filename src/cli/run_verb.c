@@ -2,6 +2,8 @@
 
 #include "base/fd.h"
 #include "cli/run_code.h"
+#include "cli/run_neighbours.h"
+#include "cli/run_phases.h"
 #include "cli/run_warm.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
@@ -35,8 +37,12 @@ int verb_run(int argc, char **argv) {
         int chosen = run_code_choose(&options, &rest, &err);
         if (chosen == RUN_CODE_NONE)
                 return fail_without_code();
-        int status = chosen < 0 ? RUN_WARM_NOT_HERE : run_warm(&options);
-        if (chosen >= 0 && status == RUN_WARM_NOT_HERE)
+        if (chosen < 0 || run_neighbours_choose(&options.request, &err) < 0)
+                return terminal_fail(&err);
+        run_phases_begin(options.request.verbose);
+        int status = run_warm(&options, &err);
+        if (status == RUN_WARM_NOT_HERE)
                 status = run_execute(&options.request, &err);
+        run_phases_tell();
         return status < 0 ? terminal_fail(&err) : status;
 }

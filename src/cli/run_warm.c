@@ -1,143 +1,212 @@
-/* A run goes to the daemon only if nobody could tell the difference but by the clock. Where that is not certain, the
- * box is made here: that is always right, and only slower.
- *
- * An ephemeral run has no effect but its output and its artifacts. So as long as nothing was printed, any failure of
- * the daemon is answered by running the same code here. */
+/* A run in a box of the daemon's: one that waits with a warm Python in it, or one that is made for this run, into which
+ * a warm Python is forked. The daemon hands it over; from then on it is as if the box had been made here. */
 #include "cli/run_warm.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/build.h"
+#include "base/fd.h"
 #include "base/memory.h"
 #include "box/spec.h"
-#include "cli/attend.h"
-#include "cli/limit_text.h"
+#include "cli/program_target.h"
+#include "cli/run_neighbours.h"
+#include "cli/run_phases.h"
+#include "cli/run_program.h"
+#include "cli/run_state.h"
 #include "cli/session_request.h"
 #include "cli/terminal.h"
+#include "egress/egress.h"
 
-enum { INLINE_MAX = 64 << 10 };
-
-/* A kernel has no standard input, no argument vector and no file of its own, and its process goes on after the code:
- * code that has one of these words may care. */
-static const char *const telling_words[] = {
-        "input",    "stdin",    "subprocess",   "system",     "popen",           "spawn",
-        "exec",     "fork",     "getpass",      "fdopen",     "open(0",          "read(0",
-        "/dev/",    "pdb",      "breakpoint",   "pty",        "select",          "termios",
-        "__file__", "argv",     "__import__",   "importlib",  "runpy",           "inspect",
-        "hread",    "Timer",    "atexit",       "concurrent", "multiprocessing", "__del__",
-        "weakref",  "finalize", "signal",       "getppid",    "ctypes",          "await",
-        "gc.",      "sys.path", "__builtins__", "globals",    "joblib",          "resource",
+struct warm_run {
+        struct run run;
+        struct daemon_client client;
+        struct program_target target;
+        struct egress egress;
+        struct egress_rules *rules; /* NULL: no network */
 };
 
-static bool code_may_tell(const char *code) {
-        for (size_t i = 0; i < ELEMENTS(telling_words); i++)
-                if (strstr(code, telling_words[i]))
-                        return true;
-        return false;
+static void warm_run_release(struct warm_run *warm) {
+        run_release(&warm->run);
+        program_target_release(&warm->target);
+        daemon_client_close(&warm->client);
+        egress_stop(&warm->egress);
+        free(warm->rules);
 }
 
-static bool limits_fit(const struct limits *limits) {
-        return limits->disk_files == LIMITS_DEFAULT.disk_files; /* the wire has no field for it */
+/* ---- asking ---- */
+
+static bool wants_network(const struct run_request *request) {
+        return request->network != RUN_NETWORK_NONE || request->n_hosts > 0;
 }
 
-static bool fits(const struct run_options *options) {
+/* Variables are the program's, not the box's: with them any box will do. The proxy is ours, as in a run made here. */
+static json_t *make_body(const struct run_options *options, struct err *err) {
         const struct run_request *request = &options->request;
-        return !options->no_daemon && request->language == RUN_PYTHON && strcmp(request->image, "host") == 0 &&
-               !request->args[0] && !request->json && !request->verbose && !request->workspace && !request->data &&
-               !request->output_dir && request->n_mounts == 0 && request->n_env == 0 && !request->allow_weaker &&
-               request->network == RUN_NETWORK_NONE && request->n_hosts == 0 &&
-               limits_fit(&request->limits) && !code_may_tell(request->code);
-}
-
-static json_t *make_body(const struct run_options *options, struct daemon_request *call) {
-        const struct run_request *request = &options->request;
-        json_t *body = json_pack("{s:s, s:b, s:b, s:b, s:I}", "op", "execute", "ephemeral", 1, "stream", 1,
-                                 "cancel_on_disconnect", 1, "timeout_ms", (json_int_t) request->limits.timeout_ms);
         struct session_options creation = { .run = *options };
-        if (!body || session_request_put(&creation, body, NULL) < 0) {
-                json_decref(body);
-                return NULL;
-        }
-        json_t *code = request->code_size <= INLINE_MAX ? json_stringn(request->code, request->code_size) : NULL;
-        if (code) {
-                (void) json_object_set_new(body, "code", code);
+        creation.run.request.n_env = creation.run.request.n_hosts = 0;
+        creation.run.request.network = RUN_NETWORK_NONE;
+        json_t *body = json_pack("{s:s, s:b, s:b}", "op", "program", "light", (int) (request->language != RUN_PYTHON),
+                                 "listener", (int) wants_network(request));
+        char path[300];
+        run_program_path(request, path, sizeof(path));
+        if (body && session_request_put(&creation, body, err) == 0 &&
+            (!request->code_source || json_object_set_new(body, "script",
+                                 json_string(request->is_alone ? request->code_source : request->script_dir)) == 0) &&
+            (!request->code_source ||
+             json_object_set_new(body, "script_at", json_string(request->is_alone ? path : BOX_CODE_DIR)) == 0) &&
+            (!request->code_source || json_object_set_new(body, "operator", json_true()) == 0))
                 return body;
-        }
-        (void) json_object_set_new(body, "code_follows", json_true());
-        call->follows = request->code;
-        call->follows_size = request->code_size;
-        return body;
+        json_decref(body);
+        return NULL;
 }
 
-/* ---- what came of it, in the words of a run that was made here ---- */
+/* ---- what it is to run: texts, each ended by NUL ---- */
 
-static void say(const char *text) {
-        (void) fprintf(stderr, "glovebox: %s\n", text);
+static int make_payload(const struct run_request *request, char **ret_payload, size_t *ret_size, struct err *err) {
+        char path[300];
+        size_t n = 0;
+        run_program_path(request, path, sizeof(path));
+        bool is_python = request->language == RUN_PYTHON;
+        /* "": the image's own shell */
+        const char *interpreter = request->language == RUN_OTHER ? request->interpreter : "";
+        _cleanup_free_ char **argv = run_program_argv(request, interpreter, path, err);
+        if (!argv)
+                return -1;
+        char **words = argv + (is_python ? 1 : 0); /* the Python in the box knows its own path */
+        while (words[n])
+                n++;
+        FILE *stream = open_memstream(ret_payload, ret_size);
+        if (!stream)
+                return err_sys(err, errno, "preparing the program");
+        (void) fprintf(stream, "%s%c%zu%c", is_python ? "python" : "exec", 0, n, 0);
+        for (size_t i = 0; i < n; i++)
+                (void) fprintf(stream, "%s%c", words[i], 0);
+        for (size_t i = 0; i < request->n_env; i++)
+                (void) fprintf(stream, "%s%c", request->env[i], 0);
+        return fclose(stream) == 0 ? 0 : err_sys(err, errno, "preparing the program");
 }
 
-/* The kernel calls the code "<cell 1>"; here it has a name. */
-static void print_traceback(const char *text, const char *code_name) {
-        static const char cell[] = "  File \"<cell 1>\"";
-        while (*text) {
-                size_t length = strcspn(text, "\n");
-                if (strncmp(text, cell, sizeof(cell) - 1) == 0) {
-                        (void) fprintf(stderr, "  File \"" BOX_CODE_DIR "/%s\"", code_name);
-                        text += sizeof(cell) - 1;
-                        length -= sizeof(cell) - 1;
-                }
-                (void) fprintf(stderr, "%.*s\n", (int) length, text);
-                text += length + (text[length] == '\n');
-        }
+/* ---- network ---- */
+
+static int start_proxy(struct warm_run *warm, struct err *err) {
+        const struct run_request *request = warm->run.request;
+        if (!wants_network(request))
+                return 0;
+        warm->rules = malloc(sizeof(*warm->rules));
+        if (!warm->rules)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        return run_request_rules(request, warm->rules, err) < 0 ? -1
+                                                                 : egress_start(&request->egress, &warm->egress, err);
 }
 
-static void report_end(const struct run_request *request, const json_t *result) {
-        const char *status = json_string_value(json_object_get(result, "status"));
-        const json_t *error = json_object_get(result, "error");
-        const char *traceback = json_string_value(json_object_get(error, "traceback"));
-        char text[600];
-        if (status && strcmp(status, "timeout") == 0) {
-                limit_text_timeout(text, sizeof(text), request->limits.timeout_ms);
-                say(text);
-        } else if (status && strcmp(status, "oom") == 0) {
-                json_int_t peak =
-                        json_integer_value(json_object_get(json_object_get(result, "usage"), "memory_peak_bytes"));
-                limit_text_memory(text, sizeof(text), request->limits.memory_bytes,
-                                  peak > 0 ? (uint64_t) peak : request->limits.memory_bytes);
-                say(text);
-        } else if (traceback)
-                print_traceback(traceback, request->code_name);
+static int open_network(struct warm_run *warm, struct err *err) {
+        char network[64];
+        if (!warm->rules)
+                return 0;
+        (void) json_object_set_new(warm->run.isolation, "network",
+                                   json_string(egress_rules_describe(warm->rules, network)));
+        return egress_admit(&warm->egress, warm->target.fds[PROGRAM_LISTENER], warm->target.fds[PROGRAM_AGENT],
+                            warm->rules, err);
 }
 
-static int report(const struct run_request *request, const struct attendance *attendance, json_t *result) {
-        report_end(request, result);
-        /* what is left to say is the same as for a session: cut output, artifacts */
-        (void) json_object_del(result, "error");
-        (void) json_object_del(result, "variables_lost");
-        struct err err;
-        return attend_report(attendance, result, &err);
-}
+/* ---- the run ---- */
 
-int run_warm(const struct run_options *options) {
+static int connect_to(const struct run_options *options, struct warm_run *warm, struct err *err) {
         struct socket_place place;
-        if (!fits(options) || socket_place_choose(&options->where, true, &place, NULL) < 0)
-                return RUN_WARM_NOT_HERE;
-        _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
-        if (daemon_client_connect(place.path, &client, NULL) < 0)
-                return RUN_WARM_NOT_HERE;
-        struct daemon_request call = { 0 };
-        call.body = make_body(options, &call);
-        if (!call.body)
-                return RUN_WARM_NOT_HERE;
-        struct attendance attendance = { .client = &client, .quiet = options->request.quiet };
-        json_t *result = NULL;
-        struct err err = { 0 };
-        int code = attend_call(&attendance, &call, &result, &err);
-        json_decref(call.body);
-        if (code == DAEMON_CALL_LEFT)
-                return attend_leave(&attendance);
-        if (code < 0)
-                return attendance.output_shown ? terminal_fail(&err) : RUN_WARM_NOT_HERE;
-        int status = report(&options->request, &attendance, result);
-        json_decref(result);
+        if (socket_place_choose(&options->where, true, &place, err) < 0)
+                return -1;
+        if (options->warm)
+                return daemon_client_open(&place, DAEMON_START | DAEMON_ANY_VERSION, &warm->client, err);
+        return daemon_client_connect(place.address, &warm->client, err);
+}
+
+/* Boxes of a daemon that was started before an upgrade are not what this program would make. */
+static bool is_other_build(const struct warm_run *warm) {
+        const char *build = json_string_value(json_object_get(warm->target.box, "version"));
+        return !build || strcmp(build, build_name()) != 0;
+}
+
+static int start(struct warm_run *warm, struct err *err) {
+        struct run *run = &warm->run;
+        _cleanup_free_ char *payload = NULL;
+        size_t size = 0;
+        if (make_payload(run->request, &payload, &size, err) < 0 ||
+            program_target_start(&warm->target, payload, size, err) < 0)
+                return -1;
+        run->relay.input_to_fd = take_fd(&warm->target.fds[PROGRAM_REQUESTS]);
+        run->relay.out.from_fd = take_fd(&warm->target.fds[PROGRAM_OUT]);
+        run->relay.error.from_fd = take_fd(&warm->target.fds[PROGRAM_ERR]);
+        run_fill_relay(run, &warm->target.base);
+        return 0;
+}
+
+static int carry_out(struct warm_run *warm, struct err *err) {
+        struct run *run = &warm->run;
+        const struct run_request *request = run->request;
+        run->isolation = json_incref(json_object_get(warm->target.box, "isolation"));
+        if (!request->workspace)
+                run->workspace_fd = take_fd(&warm->target.fds[PROGRAM_WORKSPACE]);
+        run_neighbours_link(request, run->workspace_fd);
+        if (open_network(warm, err) < 0 || start(warm, err) < 0)
+                return -1;
+        run_phase("start");
+        if (relay_run(&run->relay, err) < 0)
+                return -1;
+        run_phase("run");
+        const struct relay *relay = &run->relay;
+        if (request->json || relay->end != RELAY_EXITED || relay->outcome.wait_status != 0)
+                program_target_ask_usage(&warm->target);
+        run->usage = warm->target.usage;
+        int status = run_conclude(run, err);
+        run_phase("results");
         return status;
+}
+
+/* Not "no daemon runs", which is no failure. */
+static void explain(const struct run_request *request, const struct err *err) {
+        bool is_absent = err->code == ERR_NOT_FOUND || err->code == ERR_GONE || err->code == ERR_PERMISSION;
+        if (!is_absent || request->verbose)
+                (void) fprintf(stderr, "glovebox: the box is made here, which takes longer: %s\n", err->message);
+}
+
+int run_warm(const struct run_options *options, struct err *err) {
+        const struct run_request *request = &options->request;
+        _cleanup_(warm_run_release) struct warm_run warm = { .run = RUN_NONE, .client = DAEMON_CLIENT_NONE,
+                                                             .target = PROGRAM_TARGET_NONE, .egress = EGRESS_DOWN };
+        struct err why = { 0 };
+        if (options->no_daemon || request->needs_own_box)
+                return RUN_WARM_NOT_HERE;
+        if (connect_to(options, &warm, &why) < 0) {
+                if (options->warm)
+                        explain(&(struct run_request){ .verbose = true }, &why);
+                else if (request->verbose)
+                        explain(request, &why);
+                return RUN_WARM_NOT_HERE;
+        }
+        run_phase("connect");
+        json_t *body = run_begin(request, &warm.run, err) < 0 || run_open_workspace(&warm.run, NULL, err) < 0 ||
+                                       start_proxy(&warm, err) < 0
+                               ? NULL
+                               : make_body(options, err);
+        if (!body)
+                return RUN_WARM_FAILED;
+        int code = program_target_ask(&warm.target, &warm.client, body, &why);
+        json_decref(body);
+        if (code < 0 || is_other_build(&warm)) {
+                if (code == 0 || why.code == ERR_USAGE)
+                        (void) err_set(&why, ERR_UNSUPPORTED,
+                                       "the daemon is of another build; restart it with \"glovebox stop\" and "
+                                       "\"glovebox serve --background\" (sessions stay)");
+                explain(request, &why);
+                return RUN_WARM_NOT_HERE;
+        }
+        run_phase_way(json_string_value(json_object_get(warm.target.box, "way")));
+        run_phase("box");
+        int status = carry_out(&warm, err);
+        return status < 0 ? RUN_WARM_FAILED : status;
 }

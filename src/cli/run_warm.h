@@ -1,10 +1,12 @@
-/* `glovebox run` through a daemon that has warm kernels ready. */
+/* `glovebox run` in a box of a daemon's. */
 #pragma once
 
 #include "cli/run_options.h"
 
-enum { RUN_WARM_NOT_HERE = -1 }; /* no daemon, or not a run for it: make the box here */
+enum {
+        RUN_WARM_NOT_HERE = -2, /* no daemon, or not a run for it: make the box here. Nothing has happened yet. */
+        RUN_WARM_FAILED = -1,   /* with err */
+};
 
-/* Returns the exit status, or RUN_WARM_NOT_HERE: then nothing was printed and nothing has happened that counts. Never
- * starts a daemon. */
-int run_warm(const struct run_options *options);
+/* Returns the exit status, or one of the above. */
+int run_warm(const struct run_options *options, struct err *err);

@@ -10,8 +10,10 @@
 #include "api/key.h"
 #include "api/service.h"
 #include "base/memory.h"
+#include "base/process_title.h"
 #include "cli/box_rows.h"
 #include "cli/serve_background.h"
+#include "cli/serve_check.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 #include "session/log.h"
@@ -64,6 +66,10 @@ static const struct option_row rows[] = {
           .group = "Kernels", .variable = "GLOVEBOX_KEEP_OUTPUTS", .standard = "24h", .min = 0,
           .max = 365 * BOX_MS_PER_DAY,
           .help = "remove artifacts of ephemeral runs after so long; 0 for never" },
+        { .name = "reserve-disk", .kind = OPTION_BYTES, .offset = FIELD(options.reserve_disk_bytes),
+          .argument = "SIZE", .group = "Kernels", .variable = "GLOVEBOX_RESERVE_DISK", .min = 0, .max = 1024 * 1024 * GIB,
+          .help = "keep so much free on the file system of the data directory: below it, runs that write are ended and "
+                  "uploads refused; without it 1 GiB or 5 % of the file system, whichever is less" },
         { .name = "df-bytes", .kind = OPTION_BYTES, .offset = FIELD(options.df_bytes), .argument = "SIZE",
           .group = "Kernels", .variable = "DF_BYTES", .standard = "1m", .min = 1, .max = 1024 * GIB,
           .help = "tables larger than this go to the disk when a session is trimmed" },
@@ -103,6 +109,10 @@ static const struct option_row rows[] = {
         { .name = "key-rate", .kind = OPTION_COUNT, .offset = FIELD(service.quota.rate), .argument = "NUMBER",
           .group = "Service", .variable = "SANDBOX_KEY_RATE", .standard = "0", .min = 0, .max = 100000000,
           .help = "requests of one key in a minute; 0 for no bound" },
+        { .name = "key-share", .kind = OPTION_COUNT, .offset = FIELD(options.key_share_percent), .argument = "PERCENT",
+          .group = "Service", .variable = "SANDBOX_KEY_SHARE", .standard = "50", .min = 1, .max = 100,
+          .help = "how much of what keys share (sandboxes, runs, requests, boxes being made, output of slow readers) "
+                  "one key may hold while there are others; 100 for no bound" },
         { .name = "upload", .kind = OPTION_BYTES, .offset = FIELD(service.upload_max), .argument = "SIZE",
           .group = "Service", .variable = "SANDBOX_UPLOAD", .standard = "1g", .min = 1 << 10, .max = 1024 * GIB,
           .help = "the largest file that may be sent; the sandbox's own limit counts too" },
@@ -113,6 +123,9 @@ static const struct option_row rows[] = {
         BOX_IMAGE_ROW(FIELD(options.image), SHOWN),
         LIMIT_ROWS(FIELD(options.limits), SHOWN),
         BOX_WEAKER_ROW(FIELD(options.allow_weaker)),
+        { .name = "audit-size", .kind = OPTION_BYTES, .offset = FIELD(options.audit_bytes), .argument = "SIZE",
+          .group = "Output", .variable = "GLOVEBOX_AUDIT_SIZE", .standard = "16m", .min = 0, .max = 1024 * GIB,
+          .help = "rotate audit.log in the data directory when it has this size; four old ones are kept; 0 for none" },
         { .name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .offset = FIELD(options.verbose), .group = "Output",
           .help = "log every request; $DEBUG set to 1 does the same" },
 };
@@ -122,7 +135,8 @@ const struct option_table serve_option_table = { .rows = rows, .n_rows = ELEMENT
 
 static void say_ready(void *context) {
         const struct line *line = context;
-        daemon_log("serving at %s", line->options.socket_path);
+        const struct serve_options *options = &line->options;
+        daemon_log("serving at %s", *options->socket_link ? options->socket_link : options->socket_path);
 }
 
 static int serve_here(struct line *line, struct err *err) {
@@ -142,8 +156,10 @@ static bool wants_debug(void) {
 static int take_key(struct line *line, struct err *err) {
         char *plain = getenv("SANDBOX_API_KEY");
         int code = plain && *plain ? api_key_hash("default", plain, &line->service.key, err) : 0;
-        if (plain)
+        if (plain) {
+                process_title_erase(plain); /* where it was before, which /proc/PID/environ shows */
                 explicit_bzero(plain, strlen(plain));
+        }
         (void) unsetenv("SANDBOX_API_KEY");
         return code < 0 ? err_prefix(err, "SANDBOX_API_KEY") : 0;
 }
@@ -151,14 +167,14 @@ static int take_key(struct line *line, struct err *err) {
 /* What a key may ask for: what the operator said, else what the host bears; never less than what everybody gets. */
 static void settle_ceiling(struct serve_options *options) {
         static const struct limits usual = { .pids = 4096, .timeout_ms = 3600 * 1000, .tmp_bytes = 4 * GIB,
-                                             .disk_bytes = 64 * GIB };
+                                             .disk_bytes = 64 * GIB, .disk_files = 10 * 1000 * 1000 };
         struct limits host = usual;
         host.memory_bytes = (uint64_t) sysconf(_SC_PHYS_PAGES) * (uint64_t) sysconf(_SC_PAGESIZE) / 2;
         host.cpu_thousandths = (uint64_t) sysconf(_SC_NPROCESSORS_ONLN) * 1000;
         static const size_t fields[] = { offsetof(struct limits, memory_bytes),
                                          offsetof(struct limits, cpu_thousandths), offsetof(struct limits, pids),
                                          offsetof(struct limits, timeout_ms), offsetof(struct limits, tmp_bytes),
-                                         offsetof(struct limits, disk_bytes) };
+                                         offsetof(struct limits, disk_bytes), offsetof(struct limits, disk_files) };
         for (size_t i = 0; i < ELEMENTS(fields); i++) {
                 uint64_t *most = (uint64_t *) ((char *) &options->ceiling + fields[i]);
                 uint64_t standard = *(uint64_t *) ((char *) &options->limits + fields[i]);
@@ -182,9 +198,14 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
         if (take_key(line, err) < 0 || socket_place_choose(&line->where, false, &place, err) < 0 ||
             place_data_dir(line->options.data_dir, err) < 0)
                 return -1;
-        (void) snprintf(line->options.socket_path, sizeof(line->options.socket_path), "%s", place.path);
+        (void) snprintf(line->options.socket_path, sizeof(line->options.socket_path), "%s", place.address);
+        line->options.socket_dir_is_ours = place.in_runtime_dir;
+        if (strcmp(place.path, place.address) != 0)
+                (void) snprintf(line->options.socket_link, sizeof(line->options.socket_link), "%s", place.path);
         (void) snprintf(line->options.project, sizeof(line->options.project), "%s", place.project);
         line->options.verbose |= wants_debug();
+        if (serve_check(&line->options, &line->service, err) < 0)
+                return -1;
         settle_ceiling(&line->options);
         line->options.front = &service_front;
         line->options.front_settings = &line->service;
@@ -211,7 +232,8 @@ int verb_serve(int argc, char **argv) {
         (void) argc;
         struct line line = { .options = { .image = "host", .limits = LIMITS_DEFAULT, .pool = 2, .stock = 4,
                                           .idle_ms = 900 * 1000, .keep_outputs_ms = BOX_MS_PER_DAY, .df_bytes = MIB,
-                                          .np_bytes = MIB, .drain_ms = 10000 },
+                                          .np_bytes = MIB, .drain_ms = 10000,
+                                          .reserve_disk_bytes = SERVE_RESERVE_STANDARD, .audit_bytes = 16 * MIB },
                              .service = { .sandboxes_max = 1000, .quota = { .runs = 256 }, .upload_max = GIB },
                              .port = PORT_NONE };
         struct err err = { 0 };

@@ -14,6 +14,13 @@ static const char *text_at(const json_t *object, const char *key) {
         return json_string_value(json_object_get(object, key));
 }
 
+/* "key/name" of what belongs to a key of the service. */
+static const char *name_of(const json_t *session, char ret_text[static 140]) {
+        const char *name = text_at(session, "name"), *key = text_at(session, "key");
+        (void) snprintf(ret_text, 140, "%s%s%s", key ? key : "", key ? "/" : "", name ? name : "");
+        return ret_text;
+}
+
 static uint64_t number_at(const json_t *object, const char *key) {
         json_int_t value = json_integer_value(json_object_get(object, key));
         return value > 0 ? (uint64_t) value : 0;
@@ -43,7 +50,8 @@ void session_print_list(const json_t *sessions) {
         struct table table = table_make(headings, ELEMENTS(headings));
         for (size_t i = 0; i < json_array_size(sessions); i++) {
                 const json_t *session = json_array_get(sessions, i);
-                table_add(&table, text_at(session, "name"));
+                char name[140];
+                table_add(&table, name_of(session, name));
                 table_add(&table, text_at(session, "state"));
                 table_add(&table, text_at(session, "image"));
                 add_bytes(&table, session, "memory_bytes");
@@ -57,9 +65,8 @@ void session_print_list(const json_t *sessions) {
 
 void session_print_names(const json_t *sessions) {
         for (size_t i = 0; i < json_array_size(sessions); i++) {
-                char name[200];
-                const char *text = text_at(json_array_get(sessions, i), "name");
-                (void) snprintf(name, sizeof(name), "%s", text ? text : "");
+                char name[140];
+                (void) name_of(json_array_get(sessions, i), name);
                 terminal_make_harmless(name);
                 (void) puts(name);
         }
@@ -78,7 +85,7 @@ static void add_limits(struct table *table, const json_t *limits) {
         char bytes[32], text[100];
         static const struct {
                 const char *name, *key;
-        } sizes[] = { { "memory limit", "memory_bytes" }, { "/tmp", "tmp_bytes" }, { "largest file", "disk_bytes" } };
+        } sizes[] = { { "memory limit", "memory_bytes" }, { "/tmp", "tmp_bytes" }, { "disk", "disk_bytes" } };
         for (size_t i = 0; i < ELEMENTS(sizes); i++)
                 if (number_at(limits, sizes[i].key))
                         add_row(table, sizes[i].name, units_format_bytes(number_at(limits, sizes[i].key), bytes));
@@ -93,7 +100,7 @@ static void add_limits(struct table *table, const json_t *limits) {
 
 static void add_held_back(struct table *table, const json_t *names) {
         for (size_t i = 0; i < json_array_size(names); i++)
-                add_row(table, i == 0 ? "held awake by" : " ", json_string_value(json_array_get(names, i)));
+                add_row(table, i == 0 ? "held awake by" : " ", text_at(json_array_get(names, i), "name"));
 }
 
 static void add_moment(struct table *table, const char *name, const json_t *session, const char *key) {
@@ -116,7 +123,7 @@ static void add_isolation(struct table *table, const json_t *isolation) {
 
 void session_print_one(const json_t *session) {
         static const char *const texts[][2] = {
-                { "name", "name" },   { "id", "id" },     { "state", "state" },
+                { "name", "name" },   { "key", "key" },   { "id", "id" },     { "state", "state" },
                 { "image", "image" }, { "mode", "mode" }, { "workspace", "workspace" },
         };
         struct table table = table_make(NULL, 0);
@@ -176,6 +183,28 @@ static void add_nursery(struct table *table, const char *title, const json_t *nu
                 add_row(table, title, json_string_value(nursery));
 }
 
+/* "vault running, maker restarting (3 restarts), proxy off" */
+static void add_helpers(struct table *table, const json_t *helpers) {
+        char text[300] = "";
+        const char *name;
+        json_t *helper;
+        size_t size = 0;
+        json_object_foreach((json_t *) (uintptr_t) helpers, name, helper) {
+                const char *state = text_at(helper, "state");
+                uint64_t restarts = number_at(helper, "restarts");
+                int n = snprintf(text + size, sizeof(text) - size, "%s%s %s", size ? ", " : "", name,
+                                 state ? state : "?");
+                if (n > 0 && restarts > 0 && size + (size_t) n < sizeof(text))
+                        n += snprintf(text + size + (size_t) n, sizeof(text) - size - (size_t) n,
+                                      " (%" PRIu64 " restarts)", restarts);
+                if (n < 0 || size + (size_t) n >= sizeof(text))
+                        break;
+                size += (size_t) n;
+        }
+        if (size > 0)
+                add_row(table, "helpers", text);
+}
+
 void status_print(const json_t *status) {
         const json_t *daemon = json_object_get(status, "daemon"), *pool = json_object_get(status, "pool");
         static const char *const texts[] = { "version", "socket", "api", "data_dir", "image", "python" };
@@ -200,6 +229,12 @@ void status_print(const json_t *status) {
         add_row(&table, "pool", text);
         add_nursery(&table, "nursery", json_object_get(status, "nursery"));
         add_nursery(&table, "light nursery", json_object_get(status, "light_nursery"));
+        add_helpers(&table, json_object_get(status, "helpers"));
+        const json_t *storage = json_object_get(status, "storage");
+        if (json_is_true(json_object_get(storage, "reserve_in_use")))
+                add_row(&table, "disk", "full: the daemon's reserve is in use, and new runs are refused");
+        else if (storage)
+                add_row(&table, "disk free", units_format_bytes(number_at(storage, "free_bytes"), bytes));
         const json_t *sessions = json_object_get(status, "sessions");
         (void) snprintf(text, sizeof(text), "%zu", json_array_size(sessions));
         add_row(&table, "sessions", text);

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "cli/box_rows.h"
+#include "cli/exec_verb.h"
 #include "cli/terminal.h"
 
 #define FIELD(field) offsetof(struct session_options, field)
@@ -49,6 +50,15 @@ static const struct option_row exec_rows[] = {
 };
 const struct option_table exec_option_table = { .rows = exec_rows, .n_rows = ELEMENTS(exec_rows), .n_leading = 1 };
 
+static const struct option_row repl_rows[] = {
+        CREATION_ROWS,
+        { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(run.request.quiet), .group = "Output",
+          .help = "print nothing but what the program prints, its value, and errors" },
+        SOCKET_ROWS(FIELD(run.where)),
+};
+const struct option_table repl_option_table = { .rows = repl_rows, .n_rows = ELEMENTS(repl_rows),
+                                                .operands_anywhere = true };
+
 const struct option_row session_new_rows[] = { CREATION_ROWS, JSON_ROW, SOCKET_ROWS(FIELD(run.where)) };
 
 _Static_assert(ELEMENTS(session_new_rows) == SESSION_NEW_ROWS, "the header says how many there are");
@@ -73,7 +83,7 @@ static int put_limits(const struct limits *limits, json_t *body, struct err *err
         } numbers[] = {
                 { "memory_bytes", limits->memory_bytes }, { "pids", limits->pids },
                 { "timeout_ms", limits->timeout_ms },     { "tmp_bytes", limits->tmp_bytes },
-                { "disk_bytes", limits->disk_bytes },
+                { "disk_bytes", limits->disk_bytes },     { "disk_files", limits->disk_files },
         };
         for (size_t i = 0; i < ELEMENTS(numbers); i++)
                 if (numbers[i].value)

@@ -9,6 +9,7 @@
 #include "cli/attend.h"
 #include "cli/box_rows.h"
 #include "cli/json_print.h"
+#include "cli/process_verb.h"
 #include "cli/session_print.h"
 #include "cli/session_request.h"
 #include "cli/suggest.h"
@@ -17,9 +18,11 @@
 /* What the parts but `new` are told. */
 struct line {
         struct socket_choice where;
-        bool json, names, trim, keep_files;
+        bool json, names, trim, keep_files, all;
+        const char *key; /* of the service, whose sandboxes are meant */
         const char *run;
         uint64_t limit, timeout_ms;
+        struct limits limits; /* what `set` changes; 0: as it is */
 };
 
 #define FIELD(field) offsetof(struct line, field)
@@ -36,12 +39,16 @@ static const struct option_row ls_rows[] = {
 };
 static const struct option_row rm_rows[] = {
         JSON_ROW,
+        { .name = "key", .kind = OPTION_TEXT, .offset = FIELD(key), .argument = "KEY", .group = "Options",
+          .help = "remove all sandboxes of this key of the service, instead of named ones" },
         { .name = "keep-files", .kind = OPTION_FLAG, .offset = FIELD(keep_files), .group = "Options",
           .help = "leave the session's directory on the disk" },
         SOCKET_ROWS(FIELD(where)),
 };
 static const struct option_row hibernate_rows[] = {
         JSON_ROW,
+        { .name = "all", .kind = OPTION_FLAG, .offset = FIELD(all), .group = "Options",
+          .help = "every session that is awake, of every key; those that run something are left alone, and named" },
         { .name = "trim", .kind = OPTION_FLAG, .offset = FIELD(trim), .group = "Options",
           .help = "only put large tables and arrays on the disk; the interpreter stays" },
         SOCKET_ROWS(FIELD(where)),
@@ -63,19 +70,37 @@ static const struct option_row install_rows[] = {
         SOCKET_ROWS(FIELD(where)),
 };
 
+static const struct option_row set_rows[] = {
+        JSON_ROW,
+        { .name = "memory", .letter = 'm', .kind = OPTION_BYTES, .offset = FIELD(limits.memory_bytes),
+          .argument = "SIZE", .group = "Limits", .min = 8 * MIB, .max = 1ull << 40,
+          .help = "memory of all its processes together" },
+        { .name = "cpus", .kind = OPTION_THOUSANDTHS, .offset = FIELD(limits.cpu_thousandths), .argument = "NUMBER",
+          .group = "Limits", .min = 10, .max = 1024000, .help = "processors; 0.5 is half of one" },
+        { .name = "pids", .kind = OPTION_COUNT, .offset = FIELD(limits.pids), .argument = "NUMBER", .group = "Limits",
+          .min = 1, .max = 32768, .help = "processes and threads" },
+        { .name = "timeout", .letter = 't', .kind = OPTION_DURATION, .offset = FIELD(limits.timeout_ms),
+          .argument = "TIME", .group = "Limits", .min = 1, .max = 7ull * 86400 * 1000,
+          .help = "time of each of its runs, from the next one on" },
+        { .name = "disk", .kind = OPTION_BYTES, .offset = FIELD(limits.disk_bytes), .argument = "SIZE",
+          .group = "Limits", .min = 1 * MIB, .max = 1ull << 40,
+          .help = "size of its workspace; that of a single file changes with its next interpreter" },
+        SOCKET_ROWS(FIELD(where)),
+};
+
 const struct verb_part session_parts[SESSION_PARTS] = {
         { .name = "ls", .operands = "", .summary = "what sessions there are", .options = TABLE(ls_rows) },
         { .name = "show", .operands = "NAME", .summary = "one session, its limits, isolation and last runs",
           .options = TABLE(plain_rows), .completion = COMPLETE_SESSIONS },
         { .name = "new", .operands = "NAME", .summary = "make a session; nothing changes where it is there already",
           .options = { .rows = session_new_rows, .n_rows = SESSION_NEW_ROWS, .operands_anywhere = true } },
-        { .name = "rm", .operands = "NAME...", .summary = "end sessions and delete their files",
+        { .name = "rm", .operands = "NAME...|--key KEY", .summary = "end sessions and delete their files",
           .options = TABLE(rm_rows), .completion = COMPLETE_SESSIONS },
         { .name = "interrupt", .operands = "NAME", .summary = "interrupt what it runs; variables stay",
           .options = TABLE(plain_rows), .completion = COMPLETE_SESSIONS },
         { .name = "restart", .operands = "NAME", .summary = "a new interpreter; variables are lost, files stay",
           .options = TABLE(plain_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "hibernate", .operands = "NAME",
+        { .name = "hibernate", .operands = "NAME|--all",
           .summary = "put its variables on the disk and give its memory back; the next call brings them back",
           .options = TABLE(hibernate_rows), .completion = COMPLETE_SESSIONS },
         { .name = "log", .operands = "NAME", .summary = "its runs; with --run, what one of them printed",
@@ -83,6 +108,8 @@ const struct verb_part session_parts[SESSION_PARTS] = {
         { .name = "install", .operands = "NAME PACKAGE...",
           .summary = "install Python packages into one session, from where this host's pip gets its own",
           .options = TABLE(install_rows), .completion = COMPLETE_SESSIONS },
+        { .name = "set", .operands = "NAME", .summary = "other limits for a session that lives; its variables stay",
+          .options = TABLE(set_rows), .completion = COMPLETE_SESSIONS },
 };
 
 /* ---- what each does ---- */
@@ -149,8 +176,30 @@ static int do_show(struct daemon_client *client, const struct line *line, char *
         return code;
 }
 
+/* The names of sessions, as the operator says them; an array of texts. With a key, only that key's. */
+static int list_names(struct daemon_client *client, const char *key, bool awake_only, json_t **ret_names,
+                      struct err *err) {
+        json_t *answer = NULL, *session;
+        size_t i;
+        if (daemon_client_ask(client, "session.list", NULL, &answer, err) < 0)
+                return -1;
+        *ret_names = json_array();
+        json_array_foreach(json_object_get(answer, "sessions"), i, session) {
+                const char *name = json_string_value(json_object_get(session, "name"));
+                const char *owner = json_string_value(json_object_get(session, "key"));
+                json_int_t pid = json_integer_value(json_object_get(session, "pid"));
+                char text[140];
+                if (!name || (key && (!owner || strcmp(owner, key) != 0)) || (awake_only && pid <= 0))
+                        continue;
+                (void) snprintf(text, sizeof(text), "%s%s%s", owner ? owner : "", owner ? "/" : "", name);
+                (void) json_array_append_new(*ret_names, json_string(text));
+        }
+        json_decref(answer);
+        return 0;
+}
+
 /* Every name is tried; the first that failed is the error. */
-static int do_rm(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
+static int remove_named(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
         int result = 0;
         for (; *names; names++) {
                 json_t *body = json_pack("{s:s, s:s, s:b}", "op", "session.remove", "session", *names, "keep_files",
@@ -169,6 +218,30 @@ static int do_rm(struct daemon_client *client, const struct line *line, char **n
                 json_decref(body);
         }
         return result;
+}
+
+static int remove_of_key(struct daemon_client *client, const struct line *line, struct err *err) {
+        json_t *names = NULL, *name;
+        size_t i;
+        int code = list_names(client, line->key, false, &names, err);
+        json_array_foreach(names, i, name) {
+                char text[140], *one[] = { text, NULL };
+                (void) snprintf(text, sizeof(text), "%s", json_string_value(name));
+                if (code == 0)
+                        code = remove_named(client, line, one, err);
+        }
+        if (code == 0 && !line->json)
+                (void) printf("%zu sandboxes of %s are removed\n", json_array_size(names), line->key);
+        json_decref(names);
+        return code;
+}
+
+static int do_rm(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
+        if (line->key && names[0])
+                return err_set(err, ERR_USAGE, "session rm takes names or --key, not both");
+        if (!line->key && !names[0])
+                return err_set(err, ERR_USAGE, "session rm needs a session's name; \"glovebox session ls\" lists them");
+        return line->key ? remove_of_key(client, line, err) : remove_named(client, line, names, err);
 }
 
 static int do_interrupt(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
@@ -194,22 +267,31 @@ static int do_restart(struct daemon_client *client, const struct line *line, cha
         return code;
 }
 
+/* Written by the box. */
+static const char *harmless(const char *text, char room[static 400]) {
+        (void) snprintf(room, 400, "%s", text ? text : "");
+        terminal_make_harmless(room);
+        return room;
+}
+
 static void print_hibernated(const json_t *answer) {
         const char *state = json_string_value(json_object_get(answer, "state"));
         json_int_t bytes = json_integer_value(json_object_get(answer, "bytes"));
-        char text[32], name[200];
+        char text[32], name[400], why[400];
         (void) printf("%s, %s on the disk\n", state ? state : "done",
                       units_format_bytes(bytes > 0 ? (uint64_t) bytes : 0, text));
-        const json_t *held_back = json_object_get(answer, "held_back");
+        const json_t *held_back = json_object_get(answer, "held_back"), *lost = json_object_get(answer, "not_carried");
         for (size_t i = 0; i < json_array_size(held_back); i++) {
-                const char *held = json_string_value(json_array_get(held_back, i));
-                (void) snprintf(name, sizeof(name), "%s", held ? held : "");
-                terminal_make_harmless(name);
-                (void) printf("held awake by %s\n", name);
+                const json_t *held = json_array_get(held_back, i);
+                (void) printf("held awake by %s: %s\n",
+                              harmless(json_string_value(json_object_get(held, "name")), name),
+                              harmless(json_string_value(json_object_get(held, "why")), why));
         }
+        for (size_t i = 0; i < json_array_size(lost); i++)
+                (void) printf("not carried: %s\n", harmless(json_string_value(json_array_get(lost, i)), why));
 }
 
-static int do_hibernate(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
+static int hibernate_one(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
         json_t *body = json_pack("{s:s, s:s, s:s}", "op", "session.hibernate", "session", names[0], "depth",
                                  line->trim ? "trim" : "sleep"),
                *answer = NULL;
@@ -225,27 +307,43 @@ static int do_hibernate(struct daemon_client *client, const struct line *line, c
         return code;
 }
 
-/* Reads a run again, and goes on with it while it is on: its exit status is ours. */
-static int follow_run(struct daemon_client *client, const struct line *line, const char *name, struct err *err) {
-        json_t *body = json_pack("{s:s, s:s, s:s, s:i}", "op", "run.read", "session", name, "run", line->run, "from",
-                                 1),
-               *result = NULL;
-        struct daemon_request request = { .body = body };
-        struct attendance attendance = { .client = client, .json = line->json, .quiet = false, .show_value = true };
-        int code = body ? attend_call(&attendance, &request, &result, err)
-                        : err_set(err, ERR_USAGE, "the name or the run's id is not valid UTF-8");
-        if (code == DAEMON_CALL_LEFT)
-                code = attend_leave(&attendance);
-        else if (code == DAEMON_CALL_ANSWERED)
-                code = attend_report(&attendance, result, err);
-        json_decref(result);
-        json_decref(body);
+/* Those that run something are named, and are no failure: whoever wants them asleep interrupts them first. */
+static int hibernate_all(struct daemon_client *client, const struct line *line, struct err *err) {
+        json_t *names = NULL, *name;
+        size_t i;
+        int code = list_names(client, NULL, true, &names, err);
+        json_array_foreach(names, i, name) {
+                char text[140], *one[] = { text, NULL };
+                struct err why = { 0 };
+                (void) snprintf(text, sizeof(text), "%s", json_string_value(name));
+                if (!line->json) {
+                        (void) printf("%s: ", text);
+                        (void) fflush(stdout);
+                }
+                if (code == 0 && hibernate_one(client, line, one, &why) < 0) {
+                        if (!line->json)
+                                (void) printf("%s\n", why.message);
+                        if (why.code != ERR_BUSY && why.code != ERR_GONE) {
+                                *err = why;
+                                code = -1;
+                        }
+                }
+        }
+        json_decref(names);
         return code;
+}
+
+static int do_hibernate(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
+        if (line->all && names[0])
+                return err_set(err, ERR_USAGE, "session hibernate takes a name or --all, not both");
+        if (!line->all && !names[0])
+                return err_set(err, ERR_USAGE, "session hibernate needs a session's name, or --all");
+        return line->all ? hibernate_all(client, line, err) : hibernate_one(client, line, names, err);
 }
 
 static int do_log(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
         if (line->run)
-                return follow_run(client, line, names[0], err);
+                return process_follow_run(client, names[0], line->run, line->json, err);
         json_t *body = json_pack("{s:s, s:s, s:I}", "op", "session.log", "session", names[0], "limit",
                                  (json_int_t) line->limit),
                *answer = NULL;
@@ -271,8 +369,18 @@ static void print_installed(const json_t *result) {
                 (void) fprintf(stderr, "glovebox: everything is there already\n");
 }
 
+/* A misspelt name is an error here, not a new session. */
+static int check_exists(struct daemon_client *client, const char *name, struct err *err) {
+        json_t *answer = NULL;
+        int code = daemon_client_ask(client, "session.show", name, &answer, err);
+        json_decref(answer);
+        return code;
+}
+
 /* Hanging up, by Ctrl-C for instance, ends the install; the packages are then as they were. */
 static int do_install(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
+        if (check_exists(client, names[0], err) < 0)
+                return -1;
         json_t *body = json_pack("{s:s, s:s, s:b, s:b}", "op", "session.install", "session", names[0], "stream",
                                  !line->json, "cancel_on_disconnect", 1),
                *packages = json_array(), *result = NULL;
@@ -299,6 +407,42 @@ static int do_install(struct daemon_client *client, const struct line *line, cha
         return code;
 }
 
+static int do_set(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
+        const struct limits *limits = &line->limits;
+        json_t *body = json_pack("{s:s, s:s}", "op", "session.set", "session", names[0]), *answer = NULL;
+        json_t *wanted = json_object();
+        const struct {
+                const char *key;
+                uint64_t value;
+        } numbers[] = { { "memory_bytes", limits->memory_bytes }, { "pids", limits->pids },
+                        { "timeout_ms", limits->timeout_ms }, { "disk_bytes", limits->disk_bytes } };
+        for (size_t i = 0; i < ELEMENTS(numbers); i++)
+                if (numbers[i].value)
+                        (void) json_object_set_new(wanted, numbers[i].key, json_integer((json_int_t) numbers[i].value));
+        if (limits->cpu_thousandths)
+                (void) json_object_set_new(wanted, "cpus", json_real((double) limits->cpu_thousandths / 1000));
+        bool says_something = json_object_size(wanted) > 0;
+        (void) json_object_set_new(body, "limits", wanted);
+        const struct daemon_request request = { .body = body };
+        int code = !body           ? err_set(err, ERR_USAGE, "the session's name is not valid UTF-8") :
+                   !says_something ? err_set(err, ERR_USAGE, "session set: say what is to change, for example "
+                                                             "--memory 2g; --cpus, --pids, --timeout and --disk can change too") :
+                                     daemon_client_call(client, &request, &answer, err);
+        if (code == 0 && line->json)
+                code = json_print_answer(answer, err);
+        json_decref(answer);
+        json_decref(body);
+        return code;
+}
+
+int session_install(struct daemon_client *client, const char *session, char **packages, bool json, struct err *err) {
+        const struct line line = { .json = json };
+        char *names[256] = { (char *) (uintptr_t) session };
+        for (size_t i = 0; i + 2 < ELEMENTS(names) && packages[i]; i++)
+                names[i + 1] = packages[i];
+        return do_install(client, &line, names, err);
+}
+
 /* ---- the words ---- */
 
 /* In the order of session_parts. `new` has options of its own. */
@@ -306,9 +450,9 @@ static const struct {
         int (*run)(struct daemon_client *client, const struct line *line, char **names, struct err *err);
         size_t min_names, max_names;
 } actions[SESSION_PARTS] = {
-        { do_ls, 0, 0 },        { do_show, 1, 1 },    { NULL, 1, 1 },         { do_rm, 1, SIZE_MAX },
-        { do_interrupt, 1, 1 }, { do_restart, 1, 1 }, { do_hibernate, 1, 1 }, { do_log, 1, 1 },
-        { do_install, 2, SIZE_MAX },
+        { do_ls, 0, 0 },        { do_show, 1, 1 },    { NULL, 1, 1 },         { do_rm, 0, SIZE_MAX },
+        { do_interrupt, 1, 1 }, { do_restart, 1, 1 }, { do_hibernate, 0, 1 }, { do_log, 1, 1 },
+        { do_install, 2, SIZE_MAX }, { do_set, 1, 1 },
 };
 
 static int check_names(size_t part, char **names, struct err *err) {
@@ -370,8 +514,20 @@ static int fail_unknown(const char *word) {
         return terminal_fail(&err);
 }
 
+/* What people who come from elsewhere type. */
+static const char *usual_word(const char *word) {
+        static const char *const known[][2] = {
+                { "list", "ls" },   { "create", "new" }, { "make", "new" },  { "remove", "rm" },
+                { "delete", "rm" }, { "logs", "log" },   { "sleep", "hibernate" },
+        };
+        for (size_t i = 0; i < ELEMENTS(known); i++)
+                if (strcmp(word, known[i][0]) == 0)
+                        return known[i][1];
+        return word;
+}
+
 int verb_session(int argc, char **argv) {
-        const char *word = argc > 1 ? argv[1] : "";
+        const char *word = usual_word(argc > 1 ? argv[1] : "");
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
                 verb_print_help(stdout, verb_find("session"));
                 return 0;

@@ -1,4 +1,7 @@
 #include "base/memory.h"
+#include "cli/key_verb.h"
+#include "cli/exec_verb.h"
+#include "cli/process_verb.h"
 #include "cli/run_options.h"
 #include "cli/serve_verb.h"
 #include "cli/session_request.h"
@@ -29,20 +32,28 @@ static const struct option_row image_build_rows[] = {
           .help = "build what has no wheel, which runs the packages' own code on this host" },
 };
 
+static const struct option_row image_rm_rows[] = {
+        { .name = "force", .letter = 'f', .kind = OPTION_FLAG, .group = "Options",
+          .help = "do not ask, although sessions use it" },
+};
+
 static const struct verb_part image_parts[] = {
         { .name = "list", .operands = "", .summary = "what images there are", .options = TABLE(image_list_rows) },
         { .name = "show", .operands = "NAME", .summary = "what an image is and where it came from",
           .options = TABLE(json_rows), .completion = COMPLETE_IMAGES },
-        { .name = "import", .operands = "NAME FILE.tar",
-          .summary = "unpack a docker save, docker export, OCI or plain tar",
+        { .name = "import", .operands = "NAME FILE.tar|DIR|-",
+          .summary = "unpack a docker save, docker export, OCI or plain root file system",
           .options = TABLE(image_import_rows), .completion = COMPLETE_FILES },
         { .name = "build", .operands = "[NAME]", .summary = "install the layer of Python packages with pip",
           .options = TABLE(image_build_rows), .completion = COMPLETE_IMAGES },
-        { .name = "rm", .operands = "NAME", .summary = "delete an image", .completion = COMPLETE_IMAGES },
+        { .name = "rm", .operands = "NAME", .summary = "delete an image; asks first when sessions use it",
+          .options = TABLE(image_rm_rows), .completion = COMPLETE_IMAGES },
 };
 
 static const struct verb_part completion_parts[] = {
         { .name = "bash", .operands = "", .summary = "for bash" },
+        { .name = "zsh", .operands = "", .summary = "for zsh" },
+        { .name = "fish", .operands = "", .summary = "for fish" },
 };
 
 static const struct option_row help_rows[] = {
@@ -53,12 +64,15 @@ static const struct option_table help_table = TABLE(help_rows);
 
 static const char run_synopsis[] = "glovebox run [OPTION...] FILE [ARGUMENT...]\n"
                                    "glovebox run [OPTION...] -c CODE [ARGUMENT...]\n"
+                                   "glovebox run [OPTION...] -m MODULE [ARGUMENT...]\n"
                                    "glovebox run [OPTION...] - [ARGUMENT...]          code from standard input\n"
                                    "glovebox run [OPTION...] -- COMMAND [ARGUMENT...]\n";
 
 static const char run_description[] =
         "Runs code in a fresh sealed box: its own file system, processes and users, no network, no privileges, hard "
         "limits. Output appears as it is written. When the run ends, however it ends, the box is gone.\n"
+        "A run is a program: python3 FILE, with the files beside FILE there to be read, and with the same meaning "
+        "whether a daemon has a warm box for it or not.\n"
         "Options come before FILE: what follows it belongs to the program. Sizes are written 512m or 1g, in powers of "
         "1024. A variable named with an option gives its default.\n";
 
@@ -81,8 +95,8 @@ static const char run_epilogue[] =
         "  128+N  signal N ended the program\n"
         "  137    the memory limit was reached (a line on standard error says so), or signal 9\n";
 
-static const char exec_synopsis[] = "glovebox exec [OPTION...] SESSION [OPTION...] -c CODE\n"
-                                    "glovebox exec [OPTION...] SESSION [OPTION...] FILE\n"
+static const char exec_synopsis[] = "glovebox exec [OPTION...] SESSION [OPTION...] -c CODE [ARGUMENT...]\n"
+                                    "glovebox exec [OPTION...] SESSION [OPTION...] FILE [ARGUMENT...]\n"
                                     "glovebox exec [OPTION...] SESSION [OPTION...] -        code from standard input\n"
                                     "glovebox exec [OPTION...] SESSION [OPTION...] -- COMMAND [ARGUMENT...]\n";
 
@@ -90,8 +104,10 @@ static const char exec_description[] =
         "Runs code or a command in a session: a sealed box that stays, with its files, and for Python with its "
         "variables. A session that does not exist is made, with the limits given here; a daemon that is not running is "
         "started. "
-        "Output appears as it is written, then the value of the last expression.\n"
-        "Ctrl-C interrupts the code, and its variables stay; a second Ctrl-C leaves it running.\n";
+        "Output appears as it is written, then the value of the last expression. Code that reads standard input gets "
+        "yours, when it asks for it. As in a notebook, _ is the last value, and !ls, %timeit, %%bash and df? work.\n"
+        "Ctrl-C interrupts the code, and its variables stay; code that does not react within 2 s is ended, and they are "
+        "lost. A second Ctrl-C does not wait for that; the next call says what came of it.\n";
 
 static const char exec_epilogue[] =
         "Examples\n"
@@ -104,6 +120,7 @@ static const char exec_epilogue[] =
         "  as for run: 0, 1 when the code raised an exception, the command's own, and\n"
         "  124    the time limit was reached\n"
         "  130    it was interrupted\n"
+        "  153    the disk limit was reached\n"
         "  137    the memory limit was reached, or it was killed\n";
 
 const struct verb verbs[] = {
@@ -113,6 +130,12 @@ const struct verb verbs[] = {
         { .name = "exec", .summary = "run code or a command in a session that keeps its variables", .run = verb_exec,
           .synopsis = exec_synopsis, .description = exec_description, .options = &exec_option_table,
           .completion = COMPLETE_SESSIONS, .epilogue = exec_epilogue },
+        { .name = "repl", .summary = "type Python into a session, with history and completion", .run = verb_repl,
+          .synopsis = "glovebox repl [OPTION...] SESSION\n",
+          .description = "Each line, or block up to an empty line, runs in the session as \"glovebox exec\" does. "
+                         "Arrow keys bring back what was typed before, Tab completes names, Ctrl-C interrupts, exit "
+                         "or Ctrl-D leaves the session as it is.\n",
+          .options = &repl_option_table, .completion = COMPLETE_SESSIONS },
         { .name = "session", .summary = "list, show, make, remove, interrupt and hibernate sessions, install into them",
           .run = verb_session, .synopsis = "glovebox session VERB [OPTION...] [NAME...]\n",
           .description = "A session is a box that stays, with a Python interpreter that keeps its variables. It "
@@ -122,6 +145,44 @@ const struct verb verbs[] = {
                       "  glovebox session new demo --memory 2g --workspace ./project\n"
                       "  glovebox session log demo\n"
                       "  glovebox session rm demo\n" },
+        { .name = "ps", .summary = "what runs now: sessions and ephemeral runs of the daemon", .run = verb_ps,
+          .synopsis = "glovebox ps [OPTION...]\n",
+          .description = "Memory is what a box really uses, without what the kernel keeps of files and can drop. A "
+                         "run that was made without a daemon is not listed: it is a process of yours.\n",
+          .options = &ps_option_table },
+        { .name = "top", .summary = "the same, again and again, with the share of a processor", .run = verb_top,
+          .synopsis = "glovebox top [OPTION...]\n", .description = "Enter or Ctrl-C ends it.\n",
+          .options = &top_option_table },
+        { .name = "kill", .summary = "end a run", .run = verb_kill, .synopsis = "glovebox kill [-9] NAME|ID...\n",
+          .description = "An ephemeral run is ended. What a session runs is interrupted, and its variables stay; if it "
+                         "has not reacted after three seconds its interpreter is ended, and they are lost. Either way "
+                         "the session and its files stay. \"glovebox ps\" shows names and ids; six characters of an "
+                         "id are enough.\n",
+          .options = &kill_option_table, .completion = COMPLETE_SESSIONS },
+        { .name = "logs", .summary = "what the last runs of a session printed", .run = verb_logs,
+          .synopsis = "glovebox logs [OPTION...] NAME\n",
+          .description = "A run that is on is followed to its end. \"glovebox session log NAME\" lists the runs.\n",
+          .options = &logs_option_table, .completion = COMPLETE_SESSIONS },
+        { .name = "cp", .summary = "copy files between the host and a session", .run = verb_cp,
+          .synopsis = "glovebox cp FILE|DIR|- SESSION:PATH\n"
+                      "glovebox cp SESSION:PATH FILE|DIR|-\n",
+          .description = "PATH is in the session's workspace, with or without /workspace before it. Directories are "
+                         "copied with what is in them; symbolic links of a session are left out. - is standard input "
+                         "or output.\n",
+          .options = &cp_option_table, .completion = COMPLETE_FILES,
+          .epilogue = "Examples\n"
+                      "  glovebox cp data.csv demo:data/\n"
+                      "  glovebox cp demo:artifacts ./results\n"
+                      "  glovebox cp demo:report.txt - | less\n" },
+        { .name = "key", .summary = "make, list and revoke keys of the REST API", .run = verb_key,
+          .synopsis = "glovebox key VERB [OPTION...] [NAME...]\n",
+          .description = "A key lets a program use the REST API, and has sandboxes of its own. A service that runs "
+                         "takes what changes within a second; requests that are under way go on.\n",
+          .parts = key_parts, .n_parts = KEY_PARTS,
+          .epilogue = "Examples\n"
+                      "  KEY=$(glovebox key new build)\n"
+                      "  glovebox key ls\n"
+                      "  glovebox key rm build && glovebox session rm --key build\n" },
         { .name = "serve", .summary = "the daemon that keeps sessions and warm interpreters, and the REST API",
           .run = verb_serve, .synopsis = "glovebox serve [OPTION...]\n",
           .description = "Serves on a UNIX socket that only its owner may use. \"glovebox exec\" starts one in the "
@@ -159,11 +220,13 @@ const struct verb verbs[] = {
                          "and with 1 when not, or only with --allow-weaker.\n",
           .options = &json_table },
         { .name = "completion", .summary = "print a completion script for a shell", .run = verb_completion,
-          .synopsis = "glovebox completion bash\n",
+          .synopsis = "glovebox completion bash|zsh|fish\n",
           .description = "The script completes verbs, options, image names, files and directories.\n",
           .parts = completion_parts, .n_parts = ELEMENTS(completion_parts),
-          .epilogue = "Example\n"
-                      "  source <(glovebox completion bash)\n" },
+          .epilogue = "Examples\n"
+                      "  source <(glovebox completion bash)\n"
+                      "  source <(glovebox completion zsh)\n"
+                      "  glovebox completion fish | source\n" },
         { .name = "help", .summary = "explain a verb", .run = verb_help, .synopsis = "glovebox help [VERB]\n",
           .description = "Without a verb: what verbs there are.\n", .options = &help_table },
 };

@@ -115,11 +115,11 @@ int daemon_client_open(const struct socket_place *place, unsigned flags, struct 
                        struct err *err) {
         struct err why = { 0 };
         struct daemon_client client = DAEMON_CLIENT_NONE;
-        int code = daemon_client_connect(place->path, &client, &why);
+        int code = daemon_client_connect(place->address, &client, &why);
         if (code < 0 && (flags & DAEMON_START) && (why.code == ERR_NOT_FOUND || why.code == ERR_GONE)) {
                 if (daemon_start(place, err) < 0)
                         return -1;
-                code = daemon_client_connect(place->path, &client, &why);
+                code = daemon_client_connect(place->address, &client, &why);
         }
         if (code < 0) {
                 if (err)

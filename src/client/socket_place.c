@@ -8,25 +8,20 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/sha256.h"
+
+#define PROJECT_SOCKET "/.sandbox/kernel.sock"
 
 static const char *variable(const char *name) {
         const char *value = getenv(name);
         return value && *value ? value : NULL;
 }
 
-/* <directory>/<name>, or <name> alone when it is absolute. */
 static int set_path(struct socket_place *place, const char *directory, const char *name, struct err *err) {
-        char whole[2 * PLACE_PATH_MAX];
-        bool absolute = *name == '/';
-        (void) snprintf(whole, sizeof(whole), "%s%s%s", absolute ? "" : directory, absolute ? "" : "/", name);
-        if (strlen(whole) >= sizeof(place->path))
-                return err_set(
-                        err, ERR_USAGE,
-                        "the socket's path %.300s has more than the %d bytes that a UNIX socket may have; choose "
-                        "a shorter one with --socket PATH or --socket-dir DIR",
-                        whole, SOCKET_PATH_MAX - 1);
-        (void) strcpy(place->path, whole);
-        return 0;
+        int length = snprintf(place->path, sizeof(place->path), "%s%s%s", directory, *directory ? "/" : "", name);
+        return length < 0 || (size_t) length >= sizeof(place->path)
+                       ? err_set(err, ERR_USAGE, "the socket's path is too long; choose a shorter one")
+                       : 0;
 }
 
 /* A relative path counts from here. */
@@ -54,22 +49,53 @@ static int set_project(struct socket_place *place, const char *project, struct e
         return 0;
 }
 
-/* Somebody else's socket in a parent directory (/tmp, say) must not catch what is meant for our own daemon. */
+/* Somebody else's socket in /tmp must not catch what is meant for our own daemon. */
 static bool is_own_socket(const char *path) {
         struct stat status;
         return lstat(path, &status) == 0 && S_ISSOCK(status.st_mode) && status.st_uid == geteuid();
 }
 
+/* Could a socket be made there? */
+static bool is_usable(const char *runtime_dir) {
+        char parent[PLACE_PATH_MAX];
+        struct stat status;
+        if (lstat(runtime_dir, &status) == 0)
+                return S_ISDIR(status.st_mode) && status.st_uid == geteuid();
+        (void) snprintf(parent, sizeof(parent), "%s", runtime_dir);
+        *strrchr(parent, '/') = '\0';
+        return access(parent, W_OK | X_OK) == 0;
+}
+
+/* The socket of the project: one that is there, or else where it would be made. Says whether it is there. */
+static bool find_address(const char *project, char ret_address[static SOCKET_PATH_MAX]) {
+        char directories[PLACE_RUNTIME_DIRS][PLACE_RUNTIME_MAX], hash[2 * SHA256_SIZE + 1];
+        size_t n = place_runtime_dirs(directories);
+        bool chosen = false;
+        (void) sha256_hex(project, strlen(project), hash);
+        for (size_t i = 0; i < n; i++) {
+                char path[SOCKET_PATH_MAX];
+                (void) snprintf(path, sizeof(path), "%.*s/project-%.16s.sock", PLACE_RUNTIME_MAX - 1, directories[i],
+                                hash);
+                bool there = is_own_socket(path);
+                if (there || (!chosen && is_usable(directories[i])) || (!chosen && i + 1 == n)) {
+                        (void) strcpy(ret_address, path);
+                        chosen = true;
+                }
+                if (there)
+                        return true;
+        }
+        return false;
+}
+
 static bool find_project(struct socket_place *place) {
-        char at[PLACE_PATH_MAX], path[PLACE_PATH_MAX + 32];
+        char at[PLACE_PATH_MAX];
         if (!getcwd(at, sizeof(at)) || *at != '/')
                 return false;
         for (;;) {
                 bool root = at[1] == '\0';
-                (void) snprintf(path, sizeof(path), "%s/.sandbox/kernel.sock", root ? "" : at);
-                if (strlen(path) < sizeof(place->path) && is_own_socket(path)) {
-                        (void) strcpy(place->path, path);
+                if (strlen(at) + sizeof(PROJECT_SOCKET) <= sizeof(place->path) && find_address(at, place->address)) {
                         (void) strcpy(place->project, at);
+                        (void) snprintf(place->path, sizeof(place->path), "%s" PROJECT_SOCKET, root ? "" : at);
                         return true;
                 }
                 if (root)
@@ -79,6 +105,43 @@ static bool find_project(struct socket_place *place) {
         }
 }
 
+static bool is_in_runtime_dir(const char *path) {
+        char directories[PLACE_RUNTIME_DIRS][PLACE_RUNTIME_MAX];
+        const size_t length = (size_t) (strrchr(path, '/') - path);
+        for (size_t n = place_runtime_dirs(directories); n > 0; n--)
+                if (strlen(directories[n - 1]) == length && strncmp(path, directories[n - 1], length) == 0)
+                        return true;
+        return false;
+}
+
+/* What lies in a project is only a link. */
+static int set_address(struct socket_place *place, struct err *err) {
+        size_t length = strlen(place->path), tail = sizeof(PROJECT_SOCKET) - 1;
+        if (length > tail && strcmp(place->path + length - tail, PROJECT_SOCKET) == 0) {
+                char directory[PLACE_PATH_MAX];
+                (void) snprintf(directory, sizeof(directory), "%.*s", (int) (length - tail), place->path);
+                _cleanup_free_ char *resolved = realpath(directory, NULL);
+                if (!resolved)
+                        return err_sys(err, errno, "the project directory %.300s", directory);
+                (void) find_address(resolved, place->address);
+                return 0;
+        }
+        size_t within = strlen(place->project);
+        if (within > 1 && strncmp(place->path, place->project, within) == 0 && place->path[within] == '/')
+                return err_set(err, ERR_USAGE,
+                               "the socket %.300s would lie in the project, where boxes could reach it; leave --socket "
+                               "and --socket-dir out, or name a directory elsewhere",
+                               place->path);
+        if (length >= sizeof(place->address))
+                return err_set(
+                        err, ERR_USAGE,
+                        "the socket's path %.300s has more than the %d bytes that a UNIX socket may have; choose "
+                        "a shorter one with --socket PATH or --socket-dir DIR",
+                        place->path, SOCKET_PATH_MAX - 1);
+        (void) strcpy(place->address, place->path);
+        return 0;
+}
+
 static int set_default(struct socket_place *place, struct err *err) {
         static const char name[] = "glovebox.sock";
         const char *data = variable("GLOVEBOX_DATA_DIR");
@@ -86,15 +149,11 @@ static int set_default(struct socket_place *place, struct err *err) {
                 data = variable("SANDBOX_DATA_DIR");
         if (data && *data == '/')
                 return set_path(place, data, name, err);
-        if (geteuid() == 0)
-                return set_path(place, "/run/glovebox", name, err);
-        char directory[PLACE_PATH_MAX];
-        const char *runtime = variable("XDG_RUNTIME_DIR");
-        if (runtime && *runtime == '/')
-                (void) snprintf(directory, sizeof(directory), "%s/glovebox", runtime);
-        else
-                (void) snprintf(directory, sizeof(directory), "/tmp/glovebox-%u", (unsigned) geteuid());
-        return set_path(place, directory, name, err);
+        char directories[PLACE_RUNTIME_DIRS][PLACE_RUNTIME_MAX];
+        size_t n = place_runtime_dirs(directories);
+        /* /run/user/<uid> without the variable is no place that others would look at. */
+        bool has_first = geteuid() == 0 || variable("XDG_RUNTIME_DIR");
+        return set_path(place, directories[has_first ? 0 : n - 1], name, err);
 }
 
 int socket_place_choose(const struct socket_choice *choice, bool search_upwards, struct socket_place *ret_place,
@@ -111,12 +170,14 @@ int socket_place_choose(const struct socket_choice *choice, bool search_upwards,
         else if (choice->socket_dir)
                 code = set_relative(&place, choice->socket_dir, "kernel.sock", err);
         else if (choice->project)
-                code = set_path(&place, place.project, ".sandbox/kernel.sock", err);
+                code = set_path(&place, place.project, &PROJECT_SOCKET[1], err);
         else if (variable("GLOVEBOX_SOCKET"))
                 code = set_relative(&place, variable("GLOVEBOX_SOCKET"), "", err);
         else if (!search_upwards || !find_project(&place))
                 code = set_default(&place, err);
-        if (code == 0)
-                *ret_place = place;
-        return code;
+        if (code < 0 || set_address(&place, err) < 0)
+                return -1;
+        place.in_runtime_dir = is_in_runtime_dir(place.address);
+        *ret_place = place;
+        return 0;
 }

@@ -1,10 +1,14 @@
 /* Where the daemon's socket is: one rule for the daemon and for everybody who looks for it.
  *
+ * A project is a workspace of boxes, and what lies in a workspace is the box's to use and to replace. So the socket of a
+ * project, DIR/.sandbox/kernel.sock, is a symbolic link, and leads nowhere inside of a box. The socket itself lies in a
+ * directory of this user's (place_runtime_dirs), under a name that follows from DIR: we never read the link.
+ *
  *   1. --socket PATH
  *   2. --socket-dir DIR: DIR/kernel.sock (for projects on file systems without UNIX sockets)
  *   3. --project DIR: DIR/.sandbox/kernel.sock
  *   4. $GLOVEBOX_SOCKET
- *   5. the nearest directory from here upwards that has a .sandbox/kernel.sock of this user's (clients only)
+ *   5. that of the nearest directory from here upwards that has a daemon of this user's (clients only)
  *   6. a data directory of one's own ($GLOVEBOX_DATA_DIR, $SANDBOX_DATA_DIR) has a daemon of its own: glovebox.sock in
  * it
  *   7. /run/glovebox/glovebox.sock for root, $XDG_RUNTIME_DIR/glovebox/glovebox.sock or
@@ -24,7 +28,9 @@ struct socket_choice {
 };
 
 struct socket_place {
-        char path[SOCKET_PATH_MAX];   /* absolute */
+        bool in_runtime_dir; /* the socket lies in one of place_runtime_dirs */
+        char path[PLACE_PATH_MAX];    /* absolute, as people know it */
+        char address[SOCKET_PATH_MAX]; /* where the socket is: the same, unless `path` is a link in a project */
         char project[PLACE_PATH_MAX]; /* the project's directory, absolute and resolved, or "" */
 };
 

@@ -35,7 +35,8 @@ enum {
 static void on_listener(void *context, uint32_t events);
 
 static bool is_full(const struct guest *guest) {
-        return guest->n_tunnels >= PROXY_TUNNELS_OF_GUEST || guest->proxy->n_tunnels >= PROXY_TUNNELS_MAX;
+        return guest->n_tunnels >= PROXY_TUNNELS_OF_GUEST ||
+               !share_has_room(&guest->proxy->shares, PROXY_SHARE_TUNNELS, &guest_claim(guest));
 }
 
 static void on_pause_over(void *context) {
@@ -51,8 +52,13 @@ static void pause_listening(struct guest *guest) {
 }
 
 void guest_listen(struct guest *guest) {
-        if (guest->listener_fd < 0 || guest->listener_watch || guest->pause_timer || is_full(guest))
+        if (guest->listener_fd < 0 || guest->listener_watch || guest->pause_timer ||
+            guest->n_tunnels >= PROXY_TUNNELS_OF_GUEST)
                 return;
+        if (is_full(guest)) {
+                pause_listening(guest);
+                return;
+        }
         guest->listener_watch = loop_watch(guest->proxy->loop, guest->listener_fd, EPOLLIN, on_listener, guest);
         if (!guest->listener_watch)
                 pause_listening(guest);
@@ -199,6 +205,12 @@ void proxy_run(const struct egress_operator *operator, int orders_fd) {
                 _exit(EXIT_FAILURE);
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of ids, which clears it */
         proxy = (struct proxy){ .operator= operator, .orders_fd = orders_fd };
+        static const struct share_row rows[PROXY_SHARES] = {
+                [PROXY_SHARE_TUNNELS] = { .what = "connections of the proxy", .remedy = "close some",
+                                          .total = PROXY_TUNNELS_MAX, .operator_too = true },
+        };
+        share_table_open(&proxy.shares, rows, PROXY_SHARES, 0);
+        proxy.shares.n_keys = 1; /* there may be others at any time: nobody has it all */
         if (loop_make(&proxy.loop, &err) < 0 || resolver_make(proxy.loop, &proxy.resolver, &err) < 0)
                 _exit(EXIT_FAILURE);
         proxy.orders_watch = loop_watch(proxy.loop, orders_fd, EPOLLIN, on_order, &proxy);

@@ -19,7 +19,8 @@ struct proxy {
         const struct egress_operator *operator;
         struct resolver *resolver;
         struct guest *guests;
-        size_t n_guests, n_tunnels;
+        size_t n_guests;
+        struct share_table shares; /* of connections, between keys */
         int orders_fd;
         struct loop_watch *orders_watch;
 };
@@ -36,6 +37,10 @@ struct guest {
         struct tunnel *wants_lookup; /* a queue, linked by the tunnels themselves */
         struct egress_rules *rules;
 };
+
+/* One connection of the box's. */
+#define guest_claim(guest) ((const struct share_claim) { .key = (guest)->rules->key, .amount = 1 })
+enum { PROXY_SHARE_TUNNELS, PROXY_SHARES };
 
 /* Room again for one more connection: the listener is watched, unless the box is full. */
 void guest_listen(struct guest *guest);

@@ -12,12 +12,16 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/share.h"
 #include "egress/host.h"
 
 enum { STACK_BYTES = 512 << 10 };
 
+enum { THREADS, PLACES, SHARES }; /* rows of what keys share */
+
 struct lookup {
         struct lookup *next;
+        char key[SHARE_NAME_MAX + 1], box[24];
         char name[EGRESS_HOST_ROOM];
         struct lookup_result result;                                     /* the thread's until it is in `done` */
         void (*call)(void *context, const struct lookup_result *result); /* NULL: abandoned; the loop's thread only */
@@ -30,6 +34,7 @@ struct resolver {
         struct lookup *waiting, **last_waiting; /* under the lock */
         struct lookup *done;
         size_t n_waiting, n_idle, n_threads;
+        struct share_table shares; /* under the lock */
         int event_fd;
         struct loop_watch *watch;
 };
@@ -48,23 +53,48 @@ static void look_up(struct lookup *lookup) {
                 freeaddrinfo(list);
 }
 
+static struct share_claim claim_of(const struct lookup *lookup) {
+        return (struct share_claim) { .key = lookup->key, .box = lookup->box, .amount = 1 };
+}
+
+static void unlink_waiting(struct resolver *resolver, struct lookup **at) {
+        struct lookup *lookup = *at;
+        *at = lookup->next;
+        if (!lookup->next)
+                resolver->last_waiting = at;
+        const struct share_claim claim = claim_of(lookup);
+        share_give(&resolver->shares, PLACES, &claim);
+        resolver->n_waiting--;
+}
+
+/* Under the lock: the oldest of a key that may have one more thread. Whoever gives a thread back looks here next. */
+static struct lookup *take_waiting(struct resolver *resolver) {
+        for (struct lookup **at = &resolver->waiting; *at; at = &(*at)->next) {
+                struct lookup *lookup = *at;
+                const struct share_claim claim = claim_of(lookup);
+                if (share_take(&resolver->shares, THREADS, &claim, NULL) < 0)
+                        continue;
+                unlink_waiting(resolver, at);
+                return lookup;
+        }
+        return NULL;
+}
+
 static void *work(void *context) {
         struct resolver *resolver = context;
         (void) pthread_mutex_lock(&resolver->lock);
         for (;;) {
-                while (!resolver->waiting) {
+                struct lookup *lookup;
+                while (!(lookup = take_waiting(resolver))) {
                         resolver->n_idle++;
                         (void) pthread_cond_wait(&resolver->work, &resolver->lock);
                         resolver->n_idle--;
                 }
-                struct lookup *lookup = resolver->waiting;
-                resolver->waiting = lookup->next;
-                if (!resolver->waiting)
-                        resolver->last_waiting = &resolver->waiting;
-                resolver->n_waiting--;
                 (void) pthread_mutex_unlock(&resolver->lock);
                 look_up(lookup);
                 (void) pthread_mutex_lock(&resolver->lock);
+                const struct share_claim claim = claim_of(lookup);
+                share_give(&resolver->shares, THREADS, &claim);
                 lookup->next = resolver->done;
                 resolver->done = lookup;
                 const uint64_t one = 1;
@@ -113,6 +143,13 @@ int resolver_make(struct loop *loop, struct resolver **ret_resolver, struct err 
         (void) pthread_mutex_init(&resolver->lock, NULL);
         (void) pthread_cond_init(&resolver->work, NULL);
         resolver->last_waiting = &resolver->waiting;
+        static const struct share_row rows[SHARES] = {
+                [THREADS] = { .what = "names being looked up", .remedy = "try again", .total = RESOLVER_THREADS,
+                              .box_percent = 25 },
+                [PLACES] = { .what = "names to be looked up", .remedy = "try again", .total = RESOLVER_QUEUE_MAX },
+        };
+        share_table_open(&resolver->shares, rows, SHARES, 0);
+        resolver->shares.n_keys = 2; /* there may be others at any time: nobody has it all */
         resolver->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (resolver->event_fd >= 0)
                 resolver->watch = loop_watch(loop, resolver->event_fd, EPOLLIN, on_done, resolver);
@@ -122,18 +159,24 @@ int resolver_make(struct loop *loop, struct resolver **ret_resolver, struct err 
         return 0;
 }
 
-struct lookup *resolver_ask(struct resolver *resolver, const char *name,
+struct lookup *resolver_ask(struct resolver *resolver, const char *key, const void *box, const char *name,
                             void (*done)(void *context, const struct lookup_result *result), void *context) {
         struct lookup *lookup = calloc(1, sizeof(*lookup));
         if (!lookup)
                 return NULL;
         (void) snprintf(lookup->name, sizeof(lookup->name), "%s", name);
+        (void) snprintf(lookup->key, sizeof(lookup->key), "%s", key);
+        (void) snprintf(lookup->box, sizeof(lookup->box), "%p", box);
         lookup->call = done;
         lookup->context = context;
         (void) pthread_mutex_lock(&resolver->lock);
-        bool taken = resolver->n_waiting < RESOLVER_QUEUE_MAX &&
-                     (resolver->n_idle > resolver->n_waiting || resolver->n_threads == RESOLVER_THREADS ||
-                      add_thread(resolver) || resolver->n_threads > 0);
+        const struct share_claim place = claim_of(lookup);
+        bool taken = share_take(&resolver->shares, PLACES, &place, NULL) == 0;
+        bool placed = taken;
+        taken = taken && (resolver->n_idle > resolver->n_waiting || resolver->n_threads == RESOLVER_THREADS ||
+                          add_thread(resolver) || resolver->n_threads > 0);
+        if (placed && !taken)
+                share_give(&resolver->shares, PLACES, &place);
         if (taken) {
                 *resolver->last_waiting = lookup;
                 resolver->last_waiting = &lookup->next;
@@ -147,8 +190,21 @@ struct lookup *resolver_ask(struct resolver *resolver, const char *name,
         return NULL;
 }
 
-void resolver_abandon(struct lookup **lookup) {
-        if (*lookup)
-                (*lookup)->call = NULL;
+void resolver_abandon(struct resolver *resolver, struct lookup **lookup) {
+        struct lookup *given_up = *lookup;
         *lookup = NULL;
+        if (!given_up)
+                return;
+        (void) pthread_mutex_lock(&resolver->lock);
+        struct lookup **at = &resolver->waiting;
+        while (*at && *at != given_up)
+                at = &(*at)->next;
+        bool waits = *at != NULL;
+        if (waits)
+                unlink_waiting(resolver, at);
+        (void) pthread_mutex_unlock(&resolver->lock);
+        if (waits)
+                free(given_up);
+        else
+                given_up->call = NULL;
 }

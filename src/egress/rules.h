@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/share.h"
 #include "egress/host.h"
 
 enum { EGRESS_RULES_MAX = 64, EGRESS_NAMED_MAX = 16 };
@@ -33,6 +34,7 @@ struct egress_via {
 
 struct egress_rules {
         enum egress_mode mode;
+        char key[SHARE_NAME_MAX + 1]; /* of the service, whose share of the proxy its boxes use; "": the operator's */
         struct egress_via via; /* the operator's own, for EGRESS_LIST. Never from a client */
         size_t n_rules;
         struct egress_rule rules[EGRESS_RULES_MAX]; /* of EGRESS_LIST */

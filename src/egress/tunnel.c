@@ -66,6 +66,7 @@ struct tunnel {
         struct flow flows[2]; /* by the side they come from */
         bool is_held;         /* the proxy behind ours has not said yet whether there is a connection */
         size_t lingered;
+        bool is_counted; /* in its key's share */
 };
 
 static void on_client(void *context, uint32_t events);
@@ -166,18 +167,19 @@ void tunnel_open(struct guest *guest, int client_fd) {
                 guest->tunnels->back = &tunnel->next;
         guest->tunnels = tunnel;
         guest->n_tunnels++;
-        guest->proxy->n_tunnels++;
+        tunnel->is_counted =
+                share_take(&guest->proxy->shares, PROXY_SHARE_TUNNELS, &guest_claim(guest), NULL) == 0;
         (void) setsockopt(client_fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
         enter(tunnel, READING);
         tunnel->head = malloc(REQUEST_HEAD_MAX);
-        if (!tunnel->head || !tunnel->timer || !watch(tunnel, CLIENT, EPOLLIN))
+        if (!tunnel->is_counted || !tunnel->head || !tunnel->timer || !watch(tunnel, CLIENT, EPOLLIN))
                 tunnel_close(tunnel);
 }
 
 static void leave_lookups(struct tunnel *tunnel) {
         struct guest *guest = tunnel->guest;
         if (tunnel->lookup) {
-                resolver_abandon(&tunnel->lookup);
+                resolver_abandon(guest->proxy->resolver, &tunnel->lookup);
                 guest->n_lookups--;
         }
         for (struct tunnel **at = &guest->wants_lookup; tunnel->queued && *at; at = &(*at)->next_lookup)
@@ -202,9 +204,10 @@ void tunnel_close(struct tunnel *tunnel) {
         *tunnel->back = tunnel->next;
         if (tunnel->next)
                 tunnel->next->back = tunnel->back;
+        if (tunnel->is_counted)
+                share_give(&guest->proxy->shares, PROXY_SHARE_TUNNELS, &guest_claim(guest));
         free(tunnel);
         guest->n_tunnels--;
-        guest->proxy->n_tunnels--;
         guest_listen(guest);
 }
 
@@ -468,7 +471,8 @@ static void start_lookups(struct guest *guest) {
                 struct tunnel *tunnel = guest->wants_lookup;
                 guest->wants_lookup = tunnel->next_lookup;
                 tunnel->queued = false;
-                tunnel->lookup = resolver_ask(guest->proxy->resolver, tunnel->host->name, on_resolved, tunnel);
+                tunnel->lookup = resolver_ask(guest->proxy->resolver, guest->rules->key, guest, tunnel->host->name,
+                                              on_resolved, tunnel);
                 if (tunnel->lookup)
                         guest->n_lookups++;
                 else {

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/passing.h"
+#include "base/peer.h"
 #include "http/link.h"
 
 struct http_listener {
@@ -69,6 +71,8 @@ static int describe_unix_peer(int fd, struct http_peer *peer) {
                 return -errno;
         /* Mode 0600 says it already; a socket that somebody loosened does not change it. */
         if (credentials.uid != geteuid() && credentials.uid != 0)
+                return -EACCES;
+        if (peer_is_in_box(fd))
                 return -EACCES;
         peer->is_unix = true;
         peer->uid = credentials.uid;
@@ -257,6 +261,7 @@ static int open_unix(struct http_server *server, const char *path, struct err *e
         struct http_listener *listener = make(server, AF_UNIX, err);
         if (!listener)
                 return -1;
+        passing_refuse(listener->fd); /* connections inherit it */
         mode_t old = umask(0177);
         int code = bind(listener->fd, (struct sockaddr *) &address, sizeof(address)) < 0 ? errno : 0;
         (void) umask(old);

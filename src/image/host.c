@@ -75,7 +75,7 @@ static void choose_shell(struct image *image) {
                         (void) snprintf(image->shell, sizeof(image->shell), "%s", shells[i]);
 }
 
-int host_show(int host_fd, struct image *image, struct err *err) {
+int host_show(int host_fd, int shared_fd, struct image *image, struct err *err) {
         image->own_etc = true;
         for (size_t i = 0; i < host_n_places; i++)
                 if (add_place(image, host_places[i], err) < 0)
@@ -99,6 +99,8 @@ int host_show(int host_fd, struct image *image, struct err *err) {
         int layer_fd = -1;
         if (layer_open(host_fd, &python, &layer_fd, err) < 0)
                 return -1;
+        if (layer_fd < 0 && shared_fd >= 0)
+                (void) layer_open(shared_fd, &python, &layer_fd, NULL); /* one for another Python is nobody's fault here */
         if (layer_fd < 0)
                 return 0;
         image->has_layer = true;

@@ -7,11 +7,32 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/place.h"
 #include "image/beneath.h"
 #include "image/host.h"
+#include "image/layer.h"
 #include "image/record.h"
 #include "image/rootfs.h"
 #include "image/store.h"
+
+/* <dir>/images/<name>: a descriptor or -errno. */
+static int open_in(const char *dir, const char *name) {
+        char path[100];
+        _cleanup_fd_ int data_fd = *dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+        (void) snprintf(path, sizeof(path), "images/%s", name);
+        return data_fd < 0 ? -ENOENT : beneath_open(data_fd, path, O_RDONLY | O_DIRECTORY);
+}
+
+int image_open_directory(const char *data_dir, const char *name, bool *ret_shared) {
+        int fd = open_in(data_dir, name);
+        *ret_shared = fd == -ENOENT;
+        return fd == -ENOENT ? open_in(place_shared_data_dir(), name) : fd;
+}
+
+int image_open_shared_host(int host_fd) {
+        _cleanup_fd_ int own_fd = host_fd < 0 ? -ENOENT : beneath_open(host_fd, LAYER_DIR, O_PATH | O_DIRECTORY);
+        return own_fd == -ENOENT ? open_in(place_shared_data_dir(), IMAGE_HOST) : -ENOENT;
+}
 
 /* images/host holds the layer and what was learnt of the interpreter; without it the host image is only slower. */
 static int open_host(const char *data_dir, struct image *image, struct err *err) {
@@ -20,7 +41,8 @@ static int open_host(const char *data_dir, struct image *image, struct err *err)
                 host_fd = beneath_make_directories(data_fd, "images/" IMAGE_HOST);
         if (data_fd >= 0 && host_fd < 0 && host_fd != -EACCES && host_fd != -EROFS && host_fd != -ENOENT)
                 return err_sys(err, -host_fd, "cannot open %.600s/images/host", data_dir);
-        return host_show(host_fd, image, err);
+        _cleanup_fd_ int shared_fd = image_open_shared_host(host_fd);
+        return host_show(host_fd, shared_fd, image, err);
 }
 
 static int copy_program(const json_t *record, const char *key, char to[static 256], struct err *err) {
@@ -31,13 +53,40 @@ static int copy_program(const json_t *record, const char *key, char to[static 25
         return 0;
 }
 
+static bool is_variable(const char *text) {
+        static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+        size_t length = text ? strspn(text, letters) : 0;
+        return length > 0 && text[length] == '=' && !strchr("0123456789", *text);
+}
+
+/* What does not fit is left out; `image import` has said so. */
+static void copy_env(const json_t *env, struct image *image) {
+        size_t i, used = 0;
+        json_t *variable;
+        json_array_foreach(env, i, variable) {
+                const char *text = json_string_value(variable);
+                size_t size = is_variable(text) ? strlen(text) + 1 : 0;
+                if (size == 0 || used + size + 1 > sizeof(image->env))
+                        continue;
+                memcpy(image->env + used, text, size);
+                used += size;
+        }
+        image->env[used] = '\0';
+}
+
+size_t image_count_lost_env(const json_t *env) {
+        struct image image = { 0 };
+        size_t kept = 0;
+        copy_env(env, &image);
+        for (const char *at = image.env; *at; at += strlen(at) + 1)
+                kept++;
+        return json_array_size(env) - kept;
+}
+
 static int open_imported(const char *data_dir, const char *name, struct image *image, struct err *err) {
-        _cleanup_fd_ int data_fd = open(data_dir, O_PATH | O_DIRECTORY | O_CLOEXEC), image_fd = -1, root_fd = -1;
-        char path[100];
-        (void) snprintf(path, sizeof(path), "images/%s", name);
-        if (data_fd >= 0)
-                image_fd = beneath_open(data_fd, path, O_RDONLY | O_DIRECTORY);
-        if (data_fd < 0 || image_fd == -ENOENT)
+        bool is_shared;
+        _cleanup_fd_ int image_fd = image_open_directory(data_dir, name, &is_shared), root_fd = -1;
+        if (image_fd == -ENOENT)
                 return err_set(
                         err, ERR_NOT_FOUND,
                         "there is no image \"%s\"; see glovebox image list, or make it: glovebox image import %s "
@@ -50,6 +99,7 @@ static int open_imported(const char *data_dir, const char *name, struct image *i
             copy_program(record, "python", image->python, err) < 0 ||
             copy_program(record, "shell", image->shell, err) < 0)
                 return err_prefix(err, "the image \"%s\" is damaged", name);
+        copy_env(json_object_get(json_object_get(record, "config"), "Env"), image);
         root_fd = beneath_open(image_fd, "rootfs", O_RDONLY | O_DIRECTORY);
         if (root_fd < 0)
                 return err_sys(err, -root_fd, "the image \"%s\" is damaged: cannot open its rootfs", name);

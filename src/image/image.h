@@ -1,12 +1,15 @@
 /* Images: what a box sees as its file system. `host` is the machine's own /usr, read-only, with an optional layer of
  * Python packages that `glovebox image build` installs; the others were imported from tar files.
  *
+ * <data> is the data directory; what it lacks is looked for in the shared one (base/place.h), read-only.
+ *
  *   <data>/images/<name>/image.json     what it is
  *   <data>/images/<name>/rootfs/        an imported file system (absent for host)
  *   <data>/images/<name>/python/        the package layer (mounted at /opt/glovebox/python)
  */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -26,7 +29,7 @@ struct image_link {
         char target[256];
 };
 
-enum { IMAGE_TREES_MAX = 48, IMAGE_LINKS_MAX = 24 };
+enum { IMAGE_TREES_MAX = 48, IMAGE_LINKS_MAX = 24, IMAGE_ENV_MAX = 4096 };
 
 /* An image opened for use. Trees and links are what the box's own tmpfs root is furnished with; /dev, /proc, /tmp,
  * /etc (when own_etc) and /workspace are the box's business. */
@@ -36,6 +39,7 @@ struct image {
         char shell[256];       /* /bin/bash or /bin/sh, or "" */
         bool own_etc;          /* the box makes its own /etc (host image); otherwise the image's is shown */
         bool has_layer;
+        char env[IMAGE_ENV_MAX]; /* "NAME=VALUE" of an imported image, each with its NUL; "" ends them */
         struct image_tree trees[IMAGE_TREES_MAX];
         size_t n_trees;
         struct image_link links[IMAGE_LINKS_MAX];
@@ -45,6 +49,15 @@ struct image {
 /* Opens the image `name` below `data_dir`. `host` always exists. The caller closes it with image_close. */
 int image_open(const char *data_dir, const char *name, struct image *ret_image, struct err *err);
 void image_close(struct image *image);
+
+/* <data>/images/<name>, or the shared one (base/place.h) where there is none: a descriptor or -errno. */
+int image_open_directory(const char *data_dir, const char *name, bool *ret_shared);
+
+/* The shared images/host when the own one (`host_fd`, or -1) has no layer; else -ENOENT. */
+int image_open_shared_host(int host_fd);
+
+/* How many of an image's variables a box will not have: no names, or more than IMAGE_ENV_MAX bytes. */
+size_t image_count_lost_env(const json_t *env);
 
 /* Image names: [a-z0-9][a-z0-9._-]{0,63}. */
 int image_check_name(const char *name, struct err *err);

@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -74,6 +76,39 @@ static int spool_decompressed(int from_fd, uint64_t from_size, int to_fd, uint64
         return 0;
 }
 
+/* A root file system or an OCI layout that lies unpacked: packed by this host's tar, then read like any other. */
+static int open_directory(const struct store_work *work, int directory_fd, const char *file, uint64_t max_bytes,
+                          int *ret_fd, uint64_t *ret_size, struct err *err) {
+        int pipe_fds[2];
+        if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+                return err_sys(err, errno, "cannot make a pipe");
+        _cleanup_fd_ int read_fd = pipe_fds[0], write_fd = pipe_fds[1], spool_fd = open_spool(work, err);
+        if (spool_fd < 0)
+                return -1;
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, write_fd, 1);
+        posix_spawn_file_actions_addfchdir_np(&actions, directory_fd);
+        static const char *const argv[] = { "tar", "--create", "--numeric-owner", "--one-file-system", ".", NULL };
+        pid_t pid;
+        int code = posix_spawnp(&pid, "tar", &actions, NULL, (char *const *) (uintptr_t) argv, environ);
+        posix_spawn_file_actions_destroy(&actions);
+        if (code != 0)
+                return err_sys(err, code, "cannot run tar, which packs directories");
+        fd_close(&write_fd);
+        code = spool_input(read_fd, spool_fd, max_bytes, ret_size, err);
+        fd_close(&read_fd);
+        int status = 0;
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+                ;
+        if (code < 0)
+                return -1;
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+                return err_set(err, ERR_SYSTEM, "tar could not pack %.500s: see its message above", file);
+        *ret_fd = take_fd(&spool_fd);
+        return 0;
+}
+
 /* The archive as a regular file that can be read as often as needed. */
 static int open_archive(const struct store_work *work, const char *file, uint64_t max_bytes, int *ret_fd,
                         uint64_t *ret_size, struct err *err) {
@@ -84,10 +119,7 @@ static int open_archive(const struct store_work *work, const char *file, uint64_
         if (fd < 0 || fstat(fd, &st) < 0)
                 return err_sys(err, errno, "cannot open %.500s", standard_input ? "standard input" : file);
         if (S_ISDIR(st.st_mode))
-                return err_set(err, ERR_USAGE,
-                               "%.500s is a directory; give a tar file, or pipe one: tar -C %.300s -c . | "
-                               "glovebox image import NAME -",
-                               file, file);
+                return open_directory(work, fd, file, max_bytes, ret_fd, ret_size, err);
         if (S_ISREG(st.st_mode) && !standard_input) { /* what is redirected may already have been read in part */
                 *ret_size = (uint64_t) st.st_size;
                 *ret_fd = take_fd(&fd);
@@ -159,6 +191,8 @@ static int fill(struct store_work *work, const char *name, const char *file, con
         result->entries = unpack.entries;
         result->bytes = unpack.bytes;
         result->skipped = unpack.skipped;
+        result->lost_env = image_count_lost_env(
+                json_object_get(json_object_get(archive->config, "config"), "Env"));
         (void) snprintf(result->kind, sizeof(result->kind), "%s", archive_kind_name(archive->kind));
         (void) snprintf(result->architecture, sizeof(result->architecture), "%.31s",
                         record_string(archive->config, "architecture"));

@@ -8,6 +8,7 @@
 #include <sys/utsname.h>
 
 #include "base/memory.h"
+#include "image/digest.h"
 #include "image/path.h"
 #include "image/record.h"
 
@@ -24,6 +25,8 @@ static int read_document(const struct archive *archive, const char *name, json_t
         if (member->size > BOUND_JSON)
                 return err_set(err, ERR_LIMIT, "the archive's document \"%s\" is larger than %d MiB", shown,
                                BOUND_JSON >> 20);
+        if (digest_check(archive, member, clean, err) < 0)
+                return -1;
         _cleanup_(stream_free) struct stream *stream = NULL;
         if (archive_open_member(archive, member, &stream, err) < 0)
                 return -1;
@@ -44,6 +47,8 @@ static int add_layer(struct archive *archive, const char *name, struct err *err)
                                path_for_message(name, shown));
         if (archive->n_layers == BOUND_LAYERS)
                 return err_set(err, ERR_LIMIT, "the image has more than %d layers", BOUND_LAYERS);
+        if (digest_check(archive, member, clean, err) < 0)
+                return -1;
         archive->layers[archive->n_layers++] = member;
         return 0;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -117,6 +118,40 @@ static bool search(int root_fd, const char *directories, const char *name, char 
         return false;
 }
 
+/* A python3.N of a directory that has no plain python3. */
+static bool search_versions(int root_fd, const char *directories, char ret_path[static 256]) {
+        for (int minor = 15; minor >= 6; minor--) {
+                char name[16];
+                (void) snprintf(name, sizeof(name), "python3.%d", minor);
+                if (search(root_fd, directories, name, ret_path))
+                        return true;
+        }
+        return false;
+}
+
+static bool search_python(int root_fd, const char *directories, char ret_path[static 256]) {
+        return search(root_fd, directories, "python3", ret_path) || search(root_fd, directories, "python", ret_path) ||
+               search_versions(root_fd, directories, ret_path);
+}
+
+/* /opt/NAME/bin and the like: where people put a Python of their own. In order, so that the answer is always one. */
+static bool search_below(int root_fd, const char *parent, char ret_path[static 256]) {
+        enum { NAMES_MAX = 256 };
+        struct dirent **names = NULL;
+        _cleanup_fd_ int fd = beneath_open_as_root(root_fd, parent, O_RDONLY | O_DIRECTORY);
+        int n = fd < 0 ? 0 : scandirat(fd, ".", &names, NULL, alphasort);
+        bool found = false;
+        for (int i = 0; i < n; i++) {
+                char directory[600];
+                (void) snprintf(directory, sizeof(directory), "%s/%s/bin", parent, names[i]->d_name);
+                found = found || (i < NAMES_MAX && names[i]->d_name[0] != '.' && !strchr(directory, ':') &&
+                                  search_python(root_fd, directory, ret_path));
+                free(names[i]);
+        }
+        free(names);
+        return found;
+}
+
 static const char *path_of_env(const json_t *env) {
         size_t i;
         json_t *variable;
@@ -130,12 +165,12 @@ static const char *path_of_env(const json_t *env) {
 
 void rootfs_find_programs(int root_fd, const json_t *env, char ret_python[static 256], char ret_shell[static 256]) {
         static const char usual[] = "/usr/local/bin:/usr/bin:/bin:/opt/conda/bin:/opt/venv/bin:/venv/bin";
-        static const char *const pythons[] = { "python3", "python" }, *const shells[] = { "bash", "sh" };
-        const char *own = path_of_env(env);
+        static const char *const parents[] = { "/opt", "/usr/local", "/srv", "/home", "/root", "/app", "/var/lang", "" };
+        static const char *const shells[] = { "bash", "sh", "ash", "dash" };
         ret_python[0] = ret_shell[0] = '\0';
-        for (size_t i = 0; i < ELEMENTS(pythons) && !*ret_python; i++)
-                if (!search(root_fd, own, pythons[i], ret_python))
-                        (void) search(root_fd, usual, pythons[i], ret_python);
+        if (!search_python(root_fd, path_of_env(env), ret_python) && !search_python(root_fd, usual, ret_python))
+                for (size_t i = 0; i < ELEMENTS(parents) && !*ret_python; i++)
+                        (void) search_below(root_fd, parents[i], ret_python);
         for (size_t i = 0; i < ELEMENTS(shells) && !*ret_shell; i++)
                 (void) search(root_fd, "/bin:/usr/bin:/usr/local/bin", shells[i], ret_shell);
 }

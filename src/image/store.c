@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/place.h"
 #include "image/beneath.h"
 #include "image/image.h"
 #include "image/tree.h"
@@ -42,8 +43,11 @@ int store_open(const char *data_dir, int *ret_images_fd, struct err *err) {
         _cleanup_fd_ int data_fd = open(data_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (data_fd < 0)
                 return err_sys(err, errno, "cannot open the data directory %.600s", data_dir);
-        if (mkdirat(data_fd, "images", 0700) < 0 && errno != EEXIST)
+        bool made = mkdirat(data_fd, "images", 0700) == 0;
+        if (!made && errno != EEXIST)
                 return err_sys(err, errno, "cannot make %.600s/images", data_dir);
+        if (made && place_mark_data_dir(data_dir, err) < 0)
+                return -1;
         int fd = beneath_open(data_fd, "images", O_RDONLY | O_DIRECTORY);
         if (fd < 0)
                 return err_sys(err, -fd, "cannot open %.600s/images", data_dir);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/place.h"
 #include "image/host.h"
 #include "image/layer.h"
 #include "image/python.h"
@@ -49,9 +50,13 @@ int witness_host(struct witness_list *list, const char *data_dir) {
                 code = witness_add(list, programs[i], true);
         if (code == 0)
                 code = witness_add(list, PYTHON_OF_SYSTEM, false); /* the link's target tells the version */
-        for (size_t i = 0; i < ELEMENTS(below) && code == 0; i++) {
+        const char *const stores[] = { data_dir, place_shared_data_dir() };
+        for (size_t i = 0; i < ELEMENTS(below) * ELEMENTS(stores) && code == 0; i++) {
                 _cleanup_free_ char *path = NULL;
-                if (asprintf(&path, "%s/images/" IMAGE_HOST "%s", data_dir, below[i]) < 0)
+                const char *store = stores[i / ELEMENTS(below)];
+                if (!*store)
+                        continue;
+                if (asprintf(&path, "%s/images/" IMAGE_HOST "%s", store, below[i % ELEMENTS(below)]) < 0)
                         return -ENOMEM;
                 code = witness_add(list, path, false);
         }

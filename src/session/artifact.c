@@ -13,10 +13,10 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "box/syscalls.h"
+#include "base/utf8.h"
+#include "session/tenant_file.h"
 
-/* Below the directory, through no link of any kind and over no mount. */
-enum { SAFELY = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
+enum { FEW_BYTES = 64 << 10 }; /* of a directory that is read on the spot */
 
 static const struct {
         const char *suffix, *mime;
@@ -109,14 +109,19 @@ static int note_file(struct artifact_list *list, const char *path, const struct 
 
 /* One directory that lies too deep must not hide the files beside it. */
 static bool is_full(const struct artifact_list *list) {
-        return list->cut && (list->count == ARTIFACT_COUNT_MAX || list->visited >= ARTIFACT_VISITS_MAX ||
+        return list->cut && (list->count == ARTIFACT_COUNT_MAX || list->visited >= list->visits_max ||
                              list->path_bytes > ARTIFACT_PATHS_MAX - ARTIFACT_PATH_MAX);
 }
 
 static int scan_directory(struct artifact_list *list, int parent_fd, const char *name, const char *path, int depth) {
-        int fd = sys_openat2(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, SAFELY);
+        int fd = tenant_file_open_directory(parent_fd, name, O_RDONLY);
         if (fd < 0) /* gone, unreadable, or not a directory any more: not an artifact */
                 return 0;
+        struct stat own;
+        if (list->visits_max == ARTIFACT_FEW && fstat(fd, &own) == 0 && own.st_size > FEW_BYTES) {
+                list->visited = list->visits_max; /* it is large, or was, and takes as long to read */
+                list->cut = true;
+        }
         DIR *directory = fdopendir(fd);
         if (!directory) {
                 (void) close(fd);
@@ -127,7 +132,7 @@ static int scan_directory(struct artifact_list *list, int parent_fd, const char 
         while (code == 0 && !is_full(list) && (entry = readdir(directory))) {
                 if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
                         continue;
-                if (++list->visited >= ARTIFACT_VISITS_MAX) /* directories, links and pipes are not free to look at */
+                if (++list->visited >= list->visits_max) /* directories, links and pipes are not free to look at */
                         list->cut = true;
                 char below[ARTIFACT_PATH_MAX];
                 int length = snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
@@ -146,8 +151,8 @@ static int scan_directory(struct artifact_list *list, int parent_fd, const char 
         return code;
 }
 
-int artifact_scan(int workspace_fd, struct artifact_list *ret_list, struct err *err) {
-        struct artifact_list list = { 0 };
+static int scan_within(int workspace_fd, size_t visits_max, struct artifact_list *ret_list, struct err *err) {
+        struct artifact_list list = { .visits_max = visits_max };
         int code = scan_directory(&list, workspace_fd, "artifacts", "artifacts", 1);
         if (code < 0) {
                 artifact_list_release(&list);
@@ -157,6 +162,30 @@ int artifact_scan(int workspace_fd, struct artifact_list *ret_list, struct err *
                 qsort(list.items, list.count, sizeof(*list.items), by_path);
         *ret_list = list;
         return 0;
+}
+
+int artifact_scan(int workspace_fd, struct artifact_list *ret_list, struct err *err) {
+        return scan_within(workspace_fd, ARTIFACT_VISITS_MAX, ret_list, err);
+}
+
+bool artifact_scan_few(int workspace_fd, struct artifact_list *ret_list) {
+        struct artifact_list list = { 0 };
+        if (scan_within(workspace_fd, ARTIFACT_FEW, &list, NULL) < 0 || list.visited >= ARTIFACT_FEW) {
+                artifact_list_release(&list);
+                return false;
+        }
+        *ret_list = list;
+        return true;
+}
+
+void artifact_keep_since(struct artifact_list *list, uint64_t since_ns) {
+        size_t kept = 0;
+        for (size_t i = 0; i < list->count; i++)
+                if (list->items[i].changed_ns < since_ns)
+                        artifact_release(&list->items[i]);
+                else
+                        list->items[kept++] = list->items[i];
+        list->count = kept;
 }
 
 void artifact_keep_changed(struct artifact_list *after, const struct artifact_list *before) {
@@ -177,21 +206,82 @@ void artifact_keep_changed(struct artifact_list *after, const struct artifact_li
 int artifact_locate(struct artifact_list *list, const char *workspace_path, struct err *err) {
         for (size_t i = 0; i < list->count; i++)
                 if (asprintf(&list->items[i].host_path, "%s/%s", workspace_path, list->items[i].path) < 0)
-                        return err_set(err, ERR_SYSTEM, "out of memory");
+                        return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         return 0;
 }
 
-json_t *artifact_list_to_json(const struct artifact_list *list) {
-        json_t *array = json_array();
+static void put_text(struct json_text *text, const char *value) {
+        json_text_put_string(text, value, strlen(value));
+}
+
+void artifact_list_write_json(const struct artifact_list *list, struct json_text *text) {
+        bool is_first = true;
+        json_text_put_literal(text, "[");
         for (size_t i = 0; i < list->count; i++) {
+                const struct artifact *artifact = &list->items[i];
                 char path[4200];
-                (void) snprintf(path, sizeof(path), "/workspace/%s", list->items[i].path);
-                json_t *item = json_pack("{s:s, s:s?, s:I, s:s}", "path", path, "host_path", list->items[i].host_path,
-                                         "size", (json_int_t) list->items[i].size, "mime", artifact_mime(path));
-                if (item)
-                        json_array_append_new(array, item);
+                int length = snprintf(path, sizeof(path), "/workspace/%s", artifact->path);
+                if (!utf8_is_valid(path, (size_t) length))
+                        continue;
+                if (!is_first)
+                        json_text_put_literal(text, ",");
+                is_first = false;
+                json_text_put_literal(text, "{\"path\":");
+                put_text(text, path);
+                json_text_put_literal(text, ",\"host_path\":");
+                if (artifact->host_path)
+                        put_text(text, artifact->host_path);
+                else
+                        json_text_put_literal(text, "null");
+                json_text_put_literal(text, ",\"size\":");
+                json_text_put_number(text, (int64_t) artifact->size);
+                json_text_put_literal(text, ",\"mime\":");
+                put_text(text, artifact_mime(path));
+                json_text_put_literal(text, "}");
         }
-        return array;
+        json_text_put_literal(text, "]");
+}
+
+/* ---- from one process to another ---- */
+
+/* Before each path, which ends with NUL. */
+struct passed {
+        uint64_t size, inode, changed_ns;
+};
+
+void artifact_list_pack(const struct artifact_list *list, struct json_text *bytes) {
+        json_text_put(bytes, list->cut ? "c" : "-", 1);
+        for (size_t i = 0; i < list->count; i++) {
+                const struct artifact *artifact = &list->items[i];
+                const struct passed passed = { artifact->size, artifact->inode, artifact->changed_ns };
+                json_text_put(bytes, (const char *) &passed, sizeof(passed));
+                json_text_put(bytes, artifact->path, strlen(artifact->path) + 1);
+        }
+}
+
+int artifact_list_unpack(const char *bytes, size_t size, struct artifact_list *ret_list) {
+        struct artifact_list list = { .cut = size > 0 && bytes[0] == 'c' };
+        const char *at = bytes + 1, *end = bytes + size;
+        int code = size > 0 ? 0 : -EPROTO;
+        while (code == 0 && at < end) {
+                struct passed passed;
+                if ((size_t) (end - at) <= sizeof(passed) || end[-1] != '\0') {
+                        code = -EPROTO;
+                        break;
+                }
+                memcpy(&passed, at, sizeof(passed));
+                at += sizeof(passed);
+                const struct stat status = { .st_size = (off_t) passed.size, .st_ino = passed.inode };
+                code = note_file(&list, at, &status);
+                if (code == 0 && list.count > 0)
+                        list.items[list.count - 1].changed_ns = passed.changed_ns;
+                at += strlen(at) + 1;
+        }
+        if (code < 0)
+                artifact_list_release(&list);
+        else
+                *ret_list = list;
+        return code;
 }
 
 /* ---- copying ---- */
@@ -214,16 +304,15 @@ static int open_parent(int out_fd, const char *to, const char **ret_name) {
         const char *slash = strrchr(to, '/');
         *ret_name = slash ? slash + 1 : to;
         (void) snprintf(directory, sizeof(directory), "%.*s", slash ? (int) (slash - to) : 1, slash ? to : ".");
-        int fd = sys_openat2(out_fd, directory, O_PATH | O_DIRECTORY, 0, SAFELY);
-        return fd < 0 ? -errno : fd;
+        return tenant_file_open_directory(out_fd, directory, O_PATH);
 }
 
 /* A new file; one of that name from an earlier run is replaced. */
 static int create_file(int parent_fd, const char *name) {
         for (int attempt = 0; attempt < 2; attempt++) {
-                int fd = sys_openat2(parent_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644, SAFELY);
-                if (fd >= 0 || errno != EEXIST)
-                        return fd < 0 ? -errno : fd;
+                int fd = tenant_file_open(parent_fd, name, O_WRONLY | O_CREAT | O_EXCL, NULL);
+                if (fd != -EEXIST)
+                        return fd;
                 if (unlinkat(parent_fd, name, 0) < 0)
                         return -errno;
         }
@@ -253,12 +342,10 @@ static int copy_data(int source, int target, off_t size) {
 /* Copies what the file is now, not what it was when it was listed; a file that became something else is skipped. */
 static int copy_file(int workspace_fd, const char *from, int out_fd, const char *to, uint64_t max_bytes,
                      uint64_t *ret_size) {
-        _cleanup_fd_ int source = sys_openat2(workspace_fd, from, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, SAFELY);
         struct stat status;
-        if (source < 0 || fstat(source, &status) < 0)
-                return -errno;
-        if (!S_ISREG(status.st_mode))
-                return -EINVAL;
+        _cleanup_fd_ int source = tenant_file_open(workspace_fd, from, O_RDONLY, &status);
+        if (source < 0)
+                return source;
         if ((uint64_t) status.st_size > max_bytes)
                 return -EFBIG;
         int code = make_parents(out_fd, to);

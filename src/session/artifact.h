@@ -5,16 +5,17 @@
  * directory. */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
+#include "session/json_text.h"
 
 enum {
         ARTIFACT_COUNT_MAX = 10000,
         ARTIFACT_VISITS_MAX = 100000,
+        ARTIFACT_FEW = 256, /* entries that may be looked at without leaving others waiting */
         ARTIFACT_DEPTH_MAX = 32,
         ARTIFACT_PATH_MAX = 4096,
         ARTIFACT_PATHS_MAX = 1 << 20, /* bytes of all paths together */
@@ -32,7 +33,7 @@ struct artifact_list {
         struct artifact *items;
         size_t count;
         size_t path_bytes;
-        size_t visited; /* entries of any kind that were looked at */
+        size_t visited, visits_max; /* entries of any kind that were looked at, and may be */
         bool cut; /* there were more than may be listed, or deeper ones, or some could not be copied */
 };
 
@@ -40,6 +41,12 @@ void artifact_list_release(struct artifact_list *list);
 
 /* Everything under artifacts/ of the workspace, sorted by path. A workspace without that directory has none. */
 int artifact_scan(int workspace_fd, struct artifact_list *ret_list, struct err *err);
+
+/* The same where there are few entries; false, and no list, where there are more, or it cannot be told. */
+bool artifact_scan_few(int workspace_fd, struct artifact_list *ret_list);
+
+/* Leaves only what was changed at or after that time. */
+void artifact_keep_since(struct artifact_list *list, uint64_t since_ns);
 
 /* Leaves in `after` only what is not in `before` as it is now. */
 void artifact_keep_changed(struct artifact_list *after, const struct artifact_list *before);
@@ -53,8 +60,12 @@ int artifact_locate(struct artifact_list *list, const char *workspace_path, stru
 int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *out_dir, uint64_t max_bytes,
                       struct err *err);
 
-/* [{"path" (in the box), "host_path", "size", "mime"}]: a new reference. Names that are not UTF-8 are left out. */
-json_t *artifact_list_to_json(const struct artifact_list *list);
+/* [{"path" (in the box), "host_path", "size", "mime"}]. Names that are not UTF-8 are left out. */
+void artifact_list_write_json(const struct artifact_list *list, struct json_text *text);
+
+/* From a child of ours to us, without host paths. 0 or -errno. */
+void artifact_list_pack(const struct artifact_list *list, struct json_text *bytes);
+int artifact_list_unpack(const char *bytes, size_t size, struct artifact_list *ret_list);
 
 /* "image/png", by the end of the name; "application/octet-stream" when unknown. */
 const char *artifact_mime(const char *path);

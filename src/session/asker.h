@@ -38,10 +38,10 @@ struct asker_type {
         /* For those with `stream`: a piece of a run's output, the last one of event `number` unless more of it follow,
          * and something shown. */
         void (*output)(struct asker *asker, const struct asker_output *output);
-        void (*display)(struct asker *asker, json_t *data);
+        void (*display)(struct asker *asker, const char *data, size_t size); /* JSON */
         bool (*wants_more)(const struct asker *asker);
 
-        bool text_only; /* answers need no `json`: where there is only text yet, none is made of it */
+        const char *via; /* "socket", "http": for the audit log; NULL: asks on behalf of somebody who is recorded */
 };
 
 struct asker {
@@ -51,6 +51,10 @@ struct asker {
         bool stream;
         bool cancel_on_disconnect;
         uint64_t cursor; /* number of the next journal event to send */
+        const char *operation; /* what it asked for, while that is to be recorded; or NULL */
+        char about[104];       /* the session's name that it gave, or "" */
+        const char *from;      /* where it is, or NULL; borrowed */
+        uint64_t asked_ms;
 
         /* where it waits: in the list of a run, for a session to fall asleep, or for itself to read what is left */
         struct run *run;
@@ -62,6 +66,9 @@ struct asker {
         /* somebody who asks on its behalf, and answers it in the end; and the other way around (session/install.c) */
         struct asker *stand_in, *behalf_of;
 };
+
+/* It asks for this operation, about that session (NULL: none): its end goes into the audit log. */
+void asker_begin(struct asker *asker, const char *operation, const char *session);
 
 /* Takes the reference. */
 void asker_answer(struct asker *asker, json_t *answer);

@@ -1,6 +1,7 @@
 #include "session/client.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,6 +13,8 @@
 #include "base/memory.h"
 #include "session/daemon.h"
 #include "session/download.h"
+#include "session/json_text.h"
+#include "session/modest.h"
 #include "session/operation.h"
 #include "session/upload.h"
 
@@ -64,7 +67,7 @@ int client_accept(struct daemon *daemon, int fd, struct err *err) {
         _cleanup_fd_ int owned = fd;
         struct client *client = calloc(1, sizeof(*client));
         if (!client)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         client->daemon = daemon;
         client->fd = fd;
         client->parser = message_parser_make(MESSAGE_FROM_CLIENT);
@@ -73,7 +76,7 @@ int client_accept(struct daemon *daemon, int fd, struct err *err) {
         client->watch = loop_watch(daemon->loop, fd, EPOLLIN, on_event, client);
         if (!client->watch) {
                 free(client);
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         }
         /* Much output leaves in one go, while its reader is still busy with the first of it. Whoever may not pass the
          * system's limit gets what that allows. */
@@ -128,6 +131,17 @@ void client_send(struct client *client, enum message_type type, uint16_t request
         settle(client);
 }
 
+int client_send_event(struct client *client, uint16_t request, const char *text, const int *fds, size_t n_fds) {
+        if (client->closing || message_queue_size(&client->queue) > 0)
+                return -EBUSY;
+        int code = message_send_fds(client->fd, MESSAGE_EVENT, request, text, strlen(text), fds, n_fds);
+        if (code < 0) {
+                client->closing = true;
+                settle(client);
+        }
+        return code;
+}
+
 bool client_wants_more(const struct client *client) {
         return !client->closing && message_queue_size(&client->queue) < CLIENT_STREAM_HIGH;
 }
@@ -147,27 +161,24 @@ static void on_refuse(struct asker *asker, const struct err *err) {
         close_request(request);
 }
 
-/* {"ok": true, and what the text has after its brace. */
+/* {"ok": true, and what the text has after its brace. Large answers are not copied for that. */
 static void on_answer(struct asker *asker, const char *text, size_t size, json_t *json) {
         static const char ok[] = "{\"ok\":true,";
         struct client_request *request = (struct client_request *) asker;
+        struct client *client = request->client;
         (void) json;
         struct err err;
-        _cleanup_free_ char *whole = malloc(size + sizeof(ok));
-        if (!whole || size + sizeof(ok) > MESSAGE_ANSWER_MAX) {
+        if (size + sizeof(ok) > MESSAGE_ANSWER_MAX) {
                 (void) err_set(&err, ERR_LIMIT, "the result is larger than %d bytes; save it to a file instead",
                                MESSAGE_ANSWER_MAX);
                 on_refuse(asker, &err);
                 return;
         }
-        memcpy(whole, ok, sizeof(ok) - 1);
-        memcpy(whole + sizeof(ok) - 1, text + 1, size - 1);
-        size_t whole_size = sizeof(ok) - 1 + size - 1;
-        if (size == 2) { /* an empty object has nothing after the comma */
-                whole[sizeof(ok) - 2] = '}';
-                whole_size = sizeof(ok) - 1;
-        }
-        client_send(request->client, MESSAGE_ANSWER, request->number, whole, whole_size);
+        size_t n_ok = sizeof(ok) - (size == 2 ? 2 : 1); /* an empty object has nothing after the comma */
+        if (message_queue_send_joined(&client->queue, client->fd, MESSAGE_ANSWER, request->number, ok, n_ok, text + 1,
+                                      size - 1) < 0)
+                client->closing = true;
+        settle(client);
         close_request(request);
 }
 
@@ -181,13 +192,24 @@ static void on_output(struct asker *asker, const struct asker_output *output) {
         settle(client);
 }
 
-static void on_display(struct asker *asker, json_t *data) {
+static void on_display(struct asker *asker, const char *data, size_t size) {
         const struct client_request *request = (struct client_request *) asker;
-        json_t *event = json_pack("{s:s, s:O}", "event", "display", "data", data);
-        _cleanup_free_ char *text = json_dumps(event, JSON_COMPACT);
-        json_decref(event);
-        if (text)
-                client_send(request->client, MESSAGE_EVENT, request->number, text, strlen(text));
+        _cleanup_json_text_ struct json_text event = { 0 };
+        json_text_put_literal(&event, "{\"event\":\"display\",\"data\":");
+        json_text_put(&event, data, size);
+        json_text_put_literal(&event, "}");
+        if (!event.failed)
+                client_send(request->client, MESSAGE_EVENT, request->number, event.bytes, event.size);
+}
+
+/* Whoever reads a stream learns the run's id first, so that it can read on when the connection breaks. */
+static void on_accepted(struct asker *asker, const char *run_id) {
+        const struct client_request *request = (struct client_request *) asker;
+        char text[96];
+        if (!asker->stream)
+                return;
+        int size = snprintf(text, sizeof(text), "{\"event\":\"start\",\"run_id\":\"%.32s\"}", run_id);
+        client_send(request->client, MESSAGE_EVENT, request->number, text, (size_t) size);
 }
 
 static bool wants_more(const struct asker *asker) {
@@ -196,10 +218,11 @@ static bool wants_more(const struct asker *asker) {
 
 static const struct asker_type asker_type = { .answer = on_answer,
                                                .refuse = on_refuse,
+                                               .accepted = on_accepted,
                                                .output = on_output,
                                                .display = on_display,
                                                .wants_more = wants_more,
-                                               .text_only = true };
+                                               .via = "socket" };
 
 /* ---- receiving ---- */
 
@@ -231,7 +254,10 @@ static void handle_message(struct client *client, const struct message *message)
                 return;
         }
         json_error_t where;
-        json_t *json = json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES, &where);
+        (void) snprintf(where.text, sizeof(where.text), "it holds too many small things");
+        json_t *json = modest_json(message->bytes, message->size)
+                               ? json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES, &where)
+                               : NULL;
         if (!json_is_object(json))
                 (void) err_set(&err, ERR_PROTOCOL, "the request is not a JSON object: %s", where.text);
         else if (operation_run(&request->asker, json, &err) == 0)

@@ -16,7 +16,7 @@ struct download;
 struct upload;
 
 enum {
-        CLIENT_QUEUE_MAX = 64 << 20,
+        CLIENT_QUEUE_MAX = 16 << 20,
         CLIENT_STREAM_HIGH = 256 << 10, /* past it a stream waits */
         CLIENT_SOCKET_BYTES = 1 << 20,  /* that the system holds for a client, beside the queue */
         CLIENT_REQUESTS_MAX = 1024,
@@ -53,6 +53,9 @@ void client_free(struct client *client);
 struct client_request *client_request_of(struct asker *asker);
 
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size);
+
+/* An EVENT with descriptors (borrowed), at once or not at all; -errno. */
+int client_send_event(struct client *client, uint16_t request, const char *text, const int *fds, size_t n_fds);
 
 /* Room for more output of a stream? */
 bool client_wants_more(const struct client *client);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <jansson.h>
 #include <sched.h>
 #include <signal.h>
@@ -28,17 +29,19 @@
 #include "base/memory.h"
 #include "box/identity.h"
 #include "session/client.h"
+#include "session/custody.h"
+#include "session/data_id.h"
+#include "session/disk_reserve.h"
 #include "session/heritage.h"
 #include "session/kernel_place.h"
 #include "session/listener.h"
 #include "session/network.h"
 #include "session/oom.h"
 #include "session/outputs.h"
+#include "session/program.h"
 #include "session/reaper.h"
 #include "session/serve_options.h"
 #include "session/session.h"
-#include "session/slate.h"
-#include "session/touch.h"
 
 /* ---- kernels ---- */
 
@@ -59,8 +62,16 @@ int daemon_name_kernel(const struct daemon *daemon, struct maker_request *reques
 
 struct order {
         struct order *next;
+        uint64_t turn;
+        char owner[sizeof(((struct registry_session *) NULL)->owner)];
         struct maker_request request;
 };
+
+static void order_free(struct daemon *daemon, struct order *order) {
+        share_give(&daemon->shares, SHARE_ORDERS, &(const struct share_claim) { .key = order->owner, .amount = 1 });
+        daemon->n_orders--;
+        free(order);
+}
 
 /* The maker works one at a time; a few requests in its socket keep it busy, the rest waits here. */
 static void give_orders(struct daemon *daemon) {
@@ -71,26 +82,40 @@ static void give_orders(struct daemon *daemon) {
                         if (maker_send(&daemon->maker, &order->request, &err) < 0)
                                 return; /* its next answer, or its end, comes back here */
                         daemon->n_ordered++;
+                        daemon->turn = order->turn;
                 }
                 daemon->orders = order->next;
-                daemon->n_orders--;
-                free(order);
+                order_free(daemon, order);
         }
 }
 
-int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err) {
-        if (daemon->n_orders >= DAEMON_ORDERS_MAX)
-                return err_set(err, ERR_LIMIT, "%d boxes already wait to be made; try again in a moment",
-                               DAEMON_ORDERS_MAX);
-        struct order *order = malloc(sizeof(*order));
-        if (!order)
-                return err_set(err, ERR_SYSTEM, "out of memory");
-        *order = (struct order) { .request = *request };
-        struct order **last = &daemon->orders;
-        while (*last)
-                last = &(*last)->next;
-        *last = order;
+/* One turn behind the last order of the same key; a key that has none waiting is in the next turn. */
+static void queue_order(struct daemon *daemon, struct order *order) {
+        order->turn = daemon->turn + 1;
+        for (const struct order *at = daemon->orders; at; at = at->next)
+                if (strcmp(at->owner, order->owner) == 0)
+                        order->turn = at->turn + 1;
+        struct order **place = &daemon->orders;
+        while (*place && (*place)->turn <= order->turn)
+                place = &(*place)->next;
+        order->next = *place;
+        *place = order;
         daemon->n_orders++;
+}
+
+int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, const char *owner,
+                        struct err *err) {
+        const struct share_claim claim = { .key = owner, .amount = 1 };
+        if (share_take(&daemon->shares, SHARE_ORDERS, &claim, err) < 0)
+                return -1;
+        struct order *order = malloc(sizeof(*order));
+        if (!order) {
+                share_give(&daemon->shares, SHARE_ORDERS, &claim);
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        }
+        *order = (struct order) { .request = *request };
+        (void) snprintf(order->owner, sizeof(order->owner), "%s", owner);
+        queue_order(daemon, order);
         give_orders(daemon);
         return 0;
 }
@@ -181,7 +206,7 @@ static int split_paths(const char *text, const char *also, const char *ret_paths
         if (also && *also)
                 ret_paths[n++] = also;
         ret_paths[n] = NULL;
-        return copy ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+        return copy ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
 const char *daemon_preload(const struct daemon *daemon) {
@@ -199,6 +224,7 @@ static int start_maker(struct daemon *daemon, struct err *err) {
             split_paths(daemon->options->allow_write, daemon->options->project, write_paths, err) < 0)
                 return -1;
         settings = (struct maker_settings){ .data_dir = daemon->data_dir,
+                                            .socket_path = daemon->socket_path,
                                             .group_prefix = daemon->group_prefix,
                                             .stock = daemon->options->stock,
                                             .kernel_dir = kernel_dir,
@@ -208,25 +234,35 @@ static int start_maker(struct daemon *daemon, struct err *err) {
                                             .df_bytes = daemon->options->df_bytes,
                                             .np_bytes = daemon->options->np_bytes,
                                             .preload = daemon_preload(daemon) };
+        daemon->maker_settings = &settings;
         if (maker_start(&settings, &daemon->maker, err) < 0)
                 return -1;
         daemon->maker_watch = loop_watch(daemon->loop, daemon->maker.fd, EPOLLIN, on_maker, daemon);
-        return daemon->maker_watch ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+        if (!daemon->maker_watch) {
+                maker_stop(&daemon->maker);
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        }
+        helper_started(&daemon->helpers[HELPER_MAKER], daemon->maker.pid);
+        return 0;
+}
+
+static int restart_maker(void *context, struct err *err) {
+        struct daemon *daemon = context;
+        if (start_maker(daemon, err) < 0)
+                return -1;
+        give_orders(daemon); /* what was ordered while there was none */
+        pool_refill(daemon);
+        return 0;
 }
 
 /* Kernels that were on their way are lost; everybody who waited for one is told. */
 static void on_maker_died(struct daemon *daemon) {
-        struct err err, gone;
-        daemon_log("the maker has died; starting another");
+        struct err gone;
         loop_unwatch(&daemon->maker_watch);
         maker_stop(&daemon->maker);
         heritage_sweep_groups(daemon); /* of boxes that it had made and given to nobody */
         daemon->n_ordered = 0;
-        if (start_maker(daemon, &err) < 0) {
-                daemon_log("%s", err.message);
-                loop_stop(daemon->loop);
-                return;
-        }
+        helper_died(&daemon->helpers[HELPER_MAKER]);
         (void) err_set(&gone, ERR_GONE, "the box was being made when its maker died; try again");
         bool again = true;
         while (again) {
@@ -271,11 +307,13 @@ static void on_sweep(void *context) {
                 if (session->touched && !session->ephemeral)
                         session->touched =
                                 registry_touch(daemon->registry, session->row.id, session->row.used_ms, NULL) < 0;
+        disk_reserve_restore();
         finish_removals(daemon);
         outputs_sweep(daemon);
-        if (daemon->janitor.fd < 0)
-                (void) janitor_start(&daemon->janitor, daemon->loop, NULL);
+        if (daemon->n_orphans > 0)
+                heritage_sweep_groups(daemon);
         pool_refill(daemon);
+        (void) malloc_trim(0); /* what small blocks left between those that are still in use */
 }
 
 static void on_drained(void *context) {
@@ -327,13 +365,15 @@ static int watch_signals(struct daemon *daemon, struct err *err) {
         if (daemon->signal_fd < 0)
                 return err_sys(err, errno, "watching signals");
         daemon->signal_watch = loop_watch(daemon->loop, daemon->signal_fd, EPOLLIN, on_signal, daemon);
-        return daemon->signal_watch ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+        return daemon->signal_watch ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
 /* ---- start and end ---- */
 
 static int make_directories(struct daemon *daemon, struct err *err) {
         static const char *const names[] = { "state", "sessions", "outputs" };
+        if (place_mark_data_dir(daemon->data_dir, err) < 0)
+                return -1;
         for (size_t i = 0; i < ELEMENTS(names); i++) {
                 char path[4200];
                 (void) snprintf(path, sizeof(path), "%s/%s", daemon->data_dir, names[i]);
@@ -361,36 +401,65 @@ static void be_patient(const struct daemon *daemon) {
                 (void) sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &none);
 }
 
+static void name_helpers(struct daemon *daemon) {
+        static const char *const names[HELPERS] = { [HELPER_VAULT] = "vault", [HELPER_MAKER] = "maker",
+                                                    [HELPER_REAPER] = "reaper", [HELPER_JANITOR] = "janitor",
+                                                    [HELPER_EGRESS] = "proxy", [HELPER_METER] = "meter",
+                                                    [HELPER_AUDIT] = "audit" };
+        for (size_t i = 0; i < HELPERS; i++)
+                daemon->helpers[i] = (struct helper) { .name = names[i], .loop = daemon->loop, .context = daemon };
+        daemon->helpers[HELPER_MAKER].start = restart_maker;
+}
+
+/* Large blocks go back to the system when they are freed. Left alone, the C library would keep them from the second one
+ * on: it raises the size from which a block is a mapping of its own with each that is freed. */
+static void give_memory_back(void) {
+        enum { LARGE = 128 << 10 };
+        (void) mallopt(M_MMAP_THRESHOLD, LARGE);
+        (void) mallopt(M_TRIM_THRESHOLD, LARGE);
+}
+
 static int start(struct daemon *daemon, struct err *err) {
         char quarantined[4200], path[4200];
+        give_memory_back();
         log_open();
         oom_spare_self();
         raise_descriptor_limit();
         if (identity_enter(&daemon->rootless, err) < 0 || loop_make(&daemon->loop, err) < 0)
                 return -1;
+        name_helpers(daemon);
         /* Before the lock is taken: what was opened first is closed last, and this one takes Linux up to 20 ms, in
          * which a daemon that was killed should stand in nobody's way. */
-        touch_open(daemon->loop);
-        if (make_directories(daemon, err) < 0 ||
+        disk_reserve_open(daemon->data_dir);
+        if (make_directories(daemon, err) < 0 || disk_open(daemon, err) < 0 ||
             registry_open(daemon->data_dir, &daemon->registry, quarantined, err) < 0)
                 return -1;
         if (*quarantined)
                 daemon_log("the registry was damaged; it was moved to %s and a new one begun", quarantined);
+        char id[DATA_ID_SIZE + 1];
+        if (data_id_get(daemon->data_dir, id, err) < 0)
+                return -1;
+        (void) snprintf(daemon->group_prefix, sizeof(daemon->group_prefix), "b-%s-", id);
         (void) snprintf(path, sizeof(path), "%s/state", daemon->data_dir);
         journal_scratch_start(path);
         cgroup_host_look(&daemon->host);
         cgroup_host_leave_v2(&daemon->host);
-        (void) snprintf(path, sizeof(path), "%s/vault.sock", daemon->data_dir);
-        if (vault_open(path, &daemon->vault, &daemon->vault_is_new, err) < 0 || watch_signals(daemon, err) < 0 ||
-            reaper_start(&daemon->host, err) < 0 || start_maker(daemon, err) < 0 ||
-            janitor_start(&daemon->janitor, daemon->loop, err) < 0 || heritage_take_over(daemon, err) < 0 ||
-            listener_open(daemon, err) < 0)
+        struct helper *helpers = daemon->helpers;
+        if (custody_open(daemon, err) < 0 || watch_signals(daemon, err) < 0 ||
+            reaper_start(&helpers[HELPER_REAPER], &daemon->host, daemon->data_dir, err) < 0 ||
+            start_maker(daemon, err) < 0 ||
+            janitor_start(&daemon->janitor, &helpers[HELPER_JANITOR], daemon->data_dir, err) < 0 ||
+            meter_start(&daemon->meter, &helpers[HELPER_METER], daemon->data_dir, err) < 0 ||
+            audit_start(&daemon->audit, &helpers[HELPER_AUDIT], daemon->data_dir, daemon->options->audit_bytes,
+                        err) < 0 ||
+            heritage_take_over(daemon, err) < 0 || listener_open(daemon, err) < 0)
                 return -1;
         const struct serve_front *front = daemon->options->front;
         if (front && front->open(daemon, daemon->options->front_settings, &daemon->front, err) < 0)
                 return -1;
         daemon->sweep_timer = loop_timer(daemon->loop, loop_now_ms() + sweep_ms(daemon), on_sweep, daemon);
         be_patient(daemon);
+        heritage_go_on(daemon);
         pool_refill(daemon);
         return 0;
 }
@@ -402,13 +471,18 @@ static void stop(struct daemon *daemon) {
         if (daemon->front)
                 daemon->options->front->close(daemon->front);
         loop_unwatch(&daemon->maker_watch);
+        helper_retire(&daemon->helpers[HELPER_MAKER]);
         maker_stop(&daemon->maker); /* first: nothing new comes into being from here on */
         heritage_sweep_groups(daemon);
         network_stop(daemon);
         if (daemon->loop)
                 pool_empty(daemon);
+        if (!daemon->end_sessions)
+                program_let_go_all(daemon);
         while (daemon->clients)
                 client_free(daemon->clients);
+        if (!daemon->end_sessions)
+                custody_make_sure(daemon);
         /* Sessions outlive us through the vault; forgetting the record must not kill the kernel. */
         while (daemon->sessions) {
                 struct session *session = daemon->sessions;
@@ -424,22 +498,42 @@ static void stop(struct daemon *daemon) {
         while (daemon->orders) {
                 struct order *order = daemon->orders;
                 daemon->orders = order->next;
-                free(order);
+                order_free(daemon, order);
         }
         loop_timer_drop(&daemon->sweep_timer);
         loop_unwatch(&daemon->signal_watch);
+        disk_close(daemon);
+        meter_stop(&daemon->meter);
+        audit_stop(&daemon->audit);
         janitor_stop(&daemon->janitor);
         if (daemon->end_sessions && daemon->vault.fd >= 0)
                 (void) vault_end(&daemon->vault, NULL);
-        vault_close(&daemon->vault);
+        custody_close(daemon);
         registry_close(daemon->registry);
         fd_close(&daemon->signal_fd);
         journal_scratch_stop();
-        slate_close();
-        touch_close();
         reaper_stop();
+        share_table_release(&daemon->shares);
         loop_free(daemon->loop);
 }
+
+/* The service sets the totals that its operator chose. */
+static const struct share_row share_rows[DAEMON_SHARES] = {
+        [SHARE_SANDBOXES] = { .what = "sandboxes", .remedy = "destroy some",
+                              .setting = "--max-sandboxes, SANDBOX_MAX_CONTAINERS" },
+        [SHARE_RUNS] = { .what = "runs at a time", .remedy = "wait for some to end", .total = 1024 },
+        [SHARE_REQUESTS] = { .what = "requests under way", .total = 1024, .operator_too = true,
+                             .remedy = "wait for some to be answered, or close their connections" },
+        [SHARE_FILES] = { .what = "files being sent", .remedy = "wait for some to arrive", .total = 512 },
+        [SHARE_ORDERS] = { .what = "boxes that wait to be made", .remedy = "try again in a moment",
+                           .total = DAEMON_ORDERS_MAX, .operator_too = true },
+        [SHARE_SPILL] = { .what = "bytes of output put aside for slow readers", .remedy = "read the streams that are "
+                          "open, or close them", .total = 1 << 30, .box_percent = 25, .operator_too = true },
+        [SHARE_CODE] = { .what = "bytes of code of runs under way", .remedy = "wait for some to end, or put the code "
+                         "into a file", .total = 32 << 20, .operator_too = true },
+        [SHARE_ERRANDS] = { .what = "processes that remove, list or install for somebody", .total = 64,
+                            .remedy = "try again in a moment", .operator_too = true },
+};
 
 int serve_run(const struct serve_options *options, struct err *err) {
         struct daemon daemon = { .options = options,
@@ -449,14 +543,17 @@ int serve_run(const struct serve_options *options, struct err *err) {
                                  .vault = { .fd = -1 },
                                  .maker = { .fd = -1 },
                                  .janitor = { .fd = -1 },
+                                 .meter = { .fd = -1 },
+                                 .audit = { .fd = -1 },
                                  .egress = EGRESS_DOWN,
                                  .started_ms = loop_now_ms(),
                                  .started_wall_ms = loop_wall_ms() };
+        share_table_open(&daemon.shares, share_rows, DAEMON_SHARES, (unsigned) options->key_share_percent);
         (void) snprintf(daemon.data_dir, sizeof(daemon.data_dir), "%s", options->data_dir);
-        uint32_t hash = 2166136261u; /* FNV-1a of the data directory: one daemon serves it at a time */
+        uint32_t hash = 2166136261u; /* FNV-1a */
         for (const char *at = options->data_dir; *at; at++)
                 hash = (hash ^ (unsigned char) *at) * 16777619u;
-        (void) snprintf(daemon.group_prefix, sizeof(daemon.group_prefix), "k-%08x-", hash);
+        (void) snprintf(daemon.old_group_prefix, sizeof(daemon.old_group_prefix), "k-%08x-", hash);
         (void) snprintf(daemon.socket_path, sizeof(daemon.socket_path), "%s", options->socket_path);
         int code = start(&daemon, err);
         if (code == 0) {

@@ -6,11 +6,16 @@
 #include <stdint.h>
 
 #include "base/loop.h"
+#include "base/share.h"
 #include "box/cgroup.h"
 #include "egress/egress.h"
+#include "session/audit.h"
+#include "session/disk.h"
+#include "session/helper.h"
 #include "session/janitor.h"
 #include "session/log.h"
 #include "session/maker.h"
+#include "session/meter.h"
 #include "session/registry.h"
 #include "session/tally.h"
 #include "session/vault.h"
@@ -30,31 +35,56 @@ enum {
         DAEMON_POOL_MAX = 64,
         DAEMON_NURSERIES_MAX = 8,
         DAEMON_INTERRUPT_GRACE_MS = 2000,
+        DAEMON_DISK_GRACE_MS = 500,
         DAEMON_ORDERS_MAX = 1000, /* boxes that wait to be made */
         DAEMON_ORDERS_AT_ONCE = 4, /* given to the maker before it answers */
+};
+
+enum daemon_helper { HELPER_VAULT, HELPER_MAKER, HELPER_REAPER, HELPER_JANITOR, HELPER_EGRESS, HELPER_METER,
+                     HELPER_AUDIT, HELPERS };
+/* What keys share. The rows are in daemon.c. */
+enum daemon_share {
+        SHARE_SANDBOXES, /* the service's; counted by their rows */
+        SHARE_RUNS,
+        SHARE_REQUESTS,
+        SHARE_FILES,  /* being sent */
+        SHARE_ORDERS, /* boxes that wait to be made */
+        SHARE_SPILL,  /* bytes put aside for slow readers */
+        SHARE_CODE,   /* bytes of the text of runs that are not over */
+        SHARE_ERRANDS, /* processes that remove, list, copy or ask on somebody's behalf */
+        DAEMON_SHARES
 };
 
 struct daemon {
         struct loop *loop;
         const struct serve_options *options;
-        char group_prefix[16]; /* of the control groups of our kernels */
+        char group_prefix[16];     /* of the control groups of our kernels: "b-<id of the data directory>-" */
+        char old_group_prefix[16]; /* as older versions called them: by the path */
         char data_dir[4096], runtime_dir[512], socket_path[512];
         uint64_t started_ms;
         int64_t started_wall_ms;   /* the time of day then */
         uint64_t outputs_swept_ms; /* 0: never */
         struct cgroup_host host;
         struct registry *registry;
+        struct helper helpers[HELPERS];
         struct vault vault;
+        struct loop_watch *vault_watch;
+        size_t n_orphans; /* control groups of programs that go on without the daemon that made their boxes */
         bool knows_heritage; /* before that, whatever lives is not ours to end */
         bool vault_is_new; /* we started it: no daemon before us has left anything in it */
         struct maker maker;
+        const struct maker_settings *maker_settings;
         struct janitor janitor;
-        struct order *orders; /* kernels to be made, first come first served */
+        struct meter meter;
+        struct disk_watch disk;
+        struct audit audit;
+        struct order *orders; /* kernels to be made, each key in its turn */
+        uint64_t turn;        /* of the last one that was given to the maker */
         size_t n_orders, n_ordered; /* waiting; with the maker */
         struct loop_watch *maker_watch;
         struct egress egress; /* the proxy; down until a box needs it */
         struct loop_watch *egress_watch;
-        struct loop_timer *egress_timer; /* until it is started again */
+        struct loop_timer *egress_timer; /* until it is tried again */
         uint64_t egress_started_ms;
         int listen_fd, spare_fd; /* the spare one is for saying no when there are no others */
         uint64_t hung_up_ms;     /* when that was last logged */
@@ -63,8 +93,7 @@ struct daemon {
         struct loop_timer *sweep_timer;
         struct client *clients;
         size_t n_clients;
-        uint64_t spilled_bytes; /* put aside for slow readers */
-        uint64_t run_bytes;     /* text of all runs that are not over */
+        struct share_table shares;
         struct tally tally;
         struct session *sessions; /* named and ephemeral ones */
         size_t n_sessions;
@@ -84,11 +113,16 @@ struct daemon {
 /* Gives it an id, and its control groups a name that tells them from those of other daemons on this host. */
 int daemon_name_kernel(const struct daemon *daemon, struct maker_request *request, struct err *err);
 
+/* Members of an errand's order that charge it to this key. */
+#define daemon_errand_of(daemon, owner) .shares = &(daemon)->shares, .share = SHARE_ERRANDS, .key = (owner)
+
 /* The kernel with this id, in the pool or of a session; NULL when there is none. */
 struct kernel *daemon_find_kernel(struct daemon *daemon, const char *id);
 
-/* Asks the maker for a kernel, now or as soon as it has time. */
-int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, struct err *err);
+/* Asks the maker for a kernel, now or as soon as it has time. Those that wait are served key by key in turn, so that
+ * whoever orders many waits behind nobody's first but its own. */
+int daemon_order_kernel(struct daemon *daemon, const struct maker_request *request, const char *owner,
+                        struct err *err);
 
 /* Modules that nurseries import, as text; "": none, and then there are no light kernels: all of them are. */
 const char *daemon_preload(const struct daemon *daemon);

@@ -47,7 +47,7 @@ int download_begin(struct asker *asker, int fd, uint64_t offset, uint64_t size, 
         struct download *download = request ? malloc(sizeof(*download)) : NULL;
         if (!download) {
                 fd_close(&fd);
-                return request ? err_set(err, ERR_SYSTEM, "out of memory")
+                return request ? err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY)
                                : err_set(err, ERR_UNSUPPORTED, "data cannot be sent on this connection");
         }
         struct client *client = request->client;

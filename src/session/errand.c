@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -19,6 +20,7 @@ static unsigned n_errands; /* of this process */
 
 struct errand {
         struct errand_order order;
+        char key[SHARE_NAME_MAX + 1]; /* whose share it takes; order.key is somebody else's text */
         pid_t pid;
         int fd;
         struct loop_watch *watch;
@@ -39,7 +41,7 @@ _Noreturn static void run(const struct errand_order *order, int out_fd, pid_t pa
         if (getppid() != parent || dup2(out_fd, STDOUT_FILENO) < 0)
                 _exit(EXIT_FAILURE);
         for (size_t i = 0; i < order->n_fds; i++)
-                if ((moved[i] = fcntl(order->fds[i], F_DUPFD_CLOEXEC, 100)) < 0)
+                if ((moved[i] = fcntl(order->fds[i], F_DUPFD_CLOEXEC, FIRST_FD + ERRAND_FDS_MAX)) < 0)
                         _exit(EXIT_FAILURE);
         for (size_t i = 0; i < order->n_fds; i++)
                 if ((fds[i] = dup3(moved[i], FIRST_FD + (int) i, O_CLOEXEC)) < 0)
@@ -50,6 +52,9 @@ _Noreturn static void run(const struct errand_order *order, int out_fd, pid_t pa
 }
 
 static void errand_free(struct errand *errand) {
+        if (errand->order.shares)
+                share_give(errand->order.shares, errand->order.share,
+                           &(const struct share_claim) { .key = errand->key, .amount = 1 });
         loop_unwatch(&errand->watch);
         loop_timer_drop(&errand->timer);
         fd_close(&errand->fd);
@@ -104,6 +109,19 @@ static struct errand *refuse(struct err *err) {
         return NULL;
 }
 
+/* Without one, there is none to be given back. */
+static int take_share(struct errand *errand, struct err *err) {
+        const struct errand_order *order = &errand->order;
+        if (!order->shares)
+                return 0;
+        (void) snprintf(errand->key, sizeof(errand->key), "%s", order->key);
+        int code = share_take(order->shares, order->share,
+                              &(const struct share_claim) { .key = errand->key, .amount = 1 }, err);
+        if (code < 0)
+                errand->order.shares = NULL;
+        return code;
+}
+
 struct errand *errand_start(struct loop *loop, const struct errand_order *order, struct err *err) {
         int ends[2];
         struct errand *errand = n_errands < AT_ONCE_MAX ? calloc(1, sizeof(*errand)) : NULL;
@@ -114,6 +132,11 @@ struct errand *errand_start(struct loop *loop, const struct errand_order *order,
         }
         n_errands++;
         *errand = (struct errand) { .order = *order, .fd = ends[0], .pid = -1 };
+        if (take_share(errand, err) < 0) {
+                fd_close(&ends[1]);
+                errand_free(errand);
+                return NULL;
+        }
         if (order->timeout_ms)
                 errand->timer = loop_timer(loop, loop_now_ms() + order->timeout_ms, on_timeout, errand);
         if (fd_set_nonblocking(errand->fd) == 0 && (errand->timer || !order->timeout_ms) &&

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/loop.h"
+#include "base/share.h"
 
 enum { ERRAND_FDS_MAX = 2, ERRAND_ANSWER_MAX = 16 << 20 };
 
@@ -15,6 +16,9 @@ struct errand;
 struct errand_order {
         int fds[ERRAND_FDS_MAX]; /* what it takes along, borrowed */
         size_t n_fds;
+        struct share_table *shares; /* of which it takes one of this row, for this key; NULL: it is nobody's */
+        size_t share;
+        const char *key;
         uint64_t timeout_ms; /* after which it is killed; 0: it has all the time */
         /* In the child, which has these descriptors and the standard ones, of which the output is `out_fd`, for what
          * there is to say; it may execute something. Whatever the daemon had in memory can be read. 0, or -1 when it
@@ -25,7 +29,8 @@ struct errand_order {
         void *context;
 };
 
-/* NULL when there are no processes or descriptors for it, or dozens are under way already. */
+/* NULL when there are no processes or descriptors for it, or dozens are under way already, or as many of its key as may
+ * be (ERR_LIMIT). */
 struct errand *errand_start(struct loop *loop, const struct errand_order *order, struct err *err);
 
 /* Ends it; `done` is not called. NULL inside is fine. */

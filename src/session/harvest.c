@@ -10,11 +10,9 @@
 #include "base/fd.h"
 #include "session/outputs.h"
 #include "session/session.h"
-#include "session/touch.h"
 
-#define UNWATCHED UINT64_MAX /* touch_count of a session whose directory has no watch */
-
-enum { MUCH_BYTES = 4 << 20, MUCH_FILES = 100 }; /* more than this is not copied by the daemon itself */
+enum { MUCH_BYTES = 1 << 20, MUCH_FILES = 20 }; /* more than this is not copied by the daemon itself */
+enum { PATIENCE_MS = 60000 };
 
 static int64_t in_ns(const struct timespec *when) {
         return (int64_t) when->tv_sec * 1000000000 + when->tv_nsec;
@@ -36,21 +34,13 @@ static bool is_empty_on_tmpfs(const struct session *session) {
         return stat_artifacts(session, &status) && status.st_nlink == 2 && status.st_size == TMPFS_EMPTY_BYTES;
 }
 
-/* The usual case costs no system call: there were no artifacts, and nothing has come into their directory since. */
+/* The usual case costs one system call: there were no artifacts, and nothing has come into their directory since. */
 static bool is_still_empty(struct session *session) {
         struct stat status;
         if (is_on_tmpfs(session))
                 return is_empty_on_tmpfs(session);
-        if (!session->empty_since_ns)
-                return false;
-        uint64_t count = touch_count();
-        if (session->kernel && kernel_is_untouched(session->kernel) && session->touch_count == count)
-                return true;
-        if (!stat_artifacts(session, &status) || in_ns(&status.st_ctim) != session->empty_since_ns)
-                return false;
-        if (session->touch_count != UNWATCHED)
-                session->touch_count = count; /* it was another one that was touched */
-        return true;
+        return session->empty_since_ns && stat_artifacts(session, &status) &&
+               in_ns(&status.st_ctim) == session->empty_since_ns;
 }
 
 /* A change time can be trusted only when it is past: clocks of file systems tick every few milliseconds. */
@@ -61,8 +51,6 @@ static void note_empty(struct session *session) {
         session->empty_since_ns = 0;
         if (session->seen.count || session->seen.cut || is_on_tmpfs(session))
                 return;
-        /* First the watch: what comes before it, the change time tells. */
-        session->touch_count = touch_watch(session->workspace_fd, "artifacts") == 0 ? touch_count() : UNWATCHED;
         if (!stat_artifacts(session, &status) || status.st_nlink > 2)
                 return;
         (void) clock_gettime(CLOCK_REALTIME, &now);
@@ -71,6 +59,9 @@ static void note_empty(struct session *session) {
 }
 
 void harvest_prepare(struct session *session) {
+        struct timespec now;
+        (void) clock_gettime(CLOCK_REALTIME_COARSE, &now); /* the clock of change times */
+        session->run_since_ns = in_ns(&now);
         if (session->workspace_fd >= 0)
                 return;
         int fd = session_open_workspace(session);
@@ -80,15 +71,43 @@ void harvest_prepare(struct session *session) {
         artifact_list_release(&session->seen);
         if (is_on_tmpfs(session) && is_empty_on_tmpfs(session))
                 return;
-        (void) artifact_scan(fd, &session->seen, NULL);
+        session->is_seen = artifact_scan_few(fd, &session->seen);
         note_empty(session);
+}
+
+void harvest_resume(struct session *session, int64_t began_ms) {
+        harvest_prepare(session);
+        session->is_seen = false;
+        session->run_since_ns = began_ms * 1000000;
+        session->empty_since_ns = 0;
 }
 
 static void copy_out(struct session *session, int workspace_fd, const char *run_id, struct artifact_list *list) {
         char out_dir[4200];
+        if (disk_admit(session->daemon, NULL, 0, NULL) < 0) { /* the reserve of the host: what it made is gone with it */
+                artifact_list_release(list);
+                return;
+        }
         (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run_id);
         (void) artifact_copy_out(workspace_fd, list, out_dir, session->row.limits.disk_bytes, NULL);
         outputs_stamp(session->daemon, out_dir);
+}
+
+/* Leaves what the run made or changed. Where it is not known what was there before, change times tell. */
+static void keep_fresh(const struct session *session, struct artifact_list *list) {
+        if (session->is_seen)
+                artifact_keep_changed(list, &session->seen);
+        else
+                artifact_keep_since(list, (uint64_t) session->run_since_ns);
+}
+
+/* Where they are on the host says nothing that others than the operator may know. */
+static void tell(struct session *session, struct artifact_list *fresh) {
+        if (!session->ephemeral && !*session->row.owner)
+                (void) artifact_locate(fresh, session->workspace, NULL);
+        json_text_release(&session->harvest);
+        artifact_list_write_json(fresh, &session->harvest);
+        session->is_harvested = true;
 }
 
 /* ---- by a child ---- */
@@ -100,41 +119,70 @@ static bool is_much(const struct artifact_list *list) {
         return bytes > MUCH_BYTES || list->count > MUCH_FILES;
 }
 
+/* Of an ephemeral run: copies out what it left, and says what that is. */
 static int copy_in_child(const int *fds, int out_fd, void *context) {
         struct session *session = context;
         struct artifact_list list = { 0 };
         if (artifact_scan(fds[0], &list, NULL) < 0)
                 return -1;
-        artifact_keep_changed(&list, &session->seen);
+        keep_fresh(session, &list);
         copy_out(session, fds[0], session->runs->id, &list);
-        json_t *array = artifact_list_to_json(&list);
-        char *text = json_dumps(array, JSON_COMPACT);
-        return text && fd_write_all(out_fd, text, strlen(text)) == 0 ? 0 : -1;
+        struct json_text text = { 0 };
+        artifact_list_write_json(&list, &text);
+        return !text.failed && fd_write_all(out_fd, text.bytes, text.size) == 0 ? 0 : -1;
 }
 
 static void on_copied(void *context, const char *bytes, size_t size) {
         struct session *session = context;
         session->errand = NULL;
-        session->harvest = bytes ? json_loadb(bytes, size, 0, NULL) : NULL;
-        if (!session->harvest)
-                session->harvest = json_array(); /* what was copied is swept with the rest */
+        json_text_release(&session->harvest);
+        if (bytes)
+                json_text_put(&session->harvest, bytes, size);
+        else /* what was copied is swept with the rest */
+                json_text_put_literal(&session->harvest, "[]");
+        session->is_harvested = true;
         session->harvested(session);
 }
 
-bool harvest_is_much(struct session *session) {
+/* Of a session: says what is there. */
+static int list_in_child(const int *fds, int out_fd, void *context) {
+        (void) context;
         struct artifact_list list = { 0 };
-        if (!session->ephemeral || session->harvest || session->workspace_fd < 0 || is_still_empty(session) ||
-            artifact_scan(session->workspace_fd, &list, NULL) < 0)
-                return false;
-        artifact_keep_changed(&list, &session->seen);
-        bool much = is_much(&list);
-        artifact_list_release(&list);
-        return much;
+        struct json_text bytes = { 0 };
+        if (artifact_scan(fds[0], &list, NULL) < 0)
+                return -1;
+        artifact_list_pack(&list, &bytes);
+        return !bytes.failed && fd_write_all(out_fd, bytes.bytes, bytes.size) == 0 ? 0 : -1;
+}
+
+static void take_list(struct session *session, const char *bytes, size_t size) {
+        struct artifact_list now = { 0 }, fresh = { 0 };
+        bool is_known = bytes && artifact_list_unpack(bytes, size, &now) == 0;
+        if (is_known && artifact_list_unpack(bytes, size, &fresh) == 0)
+                keep_fresh(session, &fresh);
+        tell(session, &fresh);
+        artifact_list_release(&fresh);
+        artifact_list_release(&session->seen);
+        session->seen = now;
+        session->is_seen = is_known;
+        session->empty_since_ns = 0;
+}
+
+static void on_listed(void *context, const char *bytes, size_t size) {
+        struct session *session = context;
+        session->errand = NULL;
+        take_list(session, bytes, size);
+        session->harvested(session);
 }
 
 bool harvest_begin(struct session *session, void (*harvested)(struct session *session)) {
-        const struct errand_order order = { .fds = { session->workspace_fd }, .n_fds = 1, .work = copy_in_child,
-                                            .done = on_copied, .context = session };
+        const struct errand_order order = { .fds = { session->workspace_fd },
+                                            .n_fds = 1,
+                                            .work = session->ephemeral ? copy_in_child : list_in_child,
+                                            .done = session->ephemeral ? on_copied : on_listed,
+                                            .timeout_ms = PATIENCE_MS,
+                                            daemon_errand_of(session->daemon, session->row.owner),
+                                            .context = session };
         session->harvested = harvested;
         session->errand = errand_start(session->daemon->loop, &order, NULL);
         return session->errand != NULL;
@@ -142,27 +190,38 @@ bool harvest_begin(struct session *session, void (*harvested)(struct session *se
 
 /* ---- on the spot ---- */
 
-json_t *harvest_collect(struct session *session, const char *run_id) {
+bool harvest_is_much(struct session *session) {
         struct artifact_list now = { 0 }, fresh = { 0 };
-        if (session->harvest) {
-                json_t *harvest = session->harvest;
-                session->harvest = NULL;
-                return harvest;
+        if (session->is_harvested || session->workspace_fd < 0)
+                return false;
+        if (is_still_empty(session)) {
+                tell(session, &fresh);
+                return false;
         }
-        if (session->workspace_fd < 0 || is_still_empty(session) ||
-            artifact_scan(session->workspace_fd, &now, NULL) < 0)
-                return json_array();
-        if (now.count && artifact_scan(session->workspace_fd, &fresh, NULL) == 0) {
-                artifact_keep_changed(&fresh, &session->seen);
-                if (session->ephemeral)
-                        copy_out(session, session->workspace_fd, run_id, &fresh);
-                else if (!*session->row.owner) /* to others, where it is on the host says nothing they may know */
-                        (void) artifact_locate(&fresh, session->workspace, NULL);
+        if (!artifact_scan_few(session->workspace_fd, &now))
+                return true;
+        bool is_listed = now.count == 0 || artifact_scan_few(session->workspace_fd, &fresh);
+        keep_fresh(session, &fresh);
+        if (!is_listed || (session->ephemeral && is_much(&fresh))) {
+                artifact_list_release(&now);
+                artifact_list_release(&fresh);
+                return true;
         }
-        json_t *array = artifact_list_to_json(&fresh);
+        if (session->ephemeral)
+                copy_out(session, session->workspace_fd, session->runs->id, &fresh);
+        tell(session, &fresh);
         artifact_list_release(&fresh);
         artifact_list_release(&session->seen);
         session->seen = now;
+        session->is_seen = true;
         note_empty(session);
-        return array;
+        return false;
+}
+
+void harvest_collect(struct session *session, struct json_text *ret_array) {
+        if (!session->is_harvested)
+                (void) harvest_is_much(session); /* then there was no child to be had: it has none to tell */
+        *ret_array = session->harvest;
+        session->harvest = (struct json_text) { 0 };
+        session->is_harvested = false;
 }

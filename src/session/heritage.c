@@ -2,21 +2,28 @@
 
 #include <dirent.h>
 #include <jansson.h>
+#include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/claim.h"
 #include "base/fd.h"
 #include "session/network.h"
 #include "session/packages.h"
 #include "session/passport.h"
+#include "session/reaper.h"
+#include "session/recovery.h"
 #include "session/session.h"
-#include "session/slate.h"
+#include "session/waiting.h"
+
+enum { UNSEEN_MS = 300 }; /* for processes that are not seen to leave their groups */
 
 struct heritage {
         struct daemon *daemon;
+        struct holding *holdings;
         size_t adopted;
-        bool found_slate;
 };
 
 static struct session *session_by_id(struct daemon *daemon, const char *id) {
@@ -26,51 +33,71 @@ static struct session *session_by_id(struct daemon *daemon, const char *id) {
         return NULL;
 }
 
-/* It was the first that the vault got, and so it comes before the kernels whose journals it is about. */
-static void inherit_slate(struct heritage *heritage, int *fds, size_t n_fds) {
-        struct err err;
-        if (n_fds == 1 && slate_take_over(heritage->daemon->loop, fds[0], &err) < 0)
-                daemon_log("%s", err.message);
-        for (size_t i = 0; i < n_fds; i++)
-                fd_close(&fds[i]);
-        heritage->found_slate = true;
-}
+/* Something that the vault holds. */
+struct holding {
+        struct holding *next;
+        char name[VAULT_NAME_MAX + 1];
+        json_t *note;
+        int fds[VAULT_FDS_MAX];
+        size_t n_fds;
+};
 
-/* Without one, journals write every record at once. */
-static void make_slate(struct daemon *daemon) {
-        struct err err;
-        _cleanup_fd_ int fd = -1;
-        if (slate_make(daemon->loop, &fd, &err) < 0)
-                daemon_log("%s", err.message);
-        else if (vault_put(&daemon->vault, SLATE_NAME, "", 0, &fd, 1, &err) < 0) {
-                daemon_log("the slate is not used: %s", err.message);
-                slate_close();
-        }
-}
-
-static void inherit(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds, void *context) {
+/* Newest first. */
+static void collect(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds, void *context) {
         struct heritage *heritage = context;
-        if (strcmp(name, SLATE_NAME) == 0) {
-                inherit_slate(heritage, fds, n_fds);
+        struct holding *holding = calloc(1, sizeof(*holding));
+        if (!holding || n_fds > VAULT_FDS_MAX) { /* it stays there for the next daemon */
+                for (size_t i = 0; i < n_fds; i++)
+                        fd_close(&fds[i]);
+                free(holding);
                 return;
         }
-        json_t *json = json_loadb(note, note_size, 0, NULL);
+        (void) snprintf(holding->name, sizeof(holding->name), "%s", name);
+        holding->note = json_loadb(note, note_size, 0, NULL);
+        memcpy(holding->fds, fds, n_fds * sizeof(*fds));
+        holding->n_fds = n_fds;
+        holding->next = heritage->holdings;
+        heritage->holdings = holding;
+}
+
+/* A session may have two: a daemon that died between getting a new kernel and letting go of the old one. The newer one
+ * counts. */
+static void inherit(struct heritage *heritage, struct holding *holding) {
+        json_t *json = holding->note;
         const char *id = json_string_value(json_object_get(json, "session"));
         struct session *session = id ? session_by_id(heritage->daemon, id) : NULL;
         int all[MAKER_FDS];
         json_int_t slots = json_integer_value(json_object_get(json, "slots"));
         for (size_t i = 0, n = 0; i < MAKER_FDS; i++)
-                all[i] = slots & (1 << i) && n < n_fds ? fds[n++] : -1;
+                all[i] = slots & (1 << i) && n < holding->n_fds ? holding->fds[n++] : -1;
         const char *group = json_string_value(json_object_get(json, "group"));
-        if (session && !session->kernel && group) {
-                session_adopt(session, (pid_t) json_integer_value(json_object_get(json, "pid")), all, name, group);
+        if (json_integer_value(json_object_get(json, "protocol")) != KERNEL_PROTOCOL) {
+                if (session)
+                        daemon_log("session %s: its kernel was started by another version and cannot be taken over: its "
+                                   "variables are lost; put sessions to sleep before an upgrade",
+                                   session->row.name);
+                session = NULL;
+        }
+        if (session && !session->kernel && !session->is_inherited && group) {
+                session->is_inherited = true;
+                session_adopt(session, (pid_t) json_integer_value(json_object_get(json, "pid")), all, holding->name,
+                              group);
                 heritage->adopted++;
         } else {
-                for (size_t i = 0; i < n_fds; i++)
-                        fd_close(&fds[i]);
-                (void) vault_drop(&heritage->daemon->vault, name, NULL); /* nobody would ever ask for it again */
+                for (size_t i = 0; i < holding->n_fds; i++)
+                        fd_close(&holding->fds[i]);
+                (void) vault_drop(&heritage->daemon->vault, holding->name, NULL); /* nobody would ask for it again */
         }
-        json_decref(json);
+}
+
+static void inherit_all(struct heritage *heritage) {
+        while (heritage->holdings) {
+                struct holding *holding = heritage->holdings;
+                heritage->holdings = holding->next;
+                inherit(heritage, holding);
+                json_decref(holding->note);
+                free(holding);
+        }
 }
 
 static int add_session(const struct registry_session *row, void *context) {
@@ -87,20 +114,21 @@ static int add_session(const struct registry_session *row, void *context) {
         struct session *session = session_make(daemon, row, false, &err);
         if (!session)
                 daemon_log("session %s: %s", row->name, err.message);
-        else {
+        else
                 packages_drop_staging(session->state_dir); /* of an install that died with the last daemon */
-                (void) snprintf(path, sizeof(path), "%s/kernel/sleep", session->state_dir);
-                session->state = access(path, F_OK) == 0 ? SESSION_ASLEEP : SESSION_NEW;
-        }
         return 0;
 }
 
 /* A session that the registry does not know, but its passport does: the registry was damaged and begun anew. */
 static void find_again(struct daemon *daemon, const char *state_dir, const char *id) {
         static struct registry_session row;
-        struct err err;
-        if (passport_read(state_dir, &row, NULL) < 0 || strcmp(row.id, id) != 0)
+        struct err err = { 0 };
+        if (passport_read(state_dir, &row, &err) < 0 || strcmp(row.id, id) != 0) {
+                if (passport_exists(state_dir))
+                        daemon_log("%s belongs to a session that the registry does not have, and its passport cannot "
+                                   "be used; it is left as it is: %s", state_dir, err.message);
                 return;
+        }
         if (registry_add(daemon->registry, &row, &err) < 0)
                 daemon_log("session %s: its files are there, but it cannot be entered: %s", row.name, err.message);
         else {
@@ -134,17 +162,74 @@ static bool is_group_in_use(const struct daemon *daemon, const char *group) {
         return false;
 }
 
+/* Killed now, removed by the reaper: nobody waits for it here. What a v1 hierarchy does not list is ending, or is in
+ * another pid namespace, where nobody here can end it: it gets a moment, all of them together. */
+static void sweep_group(struct daemon *daemon, const char *name, uint64_t until_ms) {
+        struct cgroup cgroup;
+        while (cgroup_remove_empty(&daemon->host, name) < 0) {
+                if (cgroup_adopt(&daemon->host, name, &cgroup, NULL) < 0)
+                        return;
+                if (cgroup_kill_now(&cgroup) > 0) {
+                        reaper_bury(&cgroup, -1, -1);
+                        return;
+                }
+                cgroup_release(&cgroup);
+                if (loop_now_ms() >= until_ms) {
+                        daemon_log("the control group %s cannot be removed: its processes cannot be seen from here (they "
+                                   "are in another pid namespace, or do not end); it is left",
+                                   name);
+                        return;
+                }
+                (void) poll(NULL, 0, 5);
+        }
+}
+
+/* Older versions named groups by the path of the data directory, which another daemon's may have as well, in another
+ * mount namespace. An empty group is nobody's; one with processes stays. */
+static void sweep_old_group(struct daemon *daemon, const char *name) {
+        if (cgroup_remove_empty(&daemon->host, name) < 0)
+                daemon_log("the control group %s of an older version is in use, perhaps by another daemon: it is left",
+                           name);
+}
+
+/* One box has a group in each hierarchy. */
+static bool is_in_earlier_place(const struct daemon *daemon, size_t place, const char *name) {
+        char path[sizeof(daemon->host.parent[0]) + 300];
+        for (size_t i = 0; i < place; i++) {
+                (void) snprintf(path, sizeof(path), "%s/%s", daemon->host.parent[i], name);
+                if (*daemon->host.parent[i] && access(path, F_OK) == 0)
+                        return true;
+        }
+        return false;
+}
+
+static bool has_prefix(const char *name, const char *prefix) {
+        return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
 void heritage_sweep_groups(struct daemon *daemon) {
-        size_t prefix = strlen(daemon->group_prefix);
         if (!daemon->knows_heritage) /* a daemon that could not start: who they belong to was never asked */
                 return;
+        uint64_t until_ms = loop_now_ms() + UNSEEN_MS;
+        daemon->n_orphans = 0;
         for (size_t i = 0; i < CGROUP_PLACES; i++) {
                 DIR *directory = *daemon->host.parent[i] ? opendir(daemon->host.parent[i]) : NULL;
                 struct dirent *entry;
-                while (directory && (entry = readdir(directory)))
-                        if (strncmp(entry->d_name, daemon->group_prefix, prefix) == 0 &&
-                            !is_group_in_use(daemon, entry->d_name))
-                                (void) cgroup_destroy_by_name(&daemon->host, entry->d_name, NULL);
+                while (directory && (entry = readdir(directory))) {
+                        const char *name = entry->d_name;
+                        bool is_new = has_prefix(name, daemon->group_prefix);
+                        if ((!is_new && !has_prefix(name, daemon->old_group_prefix)) ||
+                            is_group_in_use(daemon, name) || is_in_earlier_place(daemon, i, name))
+                                continue;
+                        if (claim_is_held(name)) { /* a program whose caller has it: session/program.h */
+                                daemon->n_orphans++;
+                                continue;
+                        }
+                        if (is_new)
+                                sweep_group(daemon, name, until_ms);
+                        else
+                                sweep_old_group(daemon, name);
+                }
                 if (directory)
                         (void) closedir(directory);
         }
@@ -160,9 +245,7 @@ static void sweep_state(struct daemon *daemon) {
                 if (entry->d_name[0] == '.' || session_by_id(daemon, entry->d_name))
                         continue;
                 (void) snprintf(path, sizeof(path), "%s/state/%s", daemon->data_dir, entry->d_name);
-                struct registry_session row;
-                if (passport_read(path, &row, NULL) <
-                    0) /* one with a passport is somebody's, even if it cannot be entered */
+                if (!passport_exists(path)) /* one with a passport is somebody's, even if it cannot be entered */
                         janitor_remove(&daemon->janitor, path);
         }
         if (directory)
@@ -174,21 +257,27 @@ int heritage_take_over(struct daemon *daemon, struct err *err) {
         if (registry_each(daemon->registry, add_session, daemon, err) < 0)
                 return -1;
         find_lost_sessions(daemon);
-        if (vault_each(&daemon->vault, inherit, &heritage, err) < 0)
+        int code = vault_each(&daemon->vault, collect, &heritage, err);
+        inherit_all(&heritage);
+        if (code < 0)
                 return -1;
-        /* Behind kernels of a daemon that had none it would come too late for them. */
-        if (!heritage.found_slate && heritage.adopted == 0)
-                make_slate(daemon);
         if (heritage.adopted)
                 daemon_log("took over %zu living kernels", heritage.adopted);
-        for (struct session *session = daemon->sessions; session; session = session->next)
-                if (!session->kernel && session->state == SESSION_NEW && session_had_kernel(session)) {
-                        session->state = SESSION_LOST;
-                        session->variables_lost = true;
-                }
+        for (struct session *session = daemon->sessions; session; session = session->next) {
+                if (!session->kernel)
+                        recovery_settle_session(session);
+                waiting_load(session);
+        }
         network_connect(daemon);
         daemon->knows_heritage = true;
         heritage_sweep_groups(daemon);
         sweep_state(daemon);
         return 0;
+}
+
+void heritage_go_on(struct daemon *daemon) {
+        for (struct session *session = daemon->sessions, *next; session; session = next) {
+                next = session->next;
+                session_advance(session);
+        }
 }

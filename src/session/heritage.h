@@ -7,5 +7,9 @@ struct daemon;
 
 int heritage_take_over(struct daemon *daemon, struct err *err);
 
+/* Starts the runs that waited. */
+void heritage_go_on(struct daemon *daemon);
+
 /* Destroys control groups of this daemon's that belong to none of its kernels. */
+/* But for those whose caller has claimed them (base/claim.h): a later sweep removes these. */
 void heritage_sweep_groups(struct daemon *daemon);

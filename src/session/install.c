@@ -66,6 +66,10 @@ static void explain_failure(const struct install *install, json_t *result) {
                 (void) snprintf(message, sizeof(message), "memory limit %s reached while installing: %s; give the "
                                 "session more memory", units_format_bytes(install->session->row.limits.memory_bytes,
                                                                           limit), same);
+        else if (status && strcmp(status, "disk") == 0)
+                (void) snprintf(message, sizeof(message), "disk limit %s reached while installing, or the host's disk "
+                                "is nearly full: %s; give the session more disk",
+                                units_format_bytes(install->session->row.limits.disk_bytes, limit), same);
         else if (status && strcmp(status, "interrupted") == 0)
                 (void) snprintf(message, sizeof(message), "the install was interrupted: %s", same);
         else
@@ -158,9 +162,9 @@ static void on_no_answer(void *context) {
 static void ask_kernel(struct install *install) {
         struct session *session = install->session;
         json_t *names = all_names(install);
-        json_t *question = json_pack("{s:i, s:o, s:O}", "id", 0, "names", names, "replaced",
+        json_t *question = json_pack("{s:o, s:O}", "names", names, "replaced",
                                      json_object_get(install->report, "replaced"));
-        _cleanup_free_ char *text = question ? json_dumps(question, JSON_COMPACT) : NULL;
+        _cleanup_free_ char *text = question ? json_dumps(question, JSON_COMPACT | JSON_EMBED) : NULL;
         json_decref(question);
         if (!session->kernel || session->ending)
                 finish(install, NULL);
@@ -253,9 +257,10 @@ static void on_output(struct asker *asker, const struct asker_output *output) {
                 ((struct install *) asker)->unread[output->is_error] += output->size;
 }
 
-static void on_display(struct asker *asker, json_t *data) {
+static void on_display(struct asker *asker, const char *data, size_t size) {
         (void) asker;
         (void) data;
+        (void) size;
 }
 
 static bool wants_more(const struct asker *asker) {
@@ -264,7 +269,11 @@ static bool wants_more(const struct asker *asker) {
 }
 
 static const struct asker_type asker_type = { on_answer, on_refuse, on_accepted, on_output, on_display,
-                                              wants_more, .text_only = true };
+                                              wants_more, NULL };
+
+void install_staging(const struct install *install, char *ret_path, size_t room) {
+        (void) snprintf(ret_path, room, "%.1000s/install", install->session->state_dir);
+}
 
 void install_fill_request(const struct install *install, struct maker_request *request) {
         request->installs = true;
@@ -297,7 +306,7 @@ static int grant_network(struct session *helper, const json_t *settings, struct 
                 return 0; /* directories alone */
         helper->granted = calloc(1, sizeof(*helper->granted));
         if (!helper->granted)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         json_array_foreach(json_object_get(settings, "hosts"), i, host)
                 if (egress_rules_add(helper->granted, json_string_value(host), true, err) < 0)
                         return err_prefix(err, "pip's settings on this host");
@@ -330,7 +339,7 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
         struct run *run = command ? run_make(install->helper, command, install->timeout_ms) : NULL;
         json_decref(command);
         if (!run)
-                (void) err_set(&install->err, ERR_SYSTEM, "out of memory");
+                (void) err_set(&install->err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         if (!run || grant_network(install->helper, settings, &install->err) < 0) {
                 run_free(run);
                 session_remove(install->helper, false); /* which comes back to install_helper_gone */
@@ -381,10 +390,12 @@ int install_begin(struct session *session, struct asker *asker, json_t *packages
         if (session->install)
                 return err_set(err, ERR_BUSY, "packages are being installed into session %s already; wait for that",
                                session->row.name);
+        if (disk_admit(session->daemon, NULL, 0, err) < 0)
+                return -1;
         struct install *install = calloc(1, sizeof(*install));
         char directory[4200];
         if (!install)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         *install = (struct install) { .asker = { .type = &asker_type, .daemon = session->daemon,
                                                  .owner = session->row.owner, .stream = asker->stream, .cursor = 1,
                                                  .cancel_on_disconnect = asker->cancel_on_disconnect },
@@ -393,7 +404,8 @@ int install_begin(struct session *session, struct asker *asker, json_t *packages
         if (kernel_place_find(directory, sizeof(directory), err) == 0) {
                 (void) snprintf(install->script, sizeof(install->script), "%s/" SETTINGS_SCRIPT, directory);
                 const struct errand_order order = { .timeout_ms = SETTINGS_TIMEOUT_MS, .work = ask_settings,
-                                                    .done = on_settings, .context = install };
+                                                    .done = on_settings, .context = install,
+                                                    daemon_errand_of(session->daemon, session->row.owner) };
                 install->errand = errand_start(session->daemon->loop, &order, err);
         }
         if (!install->errand) {

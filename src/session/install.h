@@ -39,6 +39,9 @@ void install_abandon(struct install *install);
 /* What its box is to have beyond that of any ephemeral session. */
 void install_fill_request(const struct install *install, struct maker_request *request);
 
+/* Where its box writes, for whoever measures that. */
+void install_staging(const struct install *install, char *ret_path, size_t room);
+
 /* The helper's record is being freed: its box is gone. */
 void install_helper_gone(struct install *install);
 

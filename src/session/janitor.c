@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/process_title.h"
 #include "session/log.h"
 #include "session/remove_tree.h"
 
@@ -45,9 +46,10 @@ static void do_chore(const char *words) {
                 remove_tree(words + 1);
 }
 
-_Noreturn static void serve(int fd) {
+_Noreturn static void serve(int fd, const char *data_dir) {
         static char words[PATH_ROOM + 2];
         (void) prctl(PR_SET_NAME, "glovebox-sweep"); /* fifteen characters at most */
+        process_title_set("janitor", data_dir);
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C at the daemon is the daemon's to handle */
         errno = 0;
         if (nice(NICENESS) < 0 && errno) /* whoever runs code goes first; if that cannot be, so be it */
@@ -75,7 +77,7 @@ static int start_process(struct janitor *janitor) {
                 (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
                 if (dup2(ends[1], 3) < 0 || syscall(SYS_close_range, 4, ~0u, 0) < 0)
                         _exit(EXIT_FAILURE);
-                serve(3);
+                serve(3, janitor->data_dir);
         }
         int code = pid < 0 ? -errno : 0;
         fd_close(&ends[1]);
@@ -121,15 +123,12 @@ static void bury(struct janitor *janitor) {
 }
 
 static void begin_again(struct janitor *janitor) {
-        struct err err;
-        daemon_log("the janitor has died; starting another");
         bury(janitor);
         if (janitor->chores && ++janitor->n_deaths >= DEATHS_MAX) {
                 daemon_log("%s cannot be removed: the janitor dies of it", janitor->chores->words + 1);
                 forget_oldest(janitor);
         }
-        if (janitor_start(janitor, janitor->loop, &err) < 0)
-                daemon_log("%s; removals wait for the next daemon", err.message);
+        helper_died(janitor->helper);
 }
 
 /* Takes the answers that are there. False when it is gone. */
@@ -154,21 +153,32 @@ static void on_janitor(void *context, uint32_t events) {
                 begin_again(janitor);
 }
 
-int janitor_start(struct janitor *janitor, struct loop *loop, struct err *err) {
-        janitor->loop = loop;
+static int start(void *context, struct err *err) {
+        struct janitor *janitor = context;
         int code = start_process(janitor);
         if (code < 0)
                 return err_sys(err, -code, "starting the janitor");
-        janitor->watch = loop_watch(loop, janitor->fd, EPOLLIN, on_janitor, janitor);
+        janitor->watch = loop_watch(janitor->helper->loop, janitor->fd, EPOLLIN, on_janitor, janitor);
         if (!janitor->watch) {
                 bury(janitor);
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for the janitor");
         }
+        helper_started(janitor->helper, janitor->pid);
         send_chores(janitor);
         return 0;
 }
 
+int janitor_start(struct janitor *janitor, struct helper *helper, const char *data_dir, struct err *err) {
+        janitor->helper = helper;
+        janitor->data_dir = data_dir;
+        helper->start = start;
+        helper->context = janitor;
+        return start(janitor, err);
+}
+
 void janitor_stop(struct janitor *janitor) {
+        if (janitor->helper)
+                helper_retire(janitor->helper);
         uint64_t deadline = loop_now_ms() + STOP_MS;
         while (janitor->fd >= 0 && janitor->chores && loop_now_ms() < deadline) {
                 struct pollfd watched = { .fd = janitor->fd, .events = POLLIN };

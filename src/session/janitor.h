@@ -11,11 +11,13 @@
 
 #include "base/err.h"
 #include "base/loop.h"
+#include "session/helper.h"
 
 struct chore;
 
 struct janitor {
-        struct loop *loop;
+        struct helper *helper;
+        const char *data_dir;
         pid_t pid;
         int fd;
         struct loop_watch *watch;
@@ -24,7 +26,9 @@ struct janitor {
         unsigned n_deaths;    /* over the oldest */
 };
 
-int janitor_start(struct janitor *janitor, struct loop *loop, struct err *err);
+/* Forks it, and others in its place when it dies. What it is given lives as long as the
+ * daemon. */
+int janitor_start(struct janitor *janitor, struct helper *helper, const char *data_dir, struct err *err);
 
 /* Finishes what there is to do, within a bounded time: the rest is the next daemon's. Safe on { .fd = -1 }. */
 void janitor_stop(struct janitor *janitor);

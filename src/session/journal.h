@@ -3,14 +3,15 @@
  *
  * Files in the session's own state directory (never shown in the box):
  *   out.N, err.N the bytes of stdout and stderr of all kept runs, one after the other; N is 0 or 1, the other one
- * exists only while old runs are being dropped events       records: run began, stream bytes [offset, size), kernel
- * channel bytes, run ended with this result
+ *                exists only while old runs are being dropped
+ *   inbox        what the kernel answered, as it came from its pipe
+ *   events       records: a request to the kernel, stream bytes [offset, size), its end; where the variables are
  *
- * Output goes from the kernel's pipe into `out` or `err` with splice: there is no moment at which bytes are only in the
- * daemon's memory. Channel bytes are peeked at, appended here, and only then consumed; a daemon killed between the two
- * leaves a piece of a large frame in both places, and the next one ends a kernel whose frame makes no sense. Writes
- * are not fsynced: what is here survives the death of any process (slate.h: the last milliseconds that of any one), not
- * a power cut. */
+ * Output goes from the kernel's pipe into `out` or `err`, and its frames into `inbox`, with splice: at every moment each
+ * byte is either in the pipe or in the file. A request is written down before it is sent, with all that is needed to
+ * send it again: a daemon that finds one without an end sends it again, and the kernel, which knows the id of its last
+ * request, ignores what it has done already. Writes are not fsynced: what is here survives the death of any process,
+ * not a power cut. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,21 +26,18 @@ enum {
         JOURNAL_RUNS_KEPT = 100,
         JOURNAL_STREAM_MAX = 16 << 20, /* bytes of one stream of one run; the rest is counted and dropped */
         JOURNAL_RESULT_MAX = 32 << 20,
-        JOURNAL_CHANNEL_MAX = 64 << 20, /* channel bytes of one run, with 8 more for each note */
+        JOURNAL_CHANNEL_MAX = 64 << 20, /* bytes that a kernel answers to one request */
         JOURNAL_BYTES_MAX = 64 << 20,   /* of all files together; past it, old runs go when the next one begins */
 };
 
 struct journal;
 
 /* Opens or makes the journal in this directory (borrowed descriptor). A torn tail is cut off, and said in *ret_torn.
- * Files that are no journal are moved aside (NAME.damaged) and said in the same way; those of a newer version are an
+ * A record that is damaged
+ * costs its run, and *ret_torn says so, too. Files that are no journal are moved aside (NAME.damaged) and said in the same way; those of a newer version are an
  * error and stay as they are. */
 int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struct err *err);
 void journal_close(struct journal *journal); /* NULL is fine */
-
-/* From now on small records may wait on the slate (slate.h) for some milliseconds. `path` is that of `events`, for a
- * daemon that finds them there. -ENOMEM: they do not. */
-int journal_defer(struct journal *journal, const char *path);
 
 /* A journal for a run that ends with its daemon: nothing in it can be read once that is gone. Its files are made in the
  * directory named at the start, have no name there, and are emptied and used again by the next. */
@@ -47,10 +45,65 @@ void journal_scratch_start(const char *dir);
 int journal_scratch_open(struct journal **ret_journal, struct err *err);
 void journal_scratch_stop(void); /* lets go of those that wait for the next run */
 
-/* One run at a time is open: ERR_BUSY while there is another. A run id is 1 to 32 characters of [A-Za-z0-9_-]. Old runs
- * are dropped here, and only here: the newest JOURNAL_RUNS_KEPT stay, fewer when they are large, never less than the
- * two before this one. */
-int journal_begin(struct journal *journal, const char *run_id, struct err *err);
+/* Where a session's variables are. */
+enum journal_holds {
+        JOURNAL_HOLDS_UNKNOWN,  /* nothing was ever written down about it */
+        JOURNAL_HOLDS_NOTHING,  /* there are none, and whoever asked knows */
+        JOURNAL_HOLDS_KERNEL,   /* in the memory of a kernel */
+        JOURNAL_HOLDS_TRIMMED,  /* the same, with large data on disk */
+        JOURNAL_HOLDS_FILE,     /* asleep: in the sleep file */
+        JOURNAL_HOLDS_LOST,     /* they are lost, and nobody was told yet */
+        JOURNAL_HOLDS_STATES
+};
+
+/* What is asked of a kernel: a frame, with an id that comes back in the answer. */
+struct journal_request {
+        char id[33];
+        bool is_run;
+        bool tells_loss;     /* of a run: its result has to say that variables were lost before it */
+        uint8_t type;        /* of the frame */
+        uint64_t timeout_ms; /* of a run */
+        int64_t began_ms;    /* monotonic, since boot; set by journal_begin and journal_ask */
+        uint32_t inbox_at;   /* where its answers begin in the inbox; set in the same way */
+        uint32_t carried;    /* bytes that were read from the inbox before and belong to a frame that has not ended */
+        const void *payload; /* of the frame; NULL where it is never sent again, and in what is read back */
+        size_t size;
+};
+
+/* One request at a time is open: ERR_BUSY while there is another. A run id is 1 to 32 characters of [A-Za-z0-9_-]. Old
+ * runs are dropped here, and only here: the newest JOURNAL_RUNS_KEPT stay, fewer when they are large, never less than
+ * the two before this one. A result that could not be written before is written first. */
+int journal_begin(struct journal *journal, const struct journal_request *run, struct err *err);
+
+/* To drop much takes several steps, which may be taken at any time: true while there are more. */
+bool journal_rotate_some(struct journal *journal);
+
+/* The same for a request that is no run; journal_hold ends it. */
+int journal_ask(struct journal *journal, const struct journal_request *request, struct err *err);
+
+/* Where the variables are from now on. Ends an open request that is no run. */
+int journal_hold(struct journal *journal, enum journal_holds holds, struct err *err);
+enum journal_holds journal_holds(const struct journal *journal);
+
+/* The open request, or NULL. Its payload is read by journal_read_request: the caller frees it. ERR_NOT_FOUND when there
+ * is none (a run of an older version). */
+const struct journal_request *journal_open_request(const struct journal *journal);
+int journal_read_request(const struct journal *journal, char **ret_payload, size_t *ret_size, struct err *err);
+
+/* ---- what the kernel answers ---- */
+
+/* Moves what is in the pipe now, at most max bytes, to the inbox. *ret_size 0: nothing there; *ret_closed: the other
+ * end is closed. ERR_LIMIT when the open request has been answered with more than JOURNAL_CHANNEL_MAX bytes. */
+int journal_receive(struct journal *journal, int pipe_fd, size_t max, size_t *ret_size, bool *ret_closed,
+                    struct err *err);
+
+/* Reads received bytes that were not read before: *ret_size 0 at the end. journal_unread starts again at the answers
+ * to the last request, for a daemon that has just opened the journal. */
+int journal_read_received(struct journal *journal, void *bytes, size_t size, size_t *ret_size, struct err *err);
+void journal_unread(struct journal *journal);
+
+/* Another kernel answers from now on: nothing of the last one's is left in the inbox. */
+int journal_clear_inbox(struct journal *journal, struct err *err);
 
 /* Moves what is in the pipe now (nonblocking, at most max bytes) to the stream's file. *ret_size 0: nothing there;
  * *ret_closed: the other end is closed. Past JOURNAL_STREAM_MAX bytes are dropped and counted as cut, and so are those
@@ -59,17 +112,19 @@ int journal_begin(struct journal *journal, const char *run_id, struct err *err);
 int journal_take(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max, size_t *ret_size,
                  bool *ret_closed, struct err *err);
 
-/* Kernel channel bytes of the open run, in order. ERR_LIMIT past JOURNAL_CHANNEL_MAX. */
-int journal_note_channel(struct journal *journal, const void *bytes, size_t size, struct err *err);
+/* Ends the open run with its result (JSON text, stored as is), and says where the variables are afterwards. When this
+ * fails (ERR_LIMIT, ERR_NO_SPACE) the run is still open: try again with a smaller result. */
+int journal_end(struct journal *journal, const char *result, size_t size, enum journal_holds holds, struct err *err);
 
-/* Ends the open run with its result (JSON text, stored as is). When this fails (ERR_LIMIT, ERR_NO_SPACE) the run is
- * still open: try again with a smaller result. */
-int journal_end(struct journal *journal, const char *result, size_t size, struct err *err);
+/* The same for a result that there is no room for: it is written as soon as there is some, at the latest when the next
+ * run begins or the journal is closed. Takes a copy. */
+void journal_end_later(struct journal *journal, const char *result, size_t size, enum journal_holds holds);
 
-/* The run that was open when the last daemon died, or NULL. Its channel bytes so far can be read with
- * journal_read_channel, so that a half-received frame is completed by what comes next. */
+/* The run that is open, or NULL. */
 const char *journal_open_run(const struct journal *journal);
-int journal_read_channel(struct journal *journal, char **ret_bytes, size_t *ret_size, struct err *err);
+
+/* Has the open run printed more than is kept of this stream? */
+bool journal_is_cut(const struct journal *journal, enum journal_stream stream);
 
 /* Reading a run again. Events are numbered from 1 in order; the last one of a finished run is its result. */
 struct journal_event {
@@ -77,11 +132,14 @@ struct journal_event {
         enum { JOURNAL_EVENT_OUT, JOURNAL_EVENT_ERR, JOURNAL_EVENT_RESULT } kind;
         uint64_t offset; /* for journal_read */
         size_t size;
+        bool is_checked; /* of a result: journal_read compares the checksum when it is read whole */
+        uint32_t crc;
 };
 
 struct journal_run {
         char run_id[33];
         bool ended;
+        bool damaged; /* its records on the disk are not what was written: it has no result */
         uint64_t events;                 /* how many there are so far */
         uint64_t bytes[JOURNAL_STREAMS]; /* kept */
         uint64_t cut[JOURNAL_STREAMS];
@@ -92,7 +150,8 @@ struct journal_run {
 size_t journal_list(const struct journal *journal, struct journal_run *runs, size_t n);
 int journal_find(const struct journal *journal, const char *run_id, struct journal_run *ret_run, struct err *err);
 
-/* The event with this number of this run; ERR_NOT_FOUND when it does not exist (yet). */
+/* The event with this number of this run; ERR_NOT_FOUND when it does not exist (yet). ERR_DAMAGED, from here on: what is
+ * on the disk is not what was written. */
 int journal_event(struct journal *journal, const char *run_id, uint64_t number, struct journal_event *ret_event,
                   struct err *err);
 

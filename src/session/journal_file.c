@@ -8,12 +8,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/fd.h"
 
 static const char magic[8] = "GLVBJNL";
 
-/* Logical offsets stay below this, so that adding a size to one never wraps. */
-#define OFFSET_MAX (1ull << 60)
+/* `cut_run` has the lower bits of its place, and a checksum the others. */
+#define CUT_RUN_BITS 40
+#define CUT_RUN_MAX ((1ull << CUT_RUN_BITS) - 1)
 
 enum { HEAD_VERSION = 8, HEAD_SIDE = 12, HEAD_BASE = 16, HEAD_CUT = 40 };
 _Static_assert(HEAD_CUT + 8 + 8 * JOURNAL_STREAMS == JOURNAL_HEAD_SIZE, "the head is full");
@@ -29,13 +31,13 @@ void journal_put_u64(uint8_t *bytes, uint64_t number) {
         memcpy(bytes, &number, sizeof(number));
 }
 
-static uint32_t get_u32(const uint8_t *bytes) {
+uint32_t journal_get_u32(const uint8_t *bytes) {
         uint32_t number;
         memcpy(&number, bytes, sizeof(number));
         return le32toh(number);
 }
 
-static void put_u32(uint8_t *bytes, uint32_t number) {
+void journal_put_u32(uint8_t *bytes, uint32_t number) {
         number = htole32(number);
         memcpy(bytes, &number, sizeof(number));
 }
@@ -65,6 +67,35 @@ static int write_head_part(int fd, const void *bytes, size_t size, off_t offset)
         return (size_t) n == size ? 0 : -ENOSPC;
 }
 
+/* 24 bits, for the upper ones of a number that needs fewer. */
+static uint32_t short_crc(const uint8_t *bytes, size_t size) {
+        return crc32c(0, bytes, size) & 0xffffff;
+}
+
+/* Of version, side and bases. `bytes` is a whole head. */
+static uint32_t head_crc(const uint8_t *bytes) {
+        uint8_t copy[HEAD_CUT];
+        memcpy(copy, bytes, sizeof(copy));
+        memset(copy + HEAD_SIDE + 1, 0, 3);
+        return short_crc(copy, sizeof(copy));
+}
+
+/* What was cut is forgotten if it is not what was written: it is no reason to lose a journal. */
+static void read_cut(const uint8_t *bytes, struct journal_head *head) {
+        uint8_t copy[JOURNAL_HEAD_SIZE - HEAD_CUT];
+        memcpy(copy, bytes, sizeof(copy));
+        head->cut_run = journal_get_u64(bytes);
+        for (size_t i = 0; i < JOURNAL_STREAMS; i++)
+                head->cut[i] = journal_get_u64(bytes + 8 + 8 * i);
+        if (head->version < 3)
+                return;
+        uint32_t crc = (uint32_t) (head->cut_run >> CUT_RUN_BITS);
+        head->cut_run &= CUT_RUN_MAX;
+        journal_put_u64(copy, head->cut_run);
+        if (crc != short_crc(copy, sizeof(copy)))
+                head->cut_run = 0;
+}
+
 int journal_head_read(int fd, struct journal_head *ret_head) {
         uint8_t bytes[JOURNAL_HEAD_SIZE];
         ssize_t n = journal_file_read(fd, bytes, sizeof(bytes), 0);
@@ -72,15 +103,19 @@ int journal_head_read(int fd, struct journal_head *ret_head) {
                 return (int) n;
         if ((size_t) n < sizeof(bytes) || memcmp(bytes, magic, sizeof(magic)) != 0)
                 return -EBADMSG;
-        struct journal_head head = { .version = get_u32(bytes + HEAD_VERSION), .side = get_u32(bytes + HEAD_SIDE) };
-        bool sane = head.version > 0 && head.side <= 1;
+        struct journal_head head = { .version = journal_get_u32(bytes + HEAD_VERSION),
+                                     .side = journal_get_u32(bytes + HEAD_SIDE) };
+        bool sane = head.version > 0;
+        if (head.version >= 3) {
+                sane = head.side >> 8 == head_crc(bytes);
+                head.side &= 0xff;
+        }
+        sane = sane && head.side <= 1;
         for (size_t i = 0; i < JOURNAL_FILES; i++) {
                 head.base[i] = journal_get_u64(bytes + HEAD_BASE + 8 * i);
-                sane = sane && head.base[i] < OFFSET_MAX;
+                sane = sane && head.base[i] < JOURNAL_OFFSET_MAX;
         }
-        head.cut_run = journal_get_u64(bytes + HEAD_CUT);
-        for (size_t i = 0; i < JOURNAL_STREAMS; i++)
-                head.cut[i] = journal_get_u64(bytes + HEAD_CUT + 8 + 8 * i);
+        read_cut(bytes + HEAD_CUT, &head);
         /* What a newer version puts there is not ours to judge. */
         if (!sane && head.version <= JOURNAL_VERSION)
                 return -EBADMSG;
@@ -89,18 +124,21 @@ int journal_head_read(int fd, struct journal_head *ret_head) {
 }
 
 static void put_cut(uint8_t *bytes, const struct journal_head *head) {
-        journal_put_u64(bytes, head->cut_run);
+        journal_put_u64(bytes, head->cut_run & CUT_RUN_MAX);
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 journal_put_u64(bytes + 8 + 8 * i, head->cut[i]);
+        uint64_t crc = short_crc(bytes, JOURNAL_HEAD_SIZE - HEAD_CUT);
+        journal_put_u64(bytes, (head->cut_run & CUT_RUN_MAX) | crc << CUT_RUN_BITS);
 }
 
 int journal_head_write(int fd, const struct journal_head *head) {
         uint8_t bytes[JOURNAL_HEAD_SIZE];
         memcpy(bytes, magic, sizeof(magic));
-        put_u32(bytes + HEAD_VERSION, JOURNAL_VERSION);
-        put_u32(bytes + HEAD_SIDE, head->side);
+        journal_put_u32(bytes + HEAD_VERSION, JOURNAL_VERSION);
+        journal_put_u32(bytes + HEAD_SIDE, head->side);
         for (size_t i = 0; i < JOURNAL_FILES; i++)
                 journal_put_u64(bytes + HEAD_BASE + 8 * i, head->base[i]);
+        journal_put_u32(bytes + HEAD_SIDE, head->side | head_crc(bytes) << 8);
         put_cut(bytes + HEAD_CUT, head);
         return write_head_part(fd, bytes, sizeof(bytes), 0);
 }
@@ -111,15 +149,15 @@ int journal_head_write_cut(int fd, const struct journal_head *head) {
         return write_head_part(fd, bytes, sizeof(bytes), HEAD_CUT);
 }
 
-/* FNV-1a, folded to 24 bits. */
-static uint32_t checksum(uint32_t size, uint8_t kind, const uint8_t *checked) {
+/* Of versions 1 and 2: FNV-1a, folded to 24 bits. */
+static uint32_t checksum_2(uint32_t size, uint8_t kind, const uint8_t *checked) {
         uint8_t head[5];
-        put_u32(head, size);
+        journal_put_u32(head, size);
         head[4] = kind;
         uint32_t sum = 2166136261u;
         for (size_t i = 0; i < sizeof(head); i++)
                 sum = (sum ^ head[i]) * 16777619u;
-        for (size_t i = 0; i < size && i < JOURNAL_CHECKED; i++)
+        for (size_t i = 0; i < size && i < JOURNAL_CHECKED_2; i++)
                 sum = (sum ^ checked[i]) * 16777619u;
         return (sum >> 24) ^ (sum & 0xffffff);
 }
@@ -154,6 +192,23 @@ static ssize_t fill(struct journal_reader *reader, size_t size, const uint8_t **
         return (ssize_t) size;
 }
 
+/* Is this the head of a record of version 3, with as much of its payload as is checked with it? `n` bytes are there. */
+static bool is_checked_head(const uint8_t *bytes, size_t n) {
+        if (n < JOURNAL_RECORD_HEAD || bytes[5] || bytes[6] || bytes[7])
+                return false;
+        uint32_t size = journal_get_u32(bytes);
+        size_t checked = size < JOURNAL_CHECKED ? size : JOURNAL_CHECKED;
+        return n >= JOURNAL_RECORD_HEAD + checked &&
+               journal_get_u32(bytes + 12) == crc32c(crc32c(0, bytes, 12), bytes + JOURNAL_RECORD_HEAD, checked);
+}
+
+static bool is_head_2(const uint8_t *bytes, size_t n) {
+        uint32_t size = journal_get_u32(bytes);
+        size_t checked = size < JOURNAL_CHECKED_2 ? size : JOURNAL_CHECKED_2;
+        return n >= JOURNAL_RECORD_HEAD_2 + checked &&
+               journal_get_u32(bytes + 4) >> 8 == checksum_2(size, bytes[4], bytes + JOURNAL_RECORD_HEAD_2);
+}
+
 int journal_reader_next(struct journal_reader *reader, struct journal_record *ret_record) {
         if (reader->at >= reader->end)
                 return 0;
@@ -161,47 +216,55 @@ int journal_reader_next(struct journal_reader *reader, struct journal_record *re
         ssize_t n = fill(reader, JOURNAL_RECORD_HEAD + JOURNAL_CHECKED, &bytes);
         if (n < 0)
                 return (int) n;
-        if (n < JOURNAL_RECORD_HEAD)
+        if (n < JOURNAL_RECORD_HEAD_2)
                 return -EBADMSG;
-        struct journal_record record = { .kind = bytes[4],
-                                         .size = get_u32(bytes),
+        bool is_new = bytes[4] & JOURNAL_KIND_CHECKED;
+        size_t head = is_new ? JOURNAL_RECORD_HEAD : JOURNAL_RECORD_HEAD_2;
+        if (!(is_new ? is_checked_head : is_head_2)(bytes, (size_t) n))
+                return -EBADMSG;
+        struct journal_record record = { .kind = bytes[4] & ~JOURNAL_KIND_CHECKED,
+                                         .size = journal_get_u32(bytes),
                                          .at = reader->at,
-                                         .payload_at = reader->at + JOURNAL_RECORD_HEAD };
+                                         .payload_at = reader->at + head,
+                                         .is_checked = is_new,
+                                         .crc = is_new ? journal_get_u32(bytes + 8) : 0 };
         record.next_at = record.payload_at + record.size;
-        size_t checked = record.size < JOURNAL_CHECKED ? record.size : JOURNAL_CHECKED;
-        if (record.next_at > reader->end || (size_t) n < JOURNAL_RECORD_HEAD + checked)
+        if (record.next_at > reader->end)
                 return -EBADMSG;
-        memcpy(record.checked, bytes + JOURNAL_RECORD_HEAD, checked);
-        if (get_u32(bytes + 4) >> 8 != checksum(record.size, bytes[4], record.checked))
-                return -EBADMSG;
+        size_t room = is_new ? JOURNAL_CHECKED : JOURNAL_CHECKED_2;
+        memcpy(record.checked, bytes + head, record.size < room ? record.size : room);
         reader->at = record.next_at;
         *ret_record = record;
         return 1;
 }
 
-/* The head of a record and as much of its payload as the checksum covers. Returns how many bytes of `rest` that is. */
+int journal_reader_seek_request(struct journal_reader *reader) {
+        for (; reader->at < reader->end; reader->at++) {
+                const uint8_t *bytes;
+                ssize_t n = fill(reader, JOURNAL_RECORD_HEAD + JOURNAL_CHECKED, &bytes);
+                if (n < JOURNAL_RECORD_HEAD)
+                        return n < 0 ? (int) n : 0;
+                if (bytes[4] == (JOURNAL_KIND_REQUEST | JOURNAL_KIND_CHECKED) && is_checked_head(bytes, (size_t) n) &&
+                    reader->at + JOURNAL_RECORD_HEAD + journal_get_u32(bytes) <= reader->end)
+                        return 1;
+        }
+        return 0;
+}
+
+/* The head of a record and as much of its payload as is checked with it. Returns how many bytes of `rest` that is. */
 static size_t put_head(uint8_t head[static JOURNAL_RECORD_HEAD + JOURNAL_CHECKED], enum journal_kind kind,
                        const void *fixed, size_t fixed_size, const void *rest, size_t rest_size) {
-        uint32_t size = (uint32_t) (fixed_size + rest_size);
         uint8_t *checked = head + JOURNAL_RECORD_HEAD;
         if (fixed_size > 0)
                 memcpy(checked, fixed, fixed_size);
         size_t beside = rest_size < JOURNAL_CHECKED - fixed_size ? rest_size : JOURNAL_CHECKED - fixed_size;
         if (beside > 0)
                 memcpy(checked + fixed_size, rest, beside);
-        put_u32(head, size);
-        put_u32(head + 4, checksum(size, (uint8_t) kind, checked) << 8 | kind);
+        journal_put_u32(head, (uint32_t) (fixed_size + rest_size));
+        journal_put_u32(head + 4, (uint32_t) kind | JOURNAL_KIND_CHECKED);
+        journal_put_u32(head + 8, crc32c(0, rest, rest_size));
+        journal_put_u32(head + 12, crc32c(crc32c(0, head, 12), checked, fixed_size + beside));
         return beside;
-}
-
-void journal_record_put(uint8_t *room, enum journal_kind kind, const void *fixed, size_t fixed_size, const void *rest,
-                        size_t rest_size) {
-        uint8_t head[JOURNAL_RECORD_HEAD + JOURNAL_CHECKED];
-        size_t beside = put_head(head, kind, fixed, fixed_size, rest, rest_size);
-        size_t in_head = JOURNAL_RECORD_HEAD + fixed_size + beside;
-        memcpy(room, head, in_head);
-        if (rest_size > beside)
-                memcpy(room + in_head, (const char *) rest + beside, rest_size - beside);
 }
 
 int journal_record_write(int fd, uint64_t base, uint64_t at, enum journal_kind kind, const void *fixed,

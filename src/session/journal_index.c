@@ -50,6 +50,27 @@ void journal_index_begin(struct journal *journal, const char *run_id, int64_t be
         memcpy(run->recorded, journal->end, sizeof(run->recorded));
         journal->n_runs++;
         journal->is_open = true;
+        /* Of a run that version 1 wrote down; journal_index_request says more. */
+        journal->request = (struct journal_request) { .is_run = true };
+        memcpy(journal->request.id, run->shown.run_id, sizeof(journal->request.id));
+        journal->request_at = 0;
+        journal->holds = JOURNAL_HOLDS_UNKNOWN;
+}
+
+void journal_index_request(struct journal *journal, const struct journal_request *request, uint64_t payload_at) {
+        journal->request = *request;
+        journal->request.payload = NULL;
+        journal->request_at = payload_at;
+        journal->inbox_mark = request->inbox_at;
+        journal->is_asked = !request->is_run;
+        if (request->is_run)
+                journal->holds = JOURNAL_HOLDS_KERNEL;
+}
+
+void journal_index_hold(struct journal *journal, enum journal_holds holds, uint32_t inbox_mark) {
+        journal->is_asked = false;
+        journal->holds = holds;
+        journal->inbox_mark = inbox_mark;
 }
 
 int journal_index_reserve(struct journal *journal) {

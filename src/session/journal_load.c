@@ -67,11 +67,83 @@ static int apply_begin(struct journal *journal, const struct journal_record *rec
         return code;
 }
 
+/* After a gap: where the streams were then. */
+static int apply_ends(struct journal *journal, const uint8_t *ends) {
+        uint64_t end[JOURNAL_STREAMS];
+        for (size_t i = 0; i < JOURNAL_STREAMS; i++) {
+                end[i] = journal_get_u64(ends + 8 * i);
+                if (end[i] < journal->end[i] || end[i] - journal->end[i] > JOURNAL_OFFSET_MAX)
+                        return -EBADMSG;
+        }
+        memcpy(journal->end, end, sizeof(end));
+        return 0;
+}
+
+static int apply_request(struct journal *journal, const struct journal_record *record) {
+        const uint8_t *fixed = record->checked;
+        size_t fixed_size = record->is_checked ? JOURNAL_REQUEST_FIXED : JOURNAL_REQUEST_FIXED_2;
+        if (journal->is_open || record->size < fixed_size)
+                return -EBADMSG;
+        size_t id_size = fixed[30];
+        if (id_size > JOURNAL_ID_MAX || record->size < fixed_size + id_size)
+                return -EBADMSG;
+        if (record->is_checked && apply_ends(journal, fixed + JOURNAL_REQUEST_FIXED_2) < 0)
+                return -EBADMSG;
+        struct journal_request request = { .began_ms = (int64_t) journal_get_u64(fixed + 8),
+                                           .timeout_ms = journal_get_u64(fixed + 16),
+                                           .inbox_at = journal_get_u32(fixed + 24),
+                                           .is_run = fixed[28] & JOURNAL_FLAG_RUN,
+                                           .tells_loss = fixed[28] & JOURNAL_FLAG_TELLS_LOSS,
+                                           .type = fixed[29],
+                                           .size = record->size - fixed_size - id_size };
+        memcpy(request.id, fixed + fixed_size, id_size);
+        if (!journal_is_run_id(request.id, id_size))
+                return -EBADMSG;
+        int code = request.is_run ? journal_index_reserve_run(journal) : 0;
+        if (code < 0)
+                return code;
+        if (request.is_run)
+                journal_index_begin(journal, request.id, (int64_t) journal_get_u64(fixed));
+        journal_index_request(journal, &request, request.size > 0 ? record->next_at - request.size : 0);
+        journal->is_request_checked = record->is_checked;
+        journal->request_crc = record->crc;
+        return 0;
+}
+
+static int apply_holds(struct journal *journal, const struct journal_record *record) {
+        if (journal->is_open || record->size != JOURNAL_HOLDS_SIZE || record->checked[12] >= JOURNAL_HOLDS_STATES)
+                return -EBADMSG;
+        journal_index_hold(journal, record->checked[12], journal_get_u32(record->checked + 8));
+        return 0;
+}
+
+/* END of version 1 says nothing about variables. */
+static int apply_end(struct journal *journal, const struct journal_record *record) {
+        bool is_old = record->kind == JOURNAL_KIND_END;
+        size_t fixed = is_old ? 24 : JOURNAL_DONE_FIXED;
+        uint64_t cut[JOURNAL_STREAMS];
+        if (record->size < fixed || (!is_old && record->checked[24] >= JOURNAL_HOLDS_STATES))
+                return -EBADMSG;
+        for (size_t i = 0; i < JOURNAL_STREAMS; i++)
+                cut[i] = journal_get_u64(record->checked + 8 + 8 * i);
+        journal_index_end(journal, (int64_t) journal_get_u64(record->checked), cut, record->payload_at + fixed,
+                          record->size - fixed);
+        struct journal_entry *run = journal_newest(journal);
+        run->is_checked = record->is_checked;
+        run->result_crc = record->crc;
+        journal_index_hold(journal, is_old ? JOURNAL_HOLDS_UNKNOWN : (enum journal_holds) record->checked[24],
+                           journal->inbox_mark);
+        return 0;
+}
+
 static int apply_stream(struct journal *journal, const struct journal_record *record, enum journal_stream stream,
                         uint64_t limit) {
-        if (!journal->is_open || record->size != 16)
+        if (!journal->is_open || record->size != (record->is_checked ? 20 : 16))
                 return -EBADMSG;
         uint64_t offset = journal_get_u64(record->checked), size = journal_get_u64(record->checked + 8);
+        /* Bytes that are missing are no reason to lose records: their checksum tells whoever reads them. */
+        if (record->is_checked)
+                limit = offset + JOURNAL_STREAM_MAX;
         if (offset != journal->end[stream] || size == 0 || size > limit - offset)
                 return -EBADMSG;
         int code = journal_index_reserve(journal);
@@ -84,33 +156,55 @@ static int apply_stream(struct journal *journal, const struct journal_record *re
 
 /* What a record means, if it may stand where it stands. -EBADMSG if not. `limits`: where the streams' files end. */
 static int apply(struct journal *journal, const struct journal_record *record, const uint64_t *limits) {
-        if (record->kind == JOURNAL_KIND_BEGIN)
+        switch (record->kind) {
+        case JOURNAL_KIND_BEGIN:
                 return apply_begin(journal, record);
+        case JOURNAL_KIND_REQUEST:
+                return apply_request(journal, record);
+        case JOURNAL_KIND_HOLDS:
+                return apply_holds(journal, record);
+        default:
+                break;
+        }
         if (!journal->is_open)
                 return -EBADMSG;
-        struct journal_entry *run = journal_newest(journal);
-        uint64_t cut[JOURNAL_STREAMS];
         switch (record->kind) {
         case JOURNAL_KIND_OUT:
                 return apply_stream(journal, record, JOURNAL_OUT, limits[JOURNAL_OUT]);
         case JOURNAL_KIND_ERR:
                 return apply_stream(journal, record, JOURNAL_ERR, limits[JOURNAL_ERR]);
         case JOURNAL_KIND_CHANNEL:
-                run->channel_size += record->size;
-                run->n_notes++;
                 return 0;
         case JOURNAL_KIND_END:
-                if (record->size < 24)
-                        return -EBADMSG;
-                for (size_t i = 0; i < JOURNAL_STREAMS; i++)
-                        cut[i] = journal_get_u64(record->checked + 8 + 8 * i);
-                journal_index_end(journal, (int64_t) journal_get_u64(record->checked), cut, record->payload_at + 24,
-                                  record->size - 24);
-                return 0;
-        case JOURNAL_KIND_BEGIN:
-                break;
+        case JOURNAL_KIND_DONE:
+                return apply_end(journal, record);
+        default:
+                return -EBADMSG;
         }
-        return -EBADMSG;
+}
+
+/* What is there is no record, or none that may stand there. If a request follows, something between has been damaged:
+ * it costs the run that was open, if any, and those whose requests are lost. If none does, the last daemon died while it
+ * wrote, and what it wrote goes. Returns 1 when there is more to read. */
+static int skip_damage(struct journal *journal, struct journal_reader *reader) {
+        uint64_t base = journal->head.base[JOURNAL_EVENTS];
+        reader->at = journal->end[JOURNAL_EVENTS] + 1;
+        int code = journal_reader_seek_request(reader);
+        journal->holds = journal->is_open && code <= 0 ? journal->holds : JOURNAL_HOLDS_UNKNOWN;
+        if (code < 0)
+                return code;
+        if (code == 0) {
+                off_t good = (off_t) (journal->end[JOURNAL_EVENTS] - base + JOURNAL_HEAD_SIZE);
+                return ftruncate(journal->fds[JOURNAL_EVENTS], good) < 0 ? -errno : 0;
+        }
+        if (journal->is_open) {
+                struct journal_entry *run = journal_newest(journal);
+                journal_index_end(journal, run->shown.began_ms, run->shown.cut, reader->at, 0);
+                run->shown.damaged = true;
+        }
+        journal->is_asked = false;
+        journal->end[JOURNAL_EVENTS] = reader->at;
+        return 1;
 }
 
 static int scan(struct journal *journal, const uint64_t *limits, bool *ret_torn) {
@@ -126,8 +220,10 @@ static int scan(struct journal *journal, const uint64_t *limits, bool *ret_torn)
                         code = apply(journal, &record, limits);
                 if (code == -EBADMSG) {
                         *ret_torn = true;
-                        off_t good = (off_t) (journal->end[JOURNAL_EVENTS] - base + JOURNAL_HEAD_SIZE);
-                        return ftruncate(journal->fds[JOURNAL_EVENTS], good) < 0 ? -errno : 0;
+                        code = skip_damage(journal, &reader);
+                        if (code <= 0)
+                                return code;
+                        continue;
                 }
                 if (code < 0)
                         return code;
@@ -141,7 +237,7 @@ static int settle_tail(struct journal *journal, enum journal_stream stream, uint
         uint64_t end = journal->end[stream];
         if (journal->is_open) {
                 uint64_t run_max = journal_newest(journal)->start[stream] + JOURNAL_STREAM_MAX;
-                end = limit < run_max ? limit : run_max > end ? run_max : end;
+                end = limit < end ? end : limit < run_max ? limit : run_max > end ? run_max : end;
         }
         journal->end[stream] = end;
         if (limit > end && ftruncate(journal->fds[stream], (off_t) (end - journal->head.base[stream])) < 0)
@@ -189,6 +285,13 @@ static int load(struct journal *journal, bool *ret_torn) {
                 code = settle_tail(journal, (enum journal_stream) i, limits[i]);
         if (code >= 0)
                 code = settle_cut(journal);
+        if (code >= 0 && journal->head.version < JOURNAL_VERSION) { /* an older program must not cut off what it does
+                                                                      * not know */
+                code = journal_head_write(journal->fds[JOURNAL_EVENTS], &journal->head);
+                journal->head.version = JOURNAL_VERSION;
+        }
+        if (code >= 0)
+                code = journal_inbox_open(journal);
         /* On a full disk the bytes stay without an event until there is room: nothing is lost. */
         if (code >= 0 && journal->is_open)
                 (void) journal_record_streams(journal);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crc32c.h"
 #include "base/memory.h"
 #include "session/journal_state.h"
 
@@ -64,9 +65,48 @@ static int find_stream_event(const struct journal *journal, const struct journal
                         .kind = record.kind == JOURNAL_KIND_OUT ? JOURNAL_EVENT_OUT : JOURNAL_EVENT_ERR,
                         .offset = journal_get_u64(record.checked),
                         .size = (size_t) journal_get_u64(record.checked + 8),
+                        .is_checked = record.is_checked,
+                        .crc = record.is_checked ? journal_get_u32(record.checked + 16) : 0,
                 };
                 return 0;
         }
+}
+
+int journal_stream_crc(const struct journal *journal, enum journal_stream stream, uint64_t offset, uint64_t size,
+                       uint32_t *ret_crc) {
+        static char buffer[64 << 10];
+        uint32_t crc = 0;
+        for (uint64_t done = 0; done < size;) {
+                size_t piece = size - done < sizeof(buffer) ? (size_t) (size - done) : sizeof(buffer);
+                ssize_t n = journal_file_read(journal->fds[stream], buffer, piece,
+                                              offset + done - journal->head.base[stream]);
+                if (n <= 0)
+                        return n < 0 ? (int) n : -EBADMSG;
+                crc = crc32c(crc, buffer, (size_t) n);
+                done += (size_t) n;
+        }
+        *ret_crc = crc;
+        return 0;
+}
+
+static int damaged(const char *run_id, const char *what, struct err *err) {
+        return err_set(err, ERR_DAMAGED,
+                       "the %s of run %s is damaged on the disk: its checksum is not the one that was written; run it "
+                       "again, and check the disk",
+                       what, run_id);
+}
+
+/* Are the bytes of the stream what they were when the event was written? */
+static int check_event(const struct journal *journal, const struct journal_event *event, const char *run_id,
+                       struct err *err) {
+        enum journal_stream stream = event->kind == JOURNAL_EVENT_OUT ? JOURNAL_OUT : JOURNAL_ERR;
+        uint32_t crc;
+        if (!event->is_checked)
+                return 0;
+        int code = journal_stream_crc(journal, stream, event->offset, event->size, &crc);
+        if (code == -EBADMSG || (code == 0 && crc != event->crc))
+                return damaged(run_id, "output", err);
+        return code < 0 ? err_sys(err, -code, "cannot read the output of run %s", run_id) : 0;
 }
 
 int journal_event(struct journal *journal, const char *run_id, uint64_t number, struct journal_event *ret_event,
@@ -82,14 +122,20 @@ int journal_event(struct journal *journal, const char *run_id, uint64_t number, 
                 *ret_event = (struct journal_event){ .number = number,
                                                      .kind = JOURNAL_EVENT_RESULT,
                                                      .offset = run->result_at,
-                                                     .size = (size_t) run->result_size };
-                return 0;
+                                                     .size = (size_t) run->result_size,
+                                                     .is_checked = run->is_checked,
+                                                     .crc = run->result_crc };
+                return run->shown.damaged ? damaged(run_id, "result", err) : 0;
         }
-        int code = slate_write(&journal->waiting);
-        if (code == 0)
-                code = find_stream_event(journal, run, number, ret_event);
+        struct journal_event event;
+        int code = find_stream_event(journal, run, number, &event);
+        if (code == -EBADMSG)
+                return damaged(run_id, "record", err);
         if (code < 0)
                 return err_sys(err, -code, "cannot read the journal of run %s", run_id);
+        if (check_event(journal, &event, run_id, err) < 0)
+                return -1;
+        *ret_event = event;
         return 0;
 }
 
@@ -101,9 +147,6 @@ int journal_read(struct journal *journal, const struct journal_event *event, siz
         uint64_t base = journal->head.base[file];
         if (event->offset < base)
                 return err_set(err, ERR_GONE, "the run's output was dropped to make room for newer runs");
-        int code = file == JOURNAL_EVENTS ? slate_write(&journal->waiting) : 0;
-        if (code < 0)
-                return err_sys(err, -code, "cannot write the session's journal");
         if (at >= event->size)
                 size = 0;
         else if (size > event->size - at)
@@ -112,7 +155,41 @@ int journal_read(struct journal *journal, const struct journal_event *event, siz
         ssize_t n = journal_file_read(journal->fds[file], bytes, size, offset);
         if (n < 0)
                 return err_sys(err, (int) -n, "cannot read the session's journal");
+        bool is_whole = event->kind == JOURNAL_EVENT_RESULT && at == 0 && (size_t) n == event->size;
+        if (is_whole && event->is_checked && crc32c(0, bytes, event->size) != event->crc)
+                return damaged("asked for", "result", err);
         *ret_size = (size_t) n;
+        return 0;
+}
+
+/* Checks each event of the stream that has a part in its first `size` bytes. */
+static int check_stream(const struct journal *journal, const struct journal_entry *run, enum journal_stream stream,
+                        size_t size, struct err *err) {
+        uint64_t end = run->start[stream] + size;
+        struct journal_reader reader;
+        struct journal_record record;
+        journal_reader_init(&reader, journal->fds[JOURNAL_EVENTS], journal->head.base[JOURNAL_EVENTS],
+                            run->start[JOURNAL_EVENTS], journal_end_of(journal, run, JOURNAL_EVENTS));
+        for (int code; (code = journal_reader_next(&reader, &record)) != 0;) {
+                if (code < 0)
+                        return code == -EBADMSG ? damaged(run->shown.run_id, "record", err)
+                                                : err_sys(err, -code, "cannot read the session's journal");
+                if (record.kind == JOURNAL_KIND_DONE || record.kind == JOURNAL_KIND_END)
+                        return 0;
+                if (record.kind != (stream == JOURNAL_OUT ? JOURNAL_KIND_OUT : JOURNAL_KIND_ERR) || !record.is_checked)
+                        continue;
+                const struct journal_event event = {
+                        .kind = stream == JOURNAL_OUT ? JOURNAL_EVENT_OUT : JOURNAL_EVENT_ERR,
+                        .offset = journal_get_u64(record.checked),
+                        .size = (size_t) journal_get_u64(record.checked + 8),
+                        .is_checked = true,
+                        .crc = journal_get_u32(record.checked + 16),
+                };
+                if (event.offset >= end)
+                        return 0;
+                if (check_event(journal, &event, run->shown.run_id, err) < 0)
+                        return -1;
+        }
         return 0;
 }
 
@@ -130,44 +207,29 @@ int journal_read_stream(const struct journal *journal, const char *run_id, enum 
                 journal_file_read(journal->fds[stream], bytes, size, run->start[stream] - journal->head.base[stream]);
         if (n < 0)
                 return err_sys(err, (int) -n, "cannot read the output of run %s", run_id);
+        if (n > 0 && check_stream(journal, run, stream, (size_t) n, err) < 0)
+                return -1;
         bytes[n] = '\0';
         *ret_bytes = take_ptr(bytes);
         *ret_size = (size_t) n;
         return 0;
 }
 
-int journal_read_channel(struct journal *journal, char **ret_bytes, size_t *ret_size, struct err *err) {
-        if (!journal->is_open)
-                return err_set(err, ERR_NOT_FOUND, "no run is open in this session's journal");
-        const struct journal_entry *run = journal_newest(journal);
-        int written = slate_write(&journal->waiting);
-        if (written < 0)
-                return err_sys(err, -written, "cannot write the session's journal");
-        _cleanup_free_ char *bytes = malloc((size_t) run->channel_size + 1);
-        if (!bytes)
-                return err_sys(err, ENOMEM, "cannot read what the kernel answered");
-        uint64_t base = journal->head.base[JOURNAL_EVENTS];
-        struct journal_reader reader;
-        journal_reader_init(&reader, journal->fds[JOURNAL_EVENTS], base, run->start[JOURNAL_EVENTS],
-                            journal->end[JOURNAL_EVENTS]);
-        size_t size = 0;
-        for (;;) {
-                struct journal_record record;
-                int code = journal_reader_next(&reader, &record);
-                if (code == 0)
-                        break;
-                if (code > 0 && record.kind != JOURNAL_KIND_CHANNEL)
-                        continue;
-                ssize_t n = code < 0 ? code : record.size > run->channel_size - size ? -EBADMSG : 0;
-                if (n == 0)
-                        n = journal_file_read(reader.fd, bytes + size, record.size,
-                                              record.payload_at - base + JOURNAL_HEAD_SIZE);
-                if (n < 0)
-                        return err_sys(err, (int) -n, "cannot read what the kernel answered");
-                size += (size_t) n;
-        }
-        bytes[size] = '\0';
-        *ret_bytes = take_ptr(bytes);
+int journal_read_request(const struct journal *journal, char **ret_payload, size_t *ret_size, struct err *err) {
+        if (!journal_open_request(journal) || !journal->request_at)
+                return err_set(err, ERR_NOT_FOUND, "the session's journal does not have what its kernel was asked");
+        size_t size = journal->request.size;
+        _cleanup_free_ char *payload = malloc(size + 1);
+        if (!payload)
+                return err_sys(err, ENOMEM, "cannot read what the kernel was asked");
+        ssize_t n = journal_file_read(journal->fds[JOURNAL_EVENTS], payload, size,
+                                      journal->request_at - journal->head.base[JOURNAL_EVENTS] + JOURNAL_HEAD_SIZE);
+        if (n < 0 || (size_t) n != size)
+                return err_sys(err, n < 0 ? (int) -n : EIO, "cannot read what the kernel was asked");
+        if (journal->is_request_checked && crc32c(0, payload, size) != journal->request_crc)
+                return damaged(journal->request.id, "request", err);
+        payload[size] = '\0';
+        *ret_payload = take_ptr(payload);
         *ret_size = size;
         return 0;
 }

@@ -77,7 +77,10 @@ static bool empty(struct journal *journal) {
         journal_index_drop(journal, journal->n_runs);
         journal->head = (struct journal_head) { .version = JOURNAL_VERSION };
         memset(journal->end, 0, sizeof(journal->end));
-        journal->is_open = false;
+        journal->is_open = journal->is_asked = false;
+        journal->holds = JOURNAL_HOLDS_UNKNOWN;
+        free(journal->owed);
+        journal->owed = NULL;
         journal->recorded_ms = 0;
         journal->n_dropped = 0;
         return true;

@@ -62,17 +62,46 @@ static int on_dump(const char *bytes, size_t size, void *context) {
         return text->failed ? -1 : 0;
 }
 
-static void put_escape(struct json_text *text, unsigned char byte) {
-        static const char hex[] = "0123456789abcdef";
-        static const char short_of[] = { ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r' };
-        if (byte == '"' || byte == '\\')
-                json_text_put(text, (const char[]) { '\\', (char) byte }, 2);
-        else if (byte < sizeof(short_of) && short_of[byte])
-                json_text_put(text, (const char[]) { '\\', short_of[byte] }, 2);
-        else
-                json_text_put(text, (const char[]) { '\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15] }, 6);
+/* How a byte below 128 is written after a backslash: one letter; 'u' for \u00XX; 0: as it is. */
+static const char escapes[128] = {
+        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r', ['"'] = '"', ['\\'] = '\\',
+#define U(byte) [byte] = 'u'
+        U(0), U(1), U(2), U(3), U(4), U(5), U(6), U(7), U(11), U(14), U(15), U(16), U(17), U(18), U(19), U(20), U(21),
+        U(22), U(23), U(24), U(25), U(26), U(27), U(28), U(29), U(30), U(31),
+#undef U
+};
+
+static size_t written_size(unsigned char byte) {
+        char escape = byte < sizeof(escapes) ? escapes[byte] : 0;
+        return escape == 'u' ? 6 : escape ? 2 : 1;
 }
 
+static char *write_byte(char *to, unsigned char byte) {
+        static const char hex[] = "0123456789abcdef";
+        char escape = byte < sizeof(escapes) ? escapes[byte] : 0;
+        if (!escape) {
+                *to++ = (char) byte;
+                return to;
+        }
+        *to++ = '\\';
+        *to++ = escape;
+        if (escape == 'u') {
+                memcpy(to, (const char[]) { '0', '0', hex[byte >> 4], hex[byte & 15] }, 4);
+                to += 4;
+        }
+        return to;
+}
+
+size_t json_text_fitting(const char *bytes, size_t size, size_t max) {
+        size_t fitting = 0, total = 0;
+        for (size_t i = 0; i < size && (total += written_size((unsigned char) bytes[i])) <= max; i++)
+                fitting = i + 1;
+        while (fitting < size && fitting > 0 && ((unsigned char) bytes[fitting] & 0xc0) == 0x80)
+                fitting--;
+        return fitting;
+}
+
+/* Measured first, then written at once: a megabyte of control characters takes milliseconds. */
 void json_text_put_string(struct json_text *text, const char *bytes, size_t size) {
         _cleanup_free_ char *repaired = NULL;
         if (!utf8_is_valid(bytes, size)) {
@@ -82,18 +111,17 @@ void json_text_put_string(struct json_text *text, const char *bytes, size_t size
                 }
                 bytes = repaired;
         }
-        json_text_put_literal(text, "\"");
-        for (size_t at = 0; at < size;) {
-                size_t plain = at;
-                while (plain < size && (unsigned char) bytes[plain] >= ' ' && bytes[plain] != '"' &&
-                       bytes[plain] != '\\')
-                        plain++;
-                json_text_put(text, bytes + at, plain - at);
-                at = plain;
-                if (at < size)
-                        put_escape(text, (unsigned char) bytes[at++]);
-        }
-        json_text_put_literal(text, "\"");
+        size_t total = 2;
+        for (size_t i = 0; i < size; i++)
+                total += written_size((unsigned char) bytes[i]);
+        char *to = make_room(text, total);
+        if (!to)
+                return;
+        *to++ = '"';
+        for (size_t i = 0; i < size; i++)
+                to = write_byte(to, (unsigned char) bytes[i]);
+        *to = '"';
+        text->size += total;
 }
 
 static void put_object(struct json_text *text, const json_t *object) {

@@ -23,5 +23,9 @@ void json_text_put_number(struct json_text *text, int64_t number);
 void json_text_put_bool(struct json_text *text, bool value);
 void json_text_put_value(struct json_text *text, const json_t *value); /* NULL is null */
 
+/* How many of these bytes, up to a character's end, are written in at most `max` by json_text_put_string; not counting
+ * that what is no UTF-8 grows. */
+size_t json_text_fitting(const char *bytes, size_t size, size_t max);
+
 /* Quoted. The bytes may be any: what is no UTF-8 becomes U+FFFD. */
 void json_text_put_string(struct json_text *text, const char *bytes, size_t size);

@@ -7,15 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/pipe_peek.h"
 #include "box/syscalls.h"
 #include "session/kernel_channel.h"
+#include "session/log.h"
 #include "session/reaper.h"
 #include "wire/frame.h"
 
@@ -38,7 +39,7 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
         kernel->host = host;
         kernel->listener = listener;
         kernel->owner = owner;
-        kernel->ephemeral = request->ephemeral;
+        kernel->ephemeral = request->ephemeral || request->is_program;
         kernel->light = request->light;
         (void) snprintf(kernel->id, sizeof(kernel->id), "%s", request->kernel_id);
         (void) snprintf(kernel->group, sizeof(kernel->group), "%s", request->group);
@@ -55,7 +56,10 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
 /* Everything but the record itself. */
 static void take_apart(struct kernel *kernel) {
         loop_timer_drop(&kernel->start_timer);
-        loop_unwatch(&kernel->channel_watch);
+        loop_timer_drop(&kernel->pause_timer);
+        loop_timer_drop(&kernel->rotate_timer);
+        loop_unwatch(&kernel->replies_watch);
+        loop_unwatch(&kernel->requests_watch);
         loop_unwatch(&kernel->control_watch);
         loop_unwatch(&kernel->status_watch);
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
@@ -64,7 +68,7 @@ static void take_apart(struct kernel *kernel) {
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
         cgroup_meter_close(&kernel->meter);
         if (kernel->cgroup.host)
-                reaper_bury(&kernel->cgroup, kernel->fds[MAKER_PIDFD], kernel->fds[MAKER_LEASE]);
+                reaper_bury(&kernel->cgroup, take_fd(&kernel->fds[MAKER_PIDFD]), take_fd(&kernel->fds[MAKER_LEASE]));
         for (size_t i = 0; i < MAKER_FDS; i++)
                 if (i != MAKER_WORKSPACE) /* what an ephemeral run left is still to be read */
                         fd_close(&kernel->fds[i]);
@@ -72,7 +76,7 @@ static void take_apart(struct kernel *kernel) {
         free(kernel->inbound);
         free(kernel->outbound);
         kernel->inbound = kernel->outbound = NULL;
-        kernel->inbound_size = kernel->inbound_room = kernel->outbound_size = 0;
+        kernel->inbound_at = kernel->inbound_size = kernel->inbound_room = kernel->outbound_size = 0;
         kernel->state = KERNEL_DEAD;
 }
 
@@ -101,28 +105,28 @@ static int open_journal(struct kernel *kernel, struct err *err) {
         _cleanup_fd_ int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (dir < 0)
                 return err_sys(err, errno, "opening %s", path);
-        bool torn;
-        if (journal_open(dir, &kernel->journal, &torn, err) < 0)
-                return -1;
-        (void) snprintf(path, sizeof(path), "%s/journal/events", kernel->state_dir);
-        (void) journal_defer(kernel->journal, path);
-        return 0;
+        bool torn = false;
+        int code = journal_open(dir, &kernel->journal, &torn, err);
+        if (torn)
+                daemon_log("%s: records of the journal were damaged or incomplete; the runs that they were about are "
+                           "lost or have no result", path);
+        return code;
 }
 
 static int watch_all(struct kernel *kernel, struct err *err) {
         if (cgroup_adopt(kernel->host, kernel->group, &kernel->cgroup, err) < 0 || open_journal(kernel, err) < 0)
                 return -1;
         /* The agent's socket too: an agent that does not read, or stops in the middle of a frame, stops nobody else. */
-        const int nonblocking[] = { MAKER_CHANNEL, MAKER_OUT, MAKER_ERR, MAKER_CONTROL };
+        const int nonblocking[] = { MAKER_REQUESTS, MAKER_REPLIES, MAKER_OUT, MAKER_ERR, MAKER_CONTROL };
         for (size_t i = 0; i < ELEMENTS(nonblocking); i++)
                 if (fd_set_nonblocking(kernel->fds[nonblocking[i]]) < 0)
                         return err_sys(err, errno, "preparing the kernel's channels");
-        kernel->channel_watch =
-                loop_watch(kernel->loop, kernel->fds[MAKER_CHANNEL], EPOLLIN, kernel_on_channel, kernel);
+        kernel->replies_watch =
+                loop_watch(kernel->loop, kernel->fds[MAKER_REPLIES], EPOLLIN, kernel_on_replies, kernel);
         kernel->control_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CONTROL], EPOLLIN, on_control, kernel);
         if (kernel->fds[MAKER_STATUS] >= 0)
                 kernel->status_watch = loop_watch(kernel->loop, kernel->fds[MAKER_STATUS], EPOLLIN, on_status, kernel);
-        if (!kernel->channel_watch || !kernel->control_watch ||
+        if (!kernel->replies_watch || !kernel->control_watch ||
             (kernel->fds[MAKER_STATUS] >= 0 && !kernel->status_watch))
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for another kernel");
         cgroup_meter_open(&kernel->cgroup, &kernel->meter);
@@ -142,7 +146,7 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
         (void) snprintf(kernel->group, sizeof(kernel->group), "%s", reply->group);
         kernel->host_uid = reply->host_uid;
         kernel->state = KERNEL_STARTING;
-        if (watch_all(kernel, err) < 0) {
+        if (watch_all(kernel, err) < 0 || journal_clear_inbox(kernel->journal, err) < 0) {
                 take_apart(kernel);
                 return -1;
         }
@@ -158,22 +162,9 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
                 take_apart(kernel);
                 return -1;
         }
-        kernel->state = journal_open_run(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE;
-        /* The last daemon may have written the answer down and died before it took it from the socket. */
-        kernel->may_repeat = kernel->state == KERNEL_IDLE;
+        kernel->state = journal_open_request(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE;
         kernel->was_ready = true;
         kernel_measure(kernel);
-        if (kernel->state == KERNEL_IDLE)
-                return 0;
-        /* A frame that the last daemon had received in part goes on where it stopped. */
-        char *bytes = NULL;
-        size_t size = 0;
-        if (journal_read_channel(kernel->journal, &bytes, &size, err) < 0)
-                return -1;
-        kernel->inbound = bytes;
-        kernel->inbound_size = kernel->inbound_room = size;
-        kernel_watch_output(kernel);
-        kernel_ask_whether_busy(kernel);
         return 0;
 }
 
@@ -216,23 +207,30 @@ void kernel_end(struct kernel *kernel) {
         kernel->listener->ended(kernel);
 }
 
-void kernel_break_off(struct kernel *kernel) {
-        kernel->broke_protocol = true;
+void kernel_give_up(struct kernel *kernel, const char *why) {
+        kernel->host_trouble = why;
         if (kernel->ending)
-                loop_unwatch(&kernel->channel_watch); /* its end is being dealt with */
+                loop_unwatch(&kernel->replies_watch);
         else
                 kernel_end(kernel);
 }
 
-/* The process is gone, but what it said last may still be in the socket: a result, or that it has gone to sleep. */
+void kernel_break_off(struct kernel *kernel) {
+        kernel->broke_protocol = true;
+        if (kernel->ending)
+                loop_unwatch(&kernel->replies_watch); /* its end is being dealt with */
+        else
+                kernel_end(kernel);
+}
+
+/* The process is gone, but what it said last may still be in the pipe: a result, or that it has gone to sleep. */
 static void hear_last_words(struct kernel *kernel) {
-        enum { TURNS_MAX = 2 * (KERNEL_FRAME_MAX >> 16) };
-        int waiting = 0;
+        enum { TURNS_MAX = 2 * (KERNEL_REPLY_MAX >> 16) };
         kernel->ending = true;
-        for (int turn = 0; turn < TURNS_MAX && kernel->channel_watch && !kernel->deaf; turn++) {
-                if (ioctl(kernel->fds[MAKER_CHANNEL], FIONREAD, &waiting) < 0 || waiting <= 0)
+        for (int turn = 0; turn < TURNS_MAX && kernel->replies_watch && !kernel->deaf; turn++) {
+                if (pipe_waiting(kernel->fds[MAKER_REPLIES]) == 0)
                         break;
-                kernel_on_channel(kernel, EPOLLIN);
+                kernel_on_replies(kernel, EPOLLIN);
         }
 }
 
@@ -266,10 +264,11 @@ static void on_control(void *context, uint32_t events) {
 static void on_status(void *context, uint32_t events) {
         struct kernel *kernel = context;
         (void) events;
-        /* What it said last counts before its end: let the channel go first. */
-        char byte;
-        if (kernel->channel_watch && recv(kernel->fds[MAKER_CHANNEL], &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+        /* What it said last counts before its end: let the replies go first. */
+        if (kernel->replies_watch && pipe_waiting(kernel->fds[MAKER_REPLIES]) > 0) {
+                kernel_on_replies(kernel, EPOLLIN);
                 return;
+        }
         int status;
         if (fd_read_exactly(kernel->fds[MAKER_STATUS], &status, sizeof(status)) == 0) {
                 kernel->exited = true;
@@ -292,7 +291,16 @@ void kernel_kill(struct kernel *kernel) {
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], SIGKILL);
         (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
         kernel->ending = kernel->deaf = true;
-        loop_unwatch(&kernel->channel_watch);
+        loop_unwatch(&kernel->replies_watch);
+}
+
+void kernel_hand_over(struct kernel *kernel) {
+        loop_unwatch(&kernel->replies_watch);
+        fd_close(&kernel->fds[MAKER_REQUESTS]);
+        fd_close(&kernel->fds[MAKER_REPLIES]);
+        fd_close(&kernel->fds[MAKER_OUT]);
+        fd_close(&kernel->fds[MAKER_ERR]);
+        kernel->state = KERNEL_BUSY;
 }
 
 void kernel_signal(struct kernel *kernel, int signal_number) {

@@ -12,6 +12,7 @@
 #include "box/cgroup.h"
 #include "box/cgroup_meter.h"
 #include "session/journal.h"
+#include "session/kernel_reply.h"
 #include "session/maker.h"
 #include "wire/frame.h"
 
@@ -24,14 +25,23 @@ enum kernel_frame {
         KERNEL_WAKE = 5,
         KERNEL_CONTEXT = 6,
         KERNEL_PACKAGES = 7,
+        KERNEL_PIECE = 8, /* of a frame that is too large to be written at once */
         KERNEL_READY = 128,
         KERNEL_RESULT = 129,
         KERNEL_DISPLAY = 130,
         KERNEL_PONG = 131,
         KERNEL_ANSWER = 132,
+        KERNEL_REPEATED = 133, /* it has done this request already */
 };
 
-enum { KERNEL_FRAME_MAX = 32 << 20, KERNEL_DISPLAYS_MAX = 10000, KERNEL_START_TIMEOUT_MS = 120000 };
+/* Of the channel and of the descriptors in the vault: a kernel of another one cannot be taken over. */
+enum { KERNEL_PROTOCOL = 2 };
+
+enum {
+        KERNEL_REQUEST_MAX = 32 << 20,
+        KERNEL_REPLY_MAX = 3 << 20, /* one frame: a result, something shown */
+        KERNEL_START_TIMEOUT_MS = 120000,
+};
 
 enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
@@ -49,8 +59,9 @@ struct kernel_listener {
         void (*ready)(struct kernel *kernel);
         void (*failed)(struct kernel *kernel, const struct err *err); /* it could not be made; then it is dead */
         void (*output)(struct kernel *kernel);                        /* the journal has a new event */
-        /* One whole frame of types RESULT, DISPLAY or ANSWER; or PONG: the run that was taken over never reached it. */
-        void (*frame)(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size);
+        /* One whole frame of types RESULT, DISPLAY or ANSWER; or REPEATED: the open request was answered before, and
+         * the answer is lost. */
+        void (*frame)(struct kernel *kernel, enum kernel_frame type, const struct kernel_reply *reply);
         void (*ended)(struct kernel *kernel); /* the process is gone; why is in the fields below */
 };
 
@@ -74,14 +85,14 @@ struct kernel {
         struct cgroup_meter meter;
         struct journal *journal;
 
-        struct loop_watch *channel_watch, *control_watch, *status_watch, *output_watch[JOURNAL_STREAMS];
+        struct loop_watch *replies_watch, *requests_watch, *control_watch, *status_watch;
+        struct loop_watch *output_watch[JOURNAL_STREAMS];
         struct frame_inbox control_inbox; /* a frame of the agent's that has begun */
         char *inbound; /* a frame that has begun */
-        size_t inbound_size, inbound_room;
-        size_t peeked;    /* bytes that are read and still in the socket */
-        bool out_of_step; /* they could not be taken from there */
-        bool is_untouched;
-        char *outbound; /* a frame that did not fit into the socket yet */
+        size_t inbound_at, inbound_size, inbound_room; /* up to inbound_at it is dealt with */
+        struct json_scan scan; /* of that frame's payload */
+        size_t scanned;        /* bytes of it */
+        char *outbound; /* frames that did not fit into the pipe yet; each of them is written at once */
         size_t outbound_at, outbound_size;
 
         struct loop_timer *start_timer; /* until it is ready */
@@ -92,15 +103,19 @@ struct kernel {
         bool exited; /* wait_status is known */
         int wait_status;
         bool broke_protocol;
+        const char *host_trouble; /* why it was ended that is no fault of its code; NULL: nothing of that kind */
+        uint64_t short_since_ms;  /* the daemon has no memory for what it says; 0: it has */
         bool ending; /* killed, or its process is gone: nothing more is sent to it */
         bool deaf;   /* killed: what it still says does not count */
         bool is_over; /* its only run is answered: how it ends is of no interest, and when only to the reaper */
         struct cgroup_usage usage;   /* as of the last kernel_measure */
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
         unsigned n_unmeasured;                    /* runs since that were too short to be measured */
-        size_t n_displays; /* frames of the run that is on */
-        enum { KERNEL_PONG_NONE, KERNEL_PONG_DECIDES, KERNEL_PONG_FOLLOWS } pong; /* kernel_ask_whether_busy */
-        bool may_repeat; /* taken over from a dead daemon: its last answer may come once more */
+        size_t reply_bytes;             /* since the last request */
+        struct loop_timer *pause_timer; /* it says too much: the next of it is heard in a while */
+        struct loop_timer *rotate_timer; /* old runs are leaving its journal */
+        size_t n_repeated; /* frames of that type since the last request */
+        bool replays;      /* what it told the last daemon is read again */
 };
 
 /* A record for a kernel that the maker was asked for (request->kernel_id) or that the vault gave back. */
@@ -111,20 +126,24 @@ void kernel_free(struct kernel *kernel); /* kills it if it lives; NULL is fine *
 /* The box is there: takes the reply's descriptors. */
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err);
 
-/* The same for a kernel that outlived its daemon: `fds` are taken over; it is idle or busy as its journal says. */
+/* The same for a kernel that outlived its daemon: `fds` are taken over; it is idle or busy as its journal says. When
+ * the owner knows what is open, kernel_resume hands on what was answered so far, and sends the open request again: the
+ * kernel ignores one that it has. It may be dead or free afterwards. */
 int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], struct err *err);
+void kernel_resume(struct kernel *kernel);
 
-/* Sends one frame. The kernel must be idle; it is busy until a RESULT or ANSWER comes. */
-int kernel_send(struct kernel *kernel, enum kernel_frame type, const void *payload, size_t size, struct err *err);
+/* Writes a request down and sends it. The kernel must be idle; it is busy until a RESULT or ANSWER comes. The id is in
+ * the payload, too. */
+int kernel_request(struct kernel *kernel, const struct journal_request *request, struct err *err);
 
 /* Takes what the pipes hold now into the journal. */
 void kernel_drain(struct kernel *kernel);
 
-/* Was nothing waiting to be counted as touched (touch.h) when the pipes were looked at? May be asked once for each. */
-bool kernel_is_untouched(struct kernel *kernel);
-
 /* A signal to the Python process: through its agent, or straight when it was forked from a nursery. */
 void kernel_signal(struct kernel *kernel, int signal_number);
+
+/* Somebody else has a copy of its channel and speaks to it from here on. How it ends is still told here. */
+void kernel_hand_over(struct kernel *kernel);
 
 /* Forgets the kernel without ending it: the vault holds what it needs. */
 void kernel_let_go(struct kernel *kernel);

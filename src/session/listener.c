@@ -12,8 +12,13 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/passing.h"
+#include "base/peer.h"
+#include "base/place.h"
 #include "session/client.h"
 #include "session/daemon.h"
+#include "session/project_link.h"
+#include "session/serve_options.h"
 
 enum { HUNG_UP_LOG_MS = 10000 };
 
@@ -48,6 +53,10 @@ static void on_connection(void *context, uint32_t events) {
                 daemon_log("refused a connection of user %u", peer.uid);
                 return;
         }
+        if (peer_is_in_box(fd)) {
+                daemon_log("refused a connection of process %d: it is in a box", (int) peer.pid);
+                return;
+        }
         struct err err;
         if (daemon->n_clients >= DAEMON_CLIENTS_MAX)
                 daemon_log("refused a connection: %d clients already", DAEMON_CLIENTS_MAX);
@@ -55,10 +64,12 @@ static void on_connection(void *context, uint32_t events) {
                 daemon_log("%s", err.message);
 }
 
-static int make_parent(const char *path, struct err *err) {
+static int make_parent(const char *path, bool is_runtime_dir, struct err *err) {
         char copy[512];
         (void) snprintf(copy, sizeof(copy), "%s", path);
         const char *parent = dirname(copy);
+        if (is_runtime_dir)
+                return place_make_runtime_dir(parent, err);
         if (mkdir(parent, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %s", parent);
         return 0;
@@ -80,7 +91,7 @@ int listener_open(struct daemon *daemon, struct err *err) {
                                "the socket's path %s is longer than %zu bytes; choose a shorter --socket-dir", path,
                                sizeof(address.sun_path) - 1);
         (void) strcpy(address.sun_path, path);
-        if (make_parent(path, err) < 0)
+        if (make_parent(path, daemon->options->socket_dir_is_ours, err) < 0)
                 return -1;
         struct stat status;
         if (lstat(path, &status) == 0) {
@@ -93,6 +104,7 @@ int listener_open(struct daemon *daemon, struct err *err) {
                 (void) unlink(path); /* left by one that was killed */
         }
         daemon->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        passing_refuse(daemon->listen_fd); /* connections inherit it */
         mode_t old = umask(0177);
         int code = daemon->listen_fd < 0 || bind(daemon->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0
                            ? errno
@@ -108,15 +120,20 @@ int listener_open(struct daemon *daemon, struct err *err) {
                 return err_sys(err, code, "listening on %s", path);
         if (listen(daemon->listen_fd, 128) < 0)
                 return err_sys(err, errno, "listening on %s", path);
+        if (*daemon->options->socket_link && project_link_make(daemon->options->socket_link, path, err) < 0)
+                return -1;
         daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         daemon->listen_watch = loop_watch(daemon->loop, daemon->listen_fd, EPOLLIN, on_connection, daemon);
-        return daemon->listen_watch ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+        return daemon->listen_watch ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
 void listener_close(struct daemon *daemon) {
         loop_unwatch(&daemon->listen_watch);
-        if (daemon->listen_fd >= 0)
+        if (daemon->listen_fd >= 0) {
+                if (*daemon->options->socket_link)
+                        project_link_remove(daemon->options->socket_link, daemon->socket_path);
                 (void) unlink(daemon->socket_path);
+        }
         fd_close(&daemon->listen_fd);
         fd_close(&daemon->spare_fd);
 }

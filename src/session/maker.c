@@ -19,6 +19,7 @@
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/passing.h"
+#include "base/process_title.h"
 #include "session/making.h"
 #include "session/nursery.h"
 #include "session/registry.h"
@@ -63,7 +64,8 @@ static struct nursery *find_kind(const struct maker_request *request, bool light
                 *ward = (struct ward) { .fd = -1 };
         }
         struct nursery *nursery = &nurseries[n_nurseries++];
-        *nursery = (struct nursery) { .light = light, .ward = ward, .socket_fd = -1, .pidfd = -1 };
+        *nursery = (struct nursery) { .light = light, .ward = ward, .socket_fd = -1, .answer_fd = -1,
+                                       .pidfd = -1 };
         (void) snprintf(nursery->image, sizeof(nursery->image), "%s", request->image);
         return nursery;
 }
@@ -72,12 +74,13 @@ static struct nursery *find_nursery(const struct maker_request *request) {
         return find_kind(request, request->light);
 }
 
-/* The one to fork from now: that of the request's kind; where a light one is not there, a full one does all that it
- * does. NULL: it starts cold. */
+/* The one to fork from now: that of the request's kind, or the other. A full one does all that a light one does, and an
+ * ephemeral run that cannot wait for a full one imports what it needs. NULL: it starts cold. */
 static struct nursery *find_ready(const struct maker_request *request) {
         struct nursery *nursery = find_nursery(request);
-        if (request->light && nursery && nursery->state != NURSERY_READY)
-                nursery = find_kind(request, false);
+        bool takes_other = request->light || ((request->ephemeral || request->is_program) && !request->pooled);
+        if (takes_other && nursery && nursery->state != NURSERY_READY)
+                nursery = find_kind(request, !request->light);
         return nursery && nursery->state == NURSERY_READY ? nursery : NULL;
 }
 
@@ -100,7 +103,9 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
 
 /* Those that the request asks for. Whoever is content with a light kernel now may want a full one next. */
 static void start_nurseries(const struct maker_settings *settings, const struct maker_request *request) {
-        for (int light = request->light; light >= 0; light--) {
+        /* A light one is there much sooner, and serves until the full one is. */
+        bool is_short = (request->ephemeral || request->is_program) && *settings->preload;
+        for (int light = request->light || is_short; light >= 0; light--) {
                 struct nursery *nursery = find_kind(request, light);
                 if (nursery && nursery_is_due(nursery, loop_now_ms()))
                         start_nursery(settings, nursery);
@@ -277,7 +282,7 @@ static void make_postponed(const struct maker_settings *settings, const struct c
 static void look_after_nurseries(const struct maker_settings *settings, int fd, const struct pollfd *polled) {
         for (size_t i = 0; i < n_nurseries; i++) {
                 struct nursery *nursery = &nurseries[i];
-                if (polled[i].revents && polled[i].fd == nursery->socket_fd && nursery_hear(nursery))
+                if (polled[i].revents && polled[i].fd == nursery->answer_fd && nursery_hear(nursery))
                         tell_about(fd, nursery);
                 if (nursery_is_due(nursery, loop_now_ms()))
                         start_nursery(settings, nursery);
@@ -298,6 +303,7 @@ static void take_request(const struct maker_settings *settings, const struct cgr
 static void serve(const struct maker_settings *settings, int fd) __attribute__((noreturn));
 static void serve(const struct maker_settings *settings, int fd) {
         (void) prctl(PR_SET_NAME, "glovebox-maker");
+        process_title_set("maker", settings->data_dir);
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C at the daemon is the daemon's to handle */
         (void) signal(SIGTERM, SIG_DFL);
         struct cgroup_host host;
@@ -314,7 +320,7 @@ static void serve(const struct maker_settings *settings, int fd) {
                         polled[i] = (struct pollfd) { .fd = making_wait_fd(flights[i]), .events = POLLIN };
                 uint64_t wait_ms = 1000;
                 for (size_t i = 0; i < n; i++) {
-                        orders[i] = (struct pollfd) { .fd = nurseries[i].socket_fd, .events = POLLIN };
+                        orders[i] = (struct pollfd) { .fd = nurseries[i].answer_fd, .events = POLLIN };
                         uint64_t due_ms = nursery_due_in_ms(&nurseries[i], loop_now_ms());
                         wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
                 }

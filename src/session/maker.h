@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "box/limits.h"
+#include "box/policy.h"
 
 enum nursery_state {
         NURSERY_DOWN,     /* none; it is tried again after a while */
@@ -34,6 +35,7 @@ struct maker_request {
         struct limits limits;
         bool allow_weaker;
         bool ephemeral; /* the workspace is a bounded tmpfs */
+        bool is_program; /* it never sleeps: no state directory */
         bool pooled;    /* nobody waits for it yet */
         bool fresh;     /* a Python of its own, never one forked from a nursery */
         bool light;     /* forked from the nursery that has imported nothing: it needs none of the modules */
@@ -49,7 +51,8 @@ struct maker_request {
 enum maker_fd {
         MAKER_PIDFD,
         MAKER_CONTROL,
-        MAKER_CHANNEL,
+        MAKER_REQUESTS, /* a pipe: frames to the kernel */
+        MAKER_REPLIES,  /* a pipe: frames from the kernel */
         MAKER_OUT,
         MAKER_ERR,
         MAKER_WORKSPACE,
@@ -86,6 +89,7 @@ struct maker_reply {
 
 struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
+        const char *socket_path; /* of the daemon */
         const char *group_prefix; /* of the names of control groups */
         const char *kernel_dir; /* holds the package glovebox_kernel */
         const char *preload;    /* what nurseries import, but for the light ones */
@@ -99,6 +103,9 @@ struct maker {
         pid_t pid;
         int fd;
 };
+
+/* What somebody may show to a box: `is_operator` for whoever said so and is, `of_key` for a key of the service. */
+struct policy maker_policy(const struct maker_settings *settings, bool is_operator, bool of_key);
 
 /* Forks the maker. */
 int maker_start(const struct maker_settings *settings, struct maker *ret_maker, struct err *err);

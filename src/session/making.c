@@ -26,7 +26,7 @@
 #define SESSION_DIR "/run/session"
 
 enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */,
-       WAITING_AGE_MS = 100 };
+       WAITING_AGE_MS = 100, KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */ };
 
 /* Everything that is open while one box is being made. */
 struct making {
@@ -158,6 +158,22 @@ static int open_packages(struct making *making, struct err *err) {
         return show_settings(making, err);
 }
 
+/* The script of a program, or its directory. Where it is shown is the caller's word, within the place for code. */
+static int open_script(struct making *making, const struct policy *policy, struct err *err) {
+        const char *source = json_string_value(json_object_get(making->options, "script"));
+        const char *destination = json_string_value(json_object_get(making->options, "script_at"));
+        _cleanup_fd_ int fd = -1;
+        if (!source)
+                return 0;
+        if (!destination || strncmp(destination, BOX_CODE_DIR, strlen(BOX_CODE_DIR)) != 0 ||
+            strchr(destination + strlen(BOX_CODE_DIR), '/') != strrchr(destination + strlen(BOX_CODE_DIR), '/') ||
+            strstr(destination, ".."))
+                return err_set(err, ERR_USAGE, "\"script_at\" must be " BOX_CODE_DIR " or a file in it");
+        if (policy_open_source(policy, source, false, &fd, err) < 0)
+                return -1;
+        return add_mount(making, fd, destination, false, err);
+}
+
 static int open_mounts(struct making *making, const struct policy *policy, struct err *err) {
         size_t i;
         json_t *mount;
@@ -173,12 +189,14 @@ static int open_mounts(struct making *making, const struct policy *policy, struc
                     add_mount(making, fd, destination, writable, err) < 0)
                         return -1;
         }
+        if (open_script(making, policy, err) < 0)
+                return -1;
         const char *data = json_string_value(json_object_get(making->options, "data"));
         _cleanup_fd_ int data_fd = -1;
         if (data && (policy_open_source(policy, data, false, &data_fd, err) < 0 ||
                      add_mount(making, data_fd, "/data", false, err) < 0))
                 return -1;
-        if (making->request->ephemeral)
+        if (making->request->ephemeral || making->request->is_program)
                 return 0; /* it never sleeps, and everything that it can write to is bounded */
         _cleanup_fd_ int session_dir = open_own_directory(making->request->state_dir, err);
         return session_dir < 0 ? -1 : add_mount(making, session_dir, SESSION_DIR, true, err);
@@ -191,12 +209,12 @@ static int read_env(struct making *making, struct err *err) {
         /* From when on data are worth trimming; the session may have its own idea, which comes later and wins. */
         if (asprintf(&making->env[n++], "DF_BYTES=%" PRIu64, making->settings->df_bytes) < 0 ||
             asprintf(&making->env[n++], "NP_BYTES=%" PRIu64, making->settings->np_bytes) < 0)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         json_object_foreach(json_object_get(making->options, "env"), name, value) {
                 if (n == ENV_MAX + 2 || !json_is_string(value) || !*name || strchr(name, '='))
                         return err_set(err, ERR_USAGE, "env: names without \"=\" and texts only, at most %d", ENV_MAX);
                 if (asprintf(&making->env[n], "%s=%s", name, json_string_value(value)) < 0)
-                        return err_set(err, ERR_SYSTEM, "out of memory");
+                        return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 n++;
         }
         return 0;
@@ -217,57 +235,64 @@ static char **make_environment(struct making *making, struct err *err) {
         const struct image *image = &making->view->image;
         const char *python_path = given_value(making, "PYTHONPATH="), *path = given_value(making, "PATH=");
         bool has_packages = *making->request->packages && !making->request->installs;
+        _cleanup_free_ char *usual = environment_path(image);
         size_t n = 0;
+        if (!python_path)
+                python_path = environment_image_value(image, "PYTHONPATH=");
         while (making->env[n])
                 n++;
         if (asprintf(&making->env[n], "PYTHONPATH=" VIEW_KERNEL "%s%s%s%s", has_packages ? ":" PACKAGES_SITE : "",
                      image->has_layer ? ":" IMAGE_LAYER_PATH : "", python_path ? ":" : "",
                      python_path ? python_path : "") < 0 ||
-            (has_packages && asprintf(&making->env[n + 1], "PATH=" PACKAGES_BIN ":%s", path ? path : BOX_PATH) < 0)) {
-                (void) err_set(err, ERR_SYSTEM, "out of memory");
+            !usual ||
+            (has_packages && asprintf(&making->env[n + 1], "PATH=" PACKAGES_BIN ":%s",
+                                      path ? path : usual + strlen("PATH=")) < 0)) {
+                (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 return NULL;
         }
         return environment_make(image, &making->request->limits, making->request->network, making->env, err);
 }
 
-/* Ours go into the reply, theirs to the agent. */
-static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[static 4], struct err *err) {
-        int channel[2] = { -1, -1 }, out[2] = { -1, -1 }, error[2] = { -1, -1 };
+/* Ours go into the reply, theirs to the agent. Pipes only: what a box can write to and the daemon reads must not carry
+ * descriptors (base/pipe_peek.h). */
+static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[static KERNEL_FDS], struct err *err) {
+        int requests[2] = { -1, -1 }, replies[2] = { -1, -1 }, out[2] = { -1, -1 }, error[2] = { -1, -1 };
         int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         int code = 0;
-        if (null_fd < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) < 0 ||
+        if (null_fd < 0 || pipe2(requests, O_CLOEXEC) < 0 || pipe2(replies, O_CLOEXEC) < 0 ||
             pipe2(out, O_CLOEXEC) < 0 || pipe2(error, O_CLOEXEC) < 0)
                 code = err_sys(err, errno, "making the kernel's channels");
         /* A megabyte printed at once then costs one wake-up instead of sixteen. An ordinary user may not have many such
          * pipes (fs.pipe-user-pages-soft): only where the limit does not count. */
         if (code == 0 && geteuid() == 0 && leased)
                 (void) fcntl(out[1], F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
-        reply->fds[MAKER_CHANNEL] = channel[0];
+        reply->fds[MAKER_REQUESTS] = requests[1];
+        reply->fds[MAKER_REPLIES] = replies[0];
         reply->fds[MAKER_OUT] = out[0];
         reply->fds[MAKER_ERR] = error[0];
-        const int theirs[4] = { null_fd, out[1], error[1], channel[1] };
+        const int theirs[KERNEL_FDS] = { null_fd, out[1], error[1], requests[0], replies[1] };
         memcpy(ret_theirs, theirs, sizeof(theirs));
         return code;
 }
 
 /* Cold: the agent executes Python. */
-static int execute_kernel(struct making *making, char *const *environment, const int theirs[static 4],
+static int execute_kernel(struct making *making, char *const *environment, const int theirs[static KERNEL_FDS],
                           struct err *err) {
         char *argv[] = { making->view->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
-                         (char[]) { "--fd" }, (char[]) { "3" }, (char[]) { "--preload" },
-                         (char *) making->request->preload, NULL };
+                         (char[]) { "--requests" }, (char[]) { "3" }, (char[]) { "--replies" }, (char[]) { "4" },
+                         (char[]) { "--preload" }, (char *) making->request->preload, NULL };
         struct frame_writer payload = { 0 };
         frame_put_text(&payload, BOX_WORKSPACE);
         frame_put_texts(&payload, argv);
         frame_put_texts(&payload, environment);
-        int sent = frame_send(making->box.control_fd, FRAME_START, 1, &payload, theirs, 4);
+        int sent = frame_send(making->box.control_fd, FRAME_START, 1, &payload, theirs, KERNEL_FDS);
         frame_writer_release(&payload);
         return sent < 0 ? err_sys(err, -sent, "asking the agent for a kernel") : 0;
 }
 
 static int start_kernel(struct making *making, struct maker_reply *reply, struct err *err) {
         struct nursery *nursery = making->nursery && making->nursery->state == NURSERY_READY ? making->nursery : NULL;
-        int theirs[4];
+        int theirs[KERNEL_FDS];
         int code = open_channels(making->lease_fd >= 0, reply, theirs, err);
         const struct nursery_birth birth = { .box = &making->box, .spec = &making->spec,
                                              .environment = making->environment, .fds = theirs,
@@ -280,7 +305,7 @@ static int start_kernel(struct making *making, struct maker_reply *reply, struct
                 daemon_log("a kernel starts cold: %s", err->message);
         if (code == 0 && !is_forked)
                 code = execute_kernel(making, making->environment, theirs, err);
-        for (size_t i = 0; i < 4; i++)
+        for (size_t i = 0; i < KERNEL_FDS; i++)
                 fd_close(&theirs[i]);
         return code;
 }
@@ -313,13 +338,17 @@ static void fill_spec(struct making *making) {
                                            .ret_listener_fd = request->network ? &making->listener_fd : NULL };
 }
 
-static struct policy make_policy(const struct making *making) {
-        const struct maker_settings *settings = making->settings;
-        return (struct policy) { .operator = json_is_true(json_object_get(making->options, "operator")),
+struct policy maker_policy(const struct maker_settings *settings, bool is_operator, bool of_key) {
+        return (struct policy) { .operator = is_operator,
                                  .read_paths = settings->read_paths,
-                                 .write_paths = making->request->of_key ? settings->key_write_paths
-                                                                        : settings->write_paths,
+                                 .write_paths = of_key ? settings->key_write_paths : settings->write_paths,
+                                 .socket_path = settings->socket_path,
                                  .state_dir = settings->data_dir };
+}
+
+static struct policy make_policy(const struct making *making) {
+        return maker_policy(making->settings, json_is_true(json_object_get(making->options, "operator")),
+                            making->request->of_key);
 }
 
 static int open_trees(struct making *making, struct err *err) {
@@ -402,7 +431,7 @@ struct making *making_start(const struct maker_settings *settings, const struct 
                             struct err *err) {
         struct making *making = calloc(1, sizeof(*making));
         if (!making) {
-                (void) err_set(err, ERR_SYSTEM, "out of memory");
+                (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 return NULL;
         }
         making->own_request = *request;

@@ -1,7 +1,7 @@
 #include "session/modest.h"
 
 bool modest_json(const char *json, size_t size) {
-        enum { VALUES_MAX = 200000 };
+        enum { VALUES_MAX = 10000 };
         size_t values = 0;
         bool in_text = false;
         for (size_t i = 0; i < size; i++) {

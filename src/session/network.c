@@ -1,6 +1,7 @@
 #include "session/network.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
@@ -15,19 +16,22 @@ int network_rules_of(const struct session *session, struct egress_rules **ret_ru
         if (session->granted) {
                 *ret_rules = malloc(sizeof(**ret_rules));
                 if (!*ret_rules)
-                        return err_set(err, ERR_SYSTEM, "out of memory");
+                        return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 **ret_rules = *session->granted;
+                (void) snprintf((*ret_rules)->key, sizeof((*ret_rules)->key), "%s", row->owner);
                 return 0;
         }
         json_t *options = *row->options ? json_loads(row->options, JSON_REJECT_DUPLICATES, NULL) : NULL;
         const json_t *network = json_object_get(options, "network");
         _cleanup_free_ struct egress_rules *rules = network ? malloc(sizeof(*rules)) : NULL;
-        int code = network && !rules ? err_set(err, ERR_SYSTEM, "out of memory") : 0;
+        int code = network && !rules ? err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY) : 0;
         if (rules)
                 code = egress_rules_parse(network, &session->daemon->options->egress, rules, err);
         json_decref(options);
         if (code < 0)
                 return -1;
+        if (rules)
+                (void) snprintf(rules->key, sizeof(rules->key), "%s", row->owner);
         *ret_rules = rules && rules->mode != EGRESS_NONE ? take_ptr(rules) : NULL;
         return 0;
 }
@@ -42,6 +46,7 @@ static int start(struct daemon *daemon, struct err *err) {
         if (egress_start(&daemon->options->egress, &daemon->egress, err) < 0)
                 return -1;
         daemon->egress_started_ms = loop_now_ms();
+        helper_started(&daemon->helpers[HELPER_EGRESS], daemon->egress.pid);
         daemon->egress_watch = loop_watch(daemon->loop, daemon->egress.fd, EPOLLIN, on_event, daemon);
         if (daemon->egress_watch)
                 return 0;
@@ -71,6 +76,8 @@ static void restart_later(struct daemon *daemon) {
 static void on_died(struct daemon *daemon) {
         daemon_log("the proxy has died; starting another");
         network_stop(daemon);
+        daemon->helpers[HELPER_EGRESS].pid = 0; /* its restart is here, since boxes are to be admitted again */
+        daemon->helpers[HELPER_EGRESS].n_restarts++;
         for (struct session *session = daemon->sessions; session; session = session->next)
                 if (session->kernel)
                         session->kernel->admitted = false;

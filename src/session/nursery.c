@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ void nursery_stop(struct nursery *nursery) {
                 (void) sys_pidfd_send_signal(nursery->pidfd, SIGKILL);
         fd_close(&nursery->pidfd);
         fd_close(&nursery->socket_fd);
+        fd_close(&nursery->answer_fd);
         nursery->pid = 0;
         nursery->n_preloaded = 0;
         nursery->state = NURSERY_DOWN;
@@ -54,8 +56,16 @@ uint64_t nursery_due_in_ms(const struct nursery *nursery, uint64_t now_ms) {
 
 static void set_patience(int fd) {
         const struct timeval patience = { .tv_sec = ANSWER_WAIT_S };
-        (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
         (void) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+}
+
+/* A pipe's writer writes all of it at once (PIPE_BUF), or talks nonsense. */
+static bool read_within(int fd, void *bytes, size_t size, int wait_ms) {
+        struct pollfd ready = { .fd = fd, .events = POLLIN };
+        int n;
+        while ((n = poll(&ready, 1, wait_ms)) < 0 && errno == EINTR)
+                ;
+        return n > 0 && read(fd, bytes, size) == (ssize_t) size;
 }
 
 int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err) {
@@ -65,7 +75,7 @@ int nursery_start(struct nursery *nursery, const struct box_spec *spec, const ch
                 code = ward_start(nursery->ward, err);
         if (code == 0)
                 code = ward_start_nursery(nursery->ward, spec, nursery->light, preload, library_fd,
-                                          &nursery->socket_fd, &nursery->pidfd, err);
+                                          &nursery->socket_fd, &nursery->answer_fd, &nursery->pidfd, err);
         if (code < 0) {
                 fail(nursery, err);
                 return -1;
@@ -92,11 +102,7 @@ static void copy_names(char *ret_names, size_t room, const char *names) {
 
 bool nursery_hear(struct nursery *nursery) {
         struct nursery_answer answer;
-        int pidfd = -1;
-        ssize_t size = passing_receive(nursery->socket_fd, &answer, sizeof(answer), &pidfd, 1, MSG_DONTWAIT);
-        fd_close(&pidfd);
-        if (size == -EAGAIN)
-                return false;
+        ssize_t size = read(nursery->answer_fd, &answer, sizeof(answer)); /* poll said that it does not block */
         if (size != sizeof(answer) || !answer.ready || nursery->state != NURSERY_STARTING) {
                 struct err err;
                 char names[sizeof(answer.failed)] = "";
@@ -105,7 +111,7 @@ bool nursery_hear(struct nursery *nursery) {
                 if (*names)
                         (void) err_set(&err, ERR_UNSUPPORTED, "its imports started threads: %s", names);
                 else
-                        (void) err_set(&err, ERR_GONE, size < 0 ? "it died" : "it talks nonsense");
+                        (void) err_set(&err, ERR_GONE, size <= 0 ? "it died" : "it talks nonsense");
                 fail(nursery, &err);
                 return true;
         }
@@ -146,18 +152,20 @@ static int fill_order(const struct nursery_birth *birth, struct nursery_order *o
         return fits ? 0 : err_set(err, ERR_LIMIT, "the kernel's environment is too large to be forked with");
 }
 
-static int send_order(struct nursery *nursery, const struct nursery_birth *birth, int sync_fd, struct err *err) {
+static int send_order(struct nursery *nursery, const struct nursery_birth *birth, int verdict_fd, int go_fd,
+                      struct err *err) {
         _cleanup_free_ struct nursery_order *order = malloc(sizeof(*order));
         const struct cgroup *cgroup = &birth->box->cgroup;
         int fds[NURSERY_FDS];
         if (!order)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         memset(order, 0, offsetof(struct nursery_order, texts));
         if (fill_order(birth, order, err) < 0)
                 return -1;
         fds[NURSERY_AGENT] = birth->box->pidfd;
-        memcpy(&fds[NURSERY_STDIN], birth->fds, 4 * sizeof(int));
-        fds[NURSERY_SYNC] = sync_fd;
+        memcpy(&fds[NURSERY_STDIN], birth->fds, (NURSERY_REPLIES - NURSERY_STDIN + 1) * sizeof(int));
+        fds[NURSERY_VERDICT] = verdict_fd;
+        fds[NURSERY_GO] = go_fd;
         memcpy(&fds[NURSERY_GROUPS], cgroup->tasks_fd, sizeof(cgroup->tasks_fd));
         fds[NURSERY_GROUPS + CGROUP_CONTROLLERS] = cgroup->entry_fd;
         size_t size = offsetof(struct nursery_order, texts) + order->texts_size;
@@ -182,27 +190,20 @@ static bool is_in_box(int pidfd, const struct box *box) {
         return stat(path, &ours) == 0 && its.st_ino == ours.st_ino && its.st_dev == ours.st_dev;
 }
 
-static int receive_kernel(struct nursery *nursery, const struct box *box, int *ret_pidfd, struct err *err) {
+static int receive_kernel(struct nursery *nursery, pid_t *ret_pid, struct err *err) {
         struct nursery_answer answer;
-        _cleanup_fd_ int pidfd = -1;
-        ssize_t size = passing_receive(nursery->socket_fd, &answer, sizeof(answer), &pidfd, 1, 0);
-        if (size != sizeof(answer))
+        if (!read_within(nursery->answer_fd, &answer, sizeof(answer), ANSWER_WAIT_S * 1000))
                 return err_set(err, ERR_GONE, "the nursery does not answer");
         if (answer.code < 0)
                 return err_sys(err, -answer.code, "forking a kernel");
-        if (pidfd < 0 || !is_in_box(pidfd, box))
-                return err_set(err, ERR_PROTOCOL, "the nursery answered with a process that is not in the box");
-        *ret_pidfd = take_fd(&pidfd);
+        *ret_pid = answer.pid;
         return 0;
 }
 
 /* The kernel's own word that it is sealed. */
-static int wait_until_sealed(int sync_fd, struct err *err) {
+static int wait_until_sealed(int verdict_fd, struct err *err) {
         struct err verdict;
-        ssize_t size;
-        while ((size = recv(sync_fd, &verdict, sizeof(verdict), 0)) < 0 && errno == EINTR)
-                ;
-        if (size != sizeof(verdict))
+        if (!read_within(verdict_fd, &verdict, sizeof(verdict), ANSWER_WAIT_S * 1000))
                 return err_set(err, ERR_GONE, "the kernel died while it was sealed");
         if (verdict.code != ERR_NONE) {
                 verdict.message[sizeof(verdict.message) - 1] = '\0';
@@ -212,46 +213,54 @@ static int wait_until_sealed(int sync_fd, struct err *err) {
         return 0;
 }
 
-static int let_go(int sync_fd, struct err *err) {
-        return send(sync_fd, "g", 1, MSG_NOSIGNAL) == 1 ? 0 : err_sys(err, errno, "letting the kernel go");
-}
-
 /* It goes when it is sealed and the ward watches it. The ward is heard whatever the kernel said: each of its answers
  * belongs to a question. */
-static int release(struct ward *ward, int pidfd, int status_fd, int sync_fd, struct err *err) {
+static int seal(struct nursery *nursery, pid_t pid, int status_fd, int verdict_fd, int *ret_pidfd, struct err *err) {
         struct err of_ward;
-        if (ward_ask_to_watch(ward, pidfd, status_fd, err) < 0)
+        if (ward_ask_to_watch(nursery->ward, pid, status_fd, err) < 0)
                 return -1;
-        int code = wait_until_sealed(sync_fd, err);
-        if (ward_is_watching(ward, &of_ward) < 0 && code == 0) {
+        int code = wait_until_sealed(verdict_fd, err);
+        if (ward_is_watching(nursery->ward, ret_pidfd, &of_ward) < 0 && code == 0) {
                 *err = of_ward;
                 code = -1;
         }
-        return code < 0 ? -1 : let_go(sync_fd, err);
+        return code;
 }
 
 int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int *ret_pidfd, int *ret_status_fd,
                  struct err *err) {
-        int sync[2], status[2];
-        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sync) < 0)
-                return err_sys(err, errno, "making a socket pair");
-        _cleanup_fd_ int sync_ours = sync[0];
-        _cleanup_fd_ int sync_theirs = sync[1];
-        if (pipe2(status, O_CLOEXEC) < 0)
-                return err_sys(err, errno, "making a pipe");
+        int verdict[2] = { -1, -1 }, go[2] = { -1, -1 }, status[2] = { -1, -1 };
+        bool good = pipe2(verdict, O_CLOEXEC) == 0 && pipe2(go, O_CLOEXEC) == 0 && pipe2(status, O_CLOEXEC) == 0;
+        int problem = errno;
+        _cleanup_fd_ int verdict_read = verdict[0];
+        _cleanup_fd_ int verdict_write = verdict[1];
+        _cleanup_fd_ int go_read = go[0];
+        _cleanup_fd_ int go_write = go[1];
         _cleanup_fd_ int status_read = status[0];
         _cleanup_fd_ int status_write = status[1];
         _cleanup_fd_ int pidfd = -1;
-        set_patience(sync_ours);
-        if (send_order(nursery, birth, sync_theirs, err) < 0)
+        pid_t pid = 0;
+        if (!good)
+                return err_sys(err, problem, "making a pipe");
+        if (send_order(nursery, birth, verdict_write, go_read, err) < 0)
                 return -1; /* too much for one message, perhaps; nothing is wrong with the nursery */
-        fd_close(&sync_theirs);
-        if (receive_kernel(nursery, birth->box, &pidfd, err) < 0) {
+        fd_close(&verdict_write);
+        fd_close(&go_read);
+        if (receive_kernel(nursery, &pid, err) < 0) {
                 fail(nursery, err);
                 return -1;
         }
-        if (release(nursery->ward, pidfd, status_write, sync_ours, err) < 0) {
-                (void) sys_pidfd_send_signal(pidfd, SIGKILL);
+        int code = seal(nursery, pid, status_write, verdict_read, &pidfd, err);
+        if (code == 0 && !is_in_box(pidfd, birth->box)) {
+                code = err_set(err, ERR_PROTOCOL, "the nursery answered with a process that is not in the box");
+                fail(nursery, err);
+                return -1; /* not ours to kill */
+        }
+        if (code == 0 && fd_write_all(go_write, "g", 1) < 0)
+                code = err_sys(err, errno, "letting the kernel go");
+        if (code < 0) {
+                if (pidfd >= 0)
+                        (void) sys_pidfd_send_signal(pidfd, SIGKILL);
                 return -1;
         }
         nursery->forks++;

@@ -18,7 +18,7 @@ struct nursery {
         uint64_t fingerprint; /* of the image as it was when the nursery was started */
         enum nursery_state state;
         struct ward *ward; /* shared with the other one of the image */
-        int socket_fd, pidfd;
+        int socket_fd, answer_fd, pidfd;
         pid_t pid; /* on the host */
         uint64_t started_ms, retry_ms;
         unsigned failures; /* in a row */
@@ -33,7 +33,7 @@ struct nursery {
  * is down, and the next try is put off. */
 int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err);
 
-/* Something came through its socket: it is ready, or it is gone. True when the state has changed. */
+/* Something came through its pipe: it is ready, or it is gone. True when the state has changed. */
 bool nursery_hear(struct nursery *nursery);
 
 /* Ends the process; kernels that were forked from it stay. */
@@ -49,7 +49,7 @@ struct nursery_birth {
         const struct box_spec *spec;
         bool has_memory_cgroup, has_pids_cgroup, is_awaited;
         char *const *environment;
-        const int *fds; /* 0, 1, 2 and the channel */
+        const int *fds; /* 0, 1, 2, requests and replies */
 };
 
 /* Forks a kernel into the box. On return it is sealed and on its way; *ret_pidfd is the process, and its wait status

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "session/asker.h"
+#include "session/disk_reserve.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
@@ -65,25 +66,51 @@ static json_t *describe_nursery(const struct daemon *daemon, bool light) {
         return json_null();
 }
 
+/* {"vault": {"state": "running", "pid": 7, "restarts": 0}, …} */
+static json_t *describe_helpers(const struct daemon *daemon) {
+        json_t *helpers = json_object();
+        for (size_t i = 0; i < HELPERS; i++) {
+                const struct helper *helper = &daemon->helpers[i];
+                json_t *json = json_pack("{s:s, s:i, s:I}", "state", helper_state(helper), "pid", (int) helper->pid,
+                                         "restarts", (json_int_t) helper->n_restarts);
+                if (*helper->trouble)
+                        json_object_set_new(json, "trouble", json_string(helper->trouble));
+                json_object_set_new(helpers, helper->name, json);
+        }
+        return helpers;
+}
+
+static json_t *describe_storage(void) {
+        struct disk_reserve_state state;
+        disk_reserve_look(&state);
+        return json_pack("{s:b, s:I, s:I}", "reserve_in_use", (int) state.is_in_use, "reserve_bytes",
+                         (json_int_t) state.reserve_bytes, "free_bytes", (json_int_t) state.free_bytes);
+}
+
 static int status(struct asker *asker, json_t *json, struct err *err) {
         (void) json;
         (void) err;
         struct daemon *daemon = asker->daemon;
+        const struct loop_turns turns = loop_turns(daemon->loop);
         json_t *sessions = json_array();
         for (struct session *session = daemon->sessions; session; session = session->next)
                 if (session_is_seen_by(session, asker->owner))
-                        json_array_append_new(sessions, session_to_json(session));
+                        json_array_append_new(sessions, session_to_json(session, true));
         json_t *answer = json_pack(
-                "{s:{s:i, s:s, s:I, s:I, s:s, s:s?, s:s, s:s, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:o}",
+                "{s:{s:i, s:s, s:I, s:I, s:s, s:s?, s:s, s:s, s:I, s:I, s:f, s:f}, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:o, s:o}",
                 "daemon", "pid", (int) getpid(), "version", GLOVEBOX_VERSION, "uptime_ms",
                 (json_int_t) (loop_now_ms() - daemon->started_ms), "memory_bytes",
-                (json_int_t) memory_bytes_of(getpid()), "socket", daemon->socket_path, "api",
+                (json_int_t) memory_bytes_of(getpid()), "socket",
+                *daemon->options->socket_link ? daemon->options->socket_link : daemon->socket_path, "api",
                 *daemon->front_address ? daemon->front_address : NULL, "data_dir", daemon->data_dir, "image",
                 daemon->options->image, "clients", (json_int_t) daemon->n_clients, "log_dropped",
-                (json_int_t) log_dropped(), "pool", "wanted", (json_int_t) daemon->options->pool, "ready",
+                (json_int_t) log_dropped(), "longest_turn_ms", (double) turns.longest_us / 1000, "longest_turn_cpu_ms",
+                (double) turns.longest_cpu_us / 1000, "pool", "wanted", (json_int_t) daemon->options->pool, "ready",
                 (json_int_t) pool_ready(daemon, false), "light_wanted", (json_int_t) pool_wanted(daemon, true),
                 "light_ready", (json_int_t) pool_ready(daemon, true), "nursery", describe_nursery(daemon, false),
-                "light_nursery", describe_nursery(daemon, true), "sessions", sessions);
+                "light_nursery", describe_nursery(daemon, true), "sessions", sessions, "helpers",
+                describe_helpers(daemon));
+        json_object_set_new(answer, "storage", describe_storage());
         asker_answer(asker, answer);
         return 0;
 }
@@ -106,13 +133,16 @@ static const struct operation operations_daemon[] = {
 
 int operation_run(struct asker *asker, json_t *json, struct err *err) {
         static const struct operation *const tables[] = { operations_run, operations_file, operations_session,
-                                                          operations_daemon, operations_install };
+                                                          operations_daemon, operations_install,
+                                                          operations_process };
         const char *name = operation_text(json, "op", err);
         if (!name)
                 return -1;
         for (size_t i = 0; i < ELEMENTS(tables); i++)
                 for (const struct operation *row = tables[i]; row->name; row++)
-                        if (strcmp(row->name, name) == 0)
+                        if (strcmp(row->name, name) == 0) {
+                                asker_begin(asker, row->name, json_string_value(json_object_get(json, "session")));
                                 return row->run(asker, json, err);
+                        }
         return err_set(err, ERR_USAGE, "there is no operation \"%.60s\"; docs/PROTOCOL.md lists them", name);
 }

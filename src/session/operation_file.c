@@ -6,7 +6,9 @@
 
 #include "base/fd.h"
 #include "session/artifact.h"
+#include "session/artifact.h"
 #include "session/asker.h"
+#include "session/asker_errand.h"
 #include "session/download.h"
 #include "session/errand.h"
 #include "session/operation.h"
@@ -55,11 +57,19 @@ static int read_file(struct asker *asker, json_t *json, struct err *err) {
 
 struct file_upload {
         struct upload upload;
+        struct daemon *daemon;
+        char session_id[27];
+        uint64_t admitted; /* counted in the session, unless the file is finished */
         struct workspace_file file;
 };
 
 static int on_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
-        int code = fd_write_all(((struct file_upload *) upload)->file.fd, bytes, size);
+        struct daemon *daemon = upload->asker->daemon;
+        struct file_upload *file = (struct file_upload *) upload;
+        if (disk_admit(daemon, session_find(daemon, "", file->session_id), size, err) < 0)
+                return -1;
+        file->admitted += size;
+        int code = fd_write_all(file->file.fd, bytes, size);
         return code < 0 ? err_sys(err, -code, "writing the file") : 0;
 }
 
@@ -98,11 +108,12 @@ static void finish_durably(struct file_upload *upload) {
         struct asker *asker = upload->upload.asker;
         struct durable_write *durable = calloc(1, sizeof(*durable));
         struct err err;
-        (void) err_set(&err, ERR_SYSTEM, "out of memory");
+        (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         if (durable) {
                 *durable = (struct durable_write) { asker, upload->file, upload->upload.size };
                 const struct errand_order order = { .fds = { durable->file.fd, durable->file.workspace_fd }, .n_fds = 2,
-                                                    .work = write_durably, .done = on_written, .context = durable };
+                                                    .work = write_durably, .done = on_written, .context = durable,
+                                                    daemon_errand_of(asker->daemon, asker->owner) };
                 if (errand_start(asker->daemon->loop, &order, &err)) {
                         asker->held_by = &durable->asker;
                         upload->file = (struct workspace_file) { .fd = -1, .workspace_fd = -1 };
@@ -115,6 +126,7 @@ static void finish_durably(struct file_upload *upload) {
 
 static void on_finish(struct upload *upload) {
         struct err err;
+        ((struct file_upload *) upload)->admitted = 0;
         if (json_is_true(json_object_get(upload->json, "sync")))
                 finish_durably((struct file_upload *) upload);
         else if (workspace_finish_file(&((struct file_upload *) upload)->file, &err) < 0)
@@ -124,7 +136,12 @@ static void on_finish(struct upload *upload) {
 }
 
 static void on_abandon(struct upload *upload) {
-        workspace_drop_file(&((struct file_upload *) upload)->file);
+        struct file_upload *file = (struct file_upload *) upload;
+        /* The asker may be gone by now. */
+        struct session *session = file->admitted ? session_find(file->daemon, "", file->session_id) : NULL;
+        if (session)
+                disk_give_back(session, file->admitted);
+        workspace_drop_file(&file->file);
 }
 
 static int write_file(struct asker *asker, json_t *json, struct err *err) {
@@ -133,9 +150,13 @@ static int write_file(struct asker *asker, json_t *json, struct err *err) {
         _cleanup_fd_ int workspace = open_named(asker, json, "path", relative, &session, err);
         if (workspace < 0)
                 return -1;
+        if (disk_admit(asker->daemon, session, 0, err) < 0)
+                return -1;
         struct file_upload *upload = calloc(1, sizeof(*upload));
         if (!upload)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        upload->daemon = asker->daemon;
+        (void) snprintf(upload->session_id, sizeof(upload->session_id), "%s", session->row.id);
         if (workspace_create_file(workspace, relative, &upload->file, err) < 0) {
                 free(upload);
                 return -1;
@@ -173,11 +194,20 @@ static int stat_file(struct asker *asker, json_t *json, struct err *err) {
         return 0;
 }
 
+static int remove_many(int workspace_fd, const char *relative, struct json_text *answer, struct err *err) {
+        json_text_put_literal(answer, "{}");
+        return workspace_remove(workspace_fd, relative, true, err);
+}
+
+/* How deep it is and how much is in it is known to nobody: a child removes it. */
 static int remove_file(struct asker *asker, json_t *json, struct err *err) {
         char relative[4096];
         _cleanup_fd_ int workspace = open_named(asker, json, "path", relative, NULL, err);
-        if (workspace < 0 ||
-            workspace_remove(workspace, relative, json_is_true(json_object_get(json, "recursive")), err) < 0)
+        if (workspace < 0)
+                return -1;
+        if (json_is_true(json_object_get(json, "recursive")))
+                return asker_errand_start(asker, workspace, remove_many, relative, err);
+        if (workspace_remove(workspace, relative, false, err) < 0)
                 return -1;
         asker_answer(asker, json_object());
         return 0;
@@ -186,7 +216,7 @@ static int remove_file(struct asker *asker, json_t *json, struct err *err) {
 static int make_directory(struct asker *asker, json_t *json, struct err *err) {
         char relative[4096];
         _cleanup_fd_ int workspace = open_named(asker, json, "path", relative, NULL, err);
-        if (workspace < 0 || workspace_make_directory(workspace, relative, err) < 0)
+        if (workspace < 0 || workspace_make_directories(workspace, relative, err) < 0)
                 return -1;
         asker_answer(asker, json_object());
         return 0;
@@ -202,22 +232,42 @@ static int move_file(struct asker *asker, json_t *json, struct err *err) {
         return 0;
 }
 
+static void write_artifacts(struct artifact_list *list, struct json_text *text) {
+        json_text_put_literal(text, "{\"artifacts\":");
+        artifact_list_write_json(list, text);
+        json_text_put_literal(text, ",\"cut\":");
+        json_text_put_bool(text, list->cut);
+        json_text_put_literal(text, "}");
+}
+
+/* `workspace` is where it is on the host, or "" for whoever need not know. */
+static int list_many(int workspace_fd, const char *workspace, struct json_text *text, struct err *err) {
+        struct artifact_list list = { 0 };
+        if (artifact_scan(workspace_fd, &list, err) < 0 || (*workspace && artifact_locate(&list, workspace, err) < 0))
+                return -1;
+        write_artifacts(&list, text);
+        return 0;
+}
+
 static int list_artifacts(struct asker *asker, json_t *json, struct err *err) {
         struct session *session = operation_session(asker, json, err);
         _cleanup_fd_ int workspace = session ? session_open_workspace(session) : -1;
-        struct artifact_list list = { 0 };
         if (!session)
                 return -1;
         if (workspace < 0)
                 return err_sys(err, -workspace, "opening the workspace of %s", session->row.name);
-        if (artifact_scan(workspace, &list, err) < 0 ||
-            (asker_is_operator(asker) && artifact_locate(&list, session->workspace, err) < 0)) {
-                artifact_list_release(&list);
-                return -1;
-        }
-        json_t *array = artifact_list_to_json(&list);
-        asker_answer(asker, json_pack("{s:o, s:b}", "artifacts", array, "cut", (int) list.cut));
+        struct artifact_list list = { 0 };
+        const char *place = asker_is_operator(asker) ? session->workspace : "";
+        if (!artifact_scan_few(workspace, &list))
+                return asker_errand_start(asker, workspace, list_many, place, err);
+        _cleanup_json_text_ struct json_text text = { 0 };
+        if (*place && artifact_locate(&list, place, NULL) < 0)
+                text.failed = true;
+        write_artifacts(&list, &text);
         artifact_list_release(&list);
+        if (text.failed)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        asker_answer_text(asker, text.bytes, text.size, NULL);
         return 0;
 }
 

@@ -3,20 +3,23 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/utf8.h"
 #include "session/asker.h"
-#include "session/light.h"
+#include "session/disk_reserve.h"
 #include "session/operation.h"
+#include "session/program.h"
 #include "session/row.h"
 #include "session/session.h"
 #include "session/spill.h"
 #include "session/upload.h"
+#include "session/waiting.h"
 
-enum { CODE_MAX = 16 << 20, QUEUE_MAX = 64 };
+enum { CODE_MAX = 4 << 20 };
 
 static struct session *session_for(struct asker *asker, json_t *json, struct err *err) {
         if (!json_is_true(json_object_get(json, "ephemeral"))) {
                 bool created;
+                if (json_is_false(json_object_get(json, "create"))) /* one that was removed stays so */
+                        return operation_session(asker, json, err);
                 return row_find_or_create(asker, json, &created, err);
         }
         struct registry_session row;
@@ -32,25 +35,25 @@ static uint64_t timeout_of(const struct session *session, json_t *json) {
 
 /* `what` is the payload of EXECUTE but for its id; taken. */
 static int submit(struct asker *asker, json_t *json, json_t *what, struct err *err) {
+        if (disk_reserve_check(err) < 0) {
+                json_decref(what);
+                return -1;
+        }
         struct session *session = session_for(asker, json, err);
-        bool fits = session && run_fits(session, what);
+        bool fits = session && run_fits(session, what, err) == 0;
         struct run *run = fits ? run_make(session, what, timeout_of(session, json)) : NULL;
         if (session && session->ephemeral)
-                session->light = light_suits(what, daemon_preload(asker->daemon));
+                session->light = json_object_get(what, "argv") || json_is_true(json_object_get(json, "light"));
         json_decref(what);
         size_t waiting = 0;
         for (struct run *other = session ? session->runs : NULL; other; other = other->next)
                 waiting++;
-        if (session && waiting >= QUEUE_MAX)
-                (void) err_set(err, ERR_LIMIT, "%d runs already wait in session %s; wait for some to end", QUEUE_MAX,
+        if (session && waiting >= SESSION_RUNS_MAX)
+                (void) err_set(err, ERR_LIMIT, "%d runs already wait in session %s; wait for some to end", SESSION_RUNS_MAX,
                                session->row.name);
-        else if (session && !fits)
-                (void) err_set(err, ERR_LIMIT,
-                               "runs with more code than the daemon can hold are under way; wait for some to end, or "
-                               "put the code into a file");
-        else if (session && !run)
-                (void) err_set(err, ERR_SYSTEM, "out of memory");
-        if (!run || waiting >= QUEUE_MAX) {
+        else if (session && fits && !run)
+                (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        if (!run || waiting >= SESSION_RUNS_MAX) {
                 run_free(run);
                 if (session && session->ephemeral)
                         session_remove(session, false);
@@ -58,20 +61,41 @@ static int submit(struct asker *asker, json_t *json, json_t *what, struct err *e
         }
         asker->stream = json_is_true(json_object_get(json, "stream"));
         asker->cancel_on_disconnect = json_is_true(json_object_get(json, "cancel_on_disconnect"));
-        if (json_is_true(json_object_get(json, "detach"))) {
-                asker_answer(asker, json_pack("{s:s, s:s}", "run_id", run->id, "session", session->row.id));
-        } else
-                run_add_asker(run, asker);
+        bool detach = json_is_true(json_object_get(json, "detach"));
+        struct err refusal = { 0 };
+        run->refusal = &refusal;
         session_submit(session, run);
+        if (refusal.code != ERR_NONE) {
+                *err = refusal;
+                return -1;
+        }
+        run->refusal = NULL;
+        /* Whoever learns its id has it acknowledged: then it is in the journal, or on disk until it is its turn. */
+        if (!run->started && (detach || asker->type->accepted) &&
+            waiting_put(run, asker->cancel_on_disconnect, err) < 0) {
+                session_cancel(session, run);
+                return -1;
+        }
+        if (detach)
+                asker_answer(asker, json_pack("{s:s, s:s}", "run_id", run->id, "session", session->row.id));
+        else
+                run_add_asker(run, asker);
         return 0;
+}
+
+/* What the kernel is told as it was asked. */
+static void copy_members(json_t *json, json_t *what, const char *const *keys) {
+        for (; *keys; keys++)
+                if (json_object_get(json, *keys))
+                        json_object_set(what, *keys, json_object_get(json, *keys));
 }
 
 static int submit_code(struct asker *asker, json_t *json, json_t *code, struct err *err) {
         json_t *what = json_object();
         json_object_set_new(what, "code", code);
-        json_t *context = json_object_get(json, "context");
-        if (context)
-                json_object_set(what, "context", context);
+        copy_members(json, what, (const char *const[]) { "context", "store_history", "file", "args", "input", NULL });
+        if (!json_is_true(json_object_get(json, "ephemeral"))) /* a fresh box has it in its environment */
+                copy_members(json, what, (const char *const[]) { "env", NULL });
         return submit(asker, json, what, err);
 }
 
@@ -87,7 +111,7 @@ static int on_piece(struct upload *upload, const char *bytes, size_t size, struc
         struct code_upload *code = (struct code_upload *) upload;
         char *grown = realloc(code->bytes, code->size + size + 1);
         if (!grown)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         memcpy(grown + code->size, bytes, size);
         code->bytes = grown;
         code->size += size;
@@ -117,7 +141,7 @@ static int execute(struct asker *asker, json_t *json, struct err *err) {
         }
         struct code_upload *code = calloc(1, sizeof(*code));
         if (!code)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         code->upload = (struct upload) { .asker = asker, .max = CODE_MAX, .piece = on_piece, .finish = on_finish,
                                          .abandon = on_abandon, .json = json_incref(json) };
         if (upload_begin(&code->upload, err) < 0) {
@@ -143,10 +167,7 @@ static int command(struct asker *asker, json_t *json, struct err *err) {
                 return err_set(err, ERR_USAGE, "\"argv\" (a list of texts) or \"shell\" (a text) must be given");
         json_t *what = json_object();
         json_object_set_new(what, "argv", argv);
-        static const char *const keys[] = { "env", "cwd" };
-        for (size_t k = 0; k < ELEMENTS(keys); k++)
-                if (json_object_get(json, keys[k]))
-                        json_object_set(what, keys[k], json_object_get(json, keys[k]));
+        copy_members(json, what, (const char *const[]) { "env", "cwd", "stdin", "input", NULL });
         return submit(asker, json, what, err);
 }
 
@@ -155,35 +176,34 @@ static int command(struct asker *asker, json_t *json, struct err *err) {
 static int read_result_text(struct journal *journal, const struct journal_run *run, char **ret_text, size_t *ret_size,
                             struct err *err) {
         struct journal_event event;
-        if (journal_event(journal, run->run_id, run->events, &event, err) < 0 || event.kind != JOURNAL_EVENT_RESULT)
+        bool is_there = journal_event(journal, run->run_id, run->events, &event, err) == 0;
+        if (!is_there && err->code == ERR_DAMAGED)
+                return -1;
+        if (!is_there || event.kind != JOURNAL_EVENT_RESULT)
                 return err_set(err, ERR_GONE, "run %s has no result: the daemon that ran it was lost", run->run_id);
         _cleanup_free_ char *text = malloc(event.size + 1);
         size_t size = 0;
-        if (!text || journal_read(journal, &event, 0, text, event.size, &size, err) < 0 || size < 2)
+        if (!text)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        if (journal_read(journal, &event, 0, text, event.size, &size, err) < 0)
+                return -1;
+        if (size < 2)
                 return err_set(err, ERR_SYSTEM, "the result of run %s cannot be read", run->run_id);
         *ret_text = take_ptr(text);
         *ret_size = size;
         return 0;
 }
 
-static int read_result(struct journal *journal, const struct journal_run *run, json_t **ret_result, struct err *err) {
-        _cleanup_free_ char *text = NULL;
-        size_t size;
-        if (read_result_text(journal, run, &text, &size, err) < 0)
-                return -1;
-        *ret_result = json_loadb(text, size, JSON_ALLOW_NUL, NULL);
-        return *ret_result ? 0 : err_set(err, ERR_SYSTEM, "the result of run %s cannot be read", run->run_id);
-}
-
 /* A run that is over, from the journal, as fast as the asker reads. */
-static int send_events(struct asker *asker, struct journal *journal, const struct journal_run *run, struct err *err) {
+static int send_events(struct asker *asker, const struct session *session, struct journal *journal,
+                       const struct journal_run *run, struct err *err) {
         _cleanup_free_ char *text = NULL;
         size_t size;
         if (read_result_text(journal, run, &text, &size, err) < 0)
                 return -1;
         if (asker->type->accepted)
                 asker->type->accepted(asker, run->run_id);
-        return spill_run(asker, journal, run->run_id, text, size, err);
+        return spill_run(asker, journal, run->run_id, text, size, session->row.id, err);
 }
 
 /* The session's journal; *ret_owned is to be closed, unless it is NULL. */
@@ -211,27 +231,9 @@ static int read_run(struct asker *asker, json_t *json, struct err *err) {
         struct journal_run found;
         int code = journal ? journal_find(journal, run_id, &found, err) : -1;
         if (code == 0)
-                code = send_events(asker, journal, &found, err);
+                code = send_events(asker, session, journal, &found, err);
         journal_close(owned);
         return code;
-}
-
-/* What a run printed, bounded, as part of its result. */
-static void add_output(struct journal *journal, const struct journal_run *run, json_t *result) {
-        static const char *const keys[] = { "stdout", "stderr" };
-        static const char *const cut_keys[] = { "stdout_cut_bytes", "stderr_cut_bytes" };
-        for (int i = 0; i < JOURNAL_STREAMS; i++) {
-                _cleanup_free_ char *bytes = NULL, *clean = NULL;
-                size_t size = 0;
-                (void) journal_read_stream(journal, run->run_id, (enum journal_stream) i, RUN_INLINE_MAX, &bytes, &size,
-                                           NULL);
-                uint64_t cut = run->cut[i] + run->bytes[i] - (size < run->bytes[i] ? size : run->bytes[i]);
-                json_t *text = json_stringn(bytes ? bytes : "", size);
-                if (!text && utf8_repair(bytes, size, &clean, &size) == 0)
-                        text = json_stringn(clean, size);
-                json_object_set_new(result, keys[i], text ? text : json_string(""));
-                json_object_set_new(result, cut_keys[i], json_integer((json_int_t) cut));
-        }
 }
 
 /* The result of a run that is over, with its output; of one that is not, only that. */
@@ -248,14 +250,13 @@ static int show_run(struct asker *asker, json_t *json, struct err *err) {
                 }
         struct journal *owned, *journal = journal_of(session, &owned, err);
         struct journal_run found;
-        json_t *result = NULL;
+        _cleanup_free_ char *text = NULL;
+        size_t size;
         int code = journal ? journal_find(journal, run_id, &found, err) : -1;
         if (code == 0)
-                code = read_result(journal, &found, &result, err);
-        if (code == 0) {
-                add_output(journal, &found, result);
-                asker_answer(asker, result);
-        }
+                code = read_result_text(journal, &found, &text, &size, err);
+        if (code == 0)
+                run_answer_again(asker, journal, &found, text, size);
         journal_close(owned);
         return code;
 }
@@ -265,13 +266,18 @@ static int cancel_run(struct asker *asker, json_t *json, struct err *err) {
         const char *run_id = session ? operation_text(json, "run", err) : NULL;
         if (!run_id)
                 return -1;
-        bool on = session->runs && session->runs->started && strcmp(session->runs->id, run_id) == 0;
-        asker_answer(asker, json_pack("{s:b}", "interrupted", (int) (on && session_interrupt(session))));
+        struct run *run = session->runs;
+        while (run && strcmp(run->id, run_id) != 0)
+                run = run->next;
+        if (run) /* one that waits never begins */
+                session_cancel(session, run);
+        asker_answer(asker, json_pack("{s:b}", "interrupted", (int) (run != NULL)));
         return 0;
 }
 
 const struct operation operations_run[] = {
         { "execute", execute },   { "command", command },       { "run.read", read_run },
         { "run.show", show_run },
-        { "run.cancel", cancel_run }, { NULL, NULL },
+        { "run.cancel", cancel_run }, { "program", program_begin },
+        { "program.usage", program_usage }, { NULL, NULL },
 };

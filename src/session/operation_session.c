@@ -1,4 +1,5 @@
 /* Operations on sessions. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,14 +7,19 @@
 #include "session/asker.h"
 #include "session/operation.h"
 #include "session/row.h"
+#include "session/row_check.h"
 #include "session/session.h"
 
 static int create(struct asker *asker, json_t *json, struct err *err) {
+        static const char *const known[] = { "op", "session", "image", "mode", "limits", "env", "mounts", "data",
+                                             "workspace", "network", "allow_weaker", "operator", NULL };
         bool created = false;
+        if (row_check_members(json, "session.create", known, err) < 0)
+                return -1;
         struct session *session = row_find_or_create(asker, json, &created, err);
         if (!session)
                 return -1;
-        json_t *answer = session_to_json(session);
+        json_t *answer = session_to_json(session, false);
         json_object_set_new(answer, "created", json_boolean(created));
         if (!created)
                 json_object_set_new(answer, "unchanged", row_list_unchanged(session, json));
@@ -27,7 +33,7 @@ static int list(struct asker *asker, json_t *json, struct err *err) {
         json_t *sessions = json_array();
         for (struct session *session = asker->daemon->sessions; session; session = session->next)
                 if (session_is_seen_by(session, asker->owner) && !session->removing)
-                        json_array_append_new(sessions, session_to_json(session));
+                        json_array_append_new(sessions, session_to_json(session, true));
         asker_answer(asker, json_pack("{s:o}", "sessions", sessions));
         return 0;
 }
@@ -38,6 +44,23 @@ static struct journal *open_journal(struct session *session, struct journal **re
         if (session->kernel && session->kernel->journal)
                 return session->kernel->journal;
         return session_open_journal(session, ret_owned, err) < 0 ? NULL : *ret_owned;
+}
+
+/* A result begins with what is small (run_result.c): the rest of it, however large, is not read. */
+static void add_outcome(struct journal *journal, const struct journal_run *run, json_t *item) {
+        char head[512], status[32];
+        size_t size = 0;
+        struct journal_event event;
+        if (journal_event(journal, run->run_id, run->events, &event, NULL) < 0 || event.kind != JOURNAL_EVENT_RESULT ||
+            journal_read(journal, &event, 0, head, sizeof(head) - 1, &size, NULL) < 0)
+                return;
+        head[size] = '\0';
+        const char *told = strstr(head, "\"status\":\""), *took = strstr(head, "\"duration_ms\":");
+        unsigned long long took_ms;
+        if (told && sscanf(told, "\"status\":\"%31[a-z]\"", status) == 1)
+                json_object_set_new(item, "status", json_string(status));
+        if (took && sscanf(took, "\"duration_ms\":%llu", &took_ms) == 1)
+                json_object_set_new(item, "duration_ms", json_integer((json_int_t) took_ms));
 }
 
 static json_t *runs_of(struct session *session, size_t limit) {
@@ -54,19 +77,10 @@ static json_t *runs_of(struct session *session, size_t limit) {
                                          (json_int_t) runs[i].bytes[JOURNAL_OUT], "stderr_bytes",
                                          (json_int_t) runs[i].bytes[JOURNAL_ERR], "began",
                                          (json_int_t) runs[i].began_ms, "end", (json_int_t) runs[i].ended_ms);
-                struct journal_event event;
-                char *text = NULL;
-                size_t size = 0;
-                if (item && runs[i].ended &&
-                    journal_event(journal, runs[i].run_id, runs[i].events, &event, NULL) == 0 &&
-                    event.kind == JOURNAL_EVENT_RESULT && event.size < (1 << 20) && (text = malloc(event.size + 1)) &&
-                    journal_read(journal, &event, 0, text, event.size, &size, NULL) == 0) {
-                        json_t *result = json_loadb(text, size, 0, NULL);
-                        json_object_set(item, "status", json_object_get(result, "status"));
-                        json_object_set(item, "duration_ms", json_object_get(result, "duration_ms"));
-                        json_decref(result);
-                }
-                free(text);
+                if (item && runs[i].ended)
+                        add_outcome(journal, &runs[i], item);
+                if (item && runs[i].damaged) /* on the disk: there is no result */
+                        json_object_set_new(item, "status", json_string("damaged"));
                 json_array_append_new(array, item);
         }
         journal_close(owned);
@@ -77,7 +91,7 @@ static int show(struct asker *asker, json_t *json, struct err *err) {
         struct session *session = operation_session(asker, json, err);
         if (!session)
                 return -1;
-        json_t *answer = session_to_json(session);
+        json_t *answer = session_to_json(session, false);
         json_object_set_new(answer, "runs", runs_of(session, 10));
         json_object_set_new(answer, "isolation", session_isolation(session));
         asker_answer(asker, answer);

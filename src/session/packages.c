@@ -11,13 +11,12 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/units.h"
-#include "box/syscalls.h"
 #include "session/modest.h"
 #include "session/remove_tree.h"
 #include "session/requirement.h"
+#include "session/tenant_file.h"
 
 enum {
-        PLAIN = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
         DEPTH_MAX = 64,
         REPORT_MAX_BYTES = 256 << 10,
         LISTED_MAX = 1000,
@@ -87,10 +86,10 @@ static int count_entry(struct count *count, const struct stat *status, struct er
 }
 
 static int look_through(int parent_fd, const char *name, int depth, struct count *count, struct err *err) {
-        int fd = sys_openat2(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, PLAIN);
+        int fd = tenant_file_open_directory(parent_fd, name, O_RDONLY);
         DIR *directory = fd < 0 ? NULL : fdopendir(fd);
         if (!directory) {
-                int code = errno;
+                int code = fd < 0 ? -fd : errno;
                 fd_close(&fd);
                 return err_sys(err, code, "looking through the new packages");
         }
@@ -139,17 +138,15 @@ static json_t *clean_report(json_t *told) {
 }
 
 static int read_report(int staging_fd, json_t **ret_report, struct err *err) {
-        struct stat status;
-        _cleanup_fd_ int fd = sys_openat2(staging_fd, "report.json", O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0, PLAIN);
+        _cleanup_fd_ int fd = tenant_file_open(staging_fd, "report.json", O_RDONLY, NULL);
         _cleanup_free_ char *bytes = NULL;
         size_t size = 0;
-        if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) ||
-            fd_read_to_end(fd, REPORT_MAX_BYTES, &bytes, &size) < 0 || !modest_json(bytes, size))
+        if (fd < 0 || fd_read_to_end(fd, REPORT_MAX_BYTES, &bytes, &size) < 0 || !modest_json(bytes, size))
                 return err_set(err, ERR_PROTOCOL, "the helper box did not say what it installed");
         json_t *told = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL);
         *ret_report = clean_report(told);
         json_decref(told);
-        return *ret_report ? 0 : err_set(err, ERR_SYSTEM, "out of memory");
+        return *ret_report ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
 /* ---- the change ---- */
@@ -163,18 +160,18 @@ static int swap(int staging_fd, int packages_fd) {
 
 static int settle(int state_fd, const struct limits *limits, json_t **ret_report, struct err *err) {
         struct count count = { .limits = limits };
-        _cleanup_fd_ int staging = sys_openat2(state_fd, "install", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, PLAIN);
-        _cleanup_fd_ int packages = sys_openat2(state_fd, "packages", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, PLAIN);
+        _cleanup_fd_ int staging = tenant_file_open_directory(state_fd, "install", O_RDONLY);
+        _cleanup_fd_ int packages = tenant_file_open_directory(state_fd, "packages", O_RDONLY);
         if (staging < 0 || packages < 0)
-                return err_sys(err, errno, "opening the new packages");
+                return err_sys(err, -(staging < 0 ? staging : packages), "opening the new packages");
         json_t *report = NULL;
         if (read_report(staging, &report, err) < 0)
                 return -1;
         int code = look_through(staging, "current", 0, &count, err);
         if (code == 0 && json_is_true(json_object_get(report, "covers_image"))) { /* first: too often is harmless */
-                _cleanup_fd_ int mark = openat(packages, "covers", O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+                _cleanup_fd_ int mark = tenant_file_open(packages, "covers", O_WRONLY | O_CREAT, NULL);
                 if (mark < 0)
-                        code = err_sys(err, errno, "noting that the packages cover the image's");
+                        code = err_sys(err, -mark, "noting that the packages cover the image's");
         }
         int swapped = code < 0 ? 0 : swap(staging, packages);
         if (swapped < 0)

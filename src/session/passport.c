@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/fd.h"
 #include "base/memory.h"
 
@@ -36,6 +37,21 @@ static void path_of(const char *state_dir, const char *suffix, char ret_path[sta
         (void) snprintf(ret_path, 1200, "%.1100s/session.json%s", state_dir, suffix);
 }
 
+/* Of everything else in it. */
+static json_int_t crc_of(const json_t *json) {
+        _cleanup_free_ char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
+        return text ? (json_int_t) crc32c(0, text, strlen(text)) : -1;
+}
+
+/* One of an older version has none. */
+static bool is_as_written(json_t *json) {
+        json_t *crc = json_incref(json_object_get(json, "crc"));
+        (void) json_object_del(json, "crc");
+        bool same = !crc || json_integer_value(crc) == crc_of(json);
+        json_decref(crc);
+        return same;
+}
+
 int passport_write(const char *state_dir, const struct registry_session *row, struct err *err) {
         char path[1200], beside[1200];
         json_t *json = json_pack("{s:b}", "allow_weaker", (int) row->allow_weaker);
@@ -46,10 +62,11 @@ int passport_write(const char *state_dir, const struct registry_session *row, st
                 memcpy(&number, (const char *) row + numbers[i].offset, sizeof(number));
                 json_object_set_new(json, numbers[i].key, json_integer(number));
         }
+        json_object_set_new(json, "crc", json_integer(crc_of(json)));
         _cleanup_free_ char *text = json_dumps(json, JSON_COMPACT);
         json_decref(json);
         if (!text)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         path_of(state_dir, "", path);
         path_of(state_dir, ".new", beside);
         _cleanup_fd_ int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -57,6 +74,12 @@ int passport_write(const char *state_dir, const struct registry_session *row, st
         if (code == 0 && rename(beside, path) < 0)
                 code = -errno;
         return code < 0 ? err_sys(err, -code, "writing %s", path) : 0;
+}
+
+bool passport_exists(const char *state_dir) {
+        char path[1200];
+        path_of(state_dir, "", path);
+        return access(path, F_OK) == 0;
 }
 
 void passport_remove(const char *state_dir) {
@@ -89,10 +112,10 @@ int passport_read(const char *state_dir, struct registry_session *ret_row, struc
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
         json_t *json = fd < 0 ? NULL : json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
         struct registry_session row = { 0 };
-        int code = json ? row_from(json, &row) : -1;
+        int code = json && is_as_written(json) ? row_from(json, &row) : -1;
         json_decref(json);
         if (code < 0)
-                return err_set(err, ERR_NOT_FOUND, "%s is not there, or no passport of a session", path);
+                return err_set(err, ERR_NOT_FOUND, "%s is not there, or not what was written", path);
         *ret_row = row;
         return 0;
 }

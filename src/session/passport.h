@@ -9,5 +9,8 @@
 int passport_write(const char *state_dir, const struct registry_session *row, struct err *err);
 void passport_remove(const char *state_dir);
 
-/* ERR_NOT_FOUND when there is none that can be read. */
+/* There is one, readable or not: what is beside it belongs to somebody. */
+bool passport_exists(const char *state_dir);
+
+/* ERR_NOT_FOUND when there is none that can be read, or it is not what was written. */
 int passport_read(const char *state_dir, struct registry_session *ret_row, struct err *err);

@@ -1,6 +1,6 @@
 /* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run that wants nothing special.
  * Each is used once. As many full ones, which have imported what is preloaded, are kept as light ones, which have not:
- * the code of a run tells which of them it needs (session/light.h). */
+ * commands, and code whose caller says so, take a light one; other code takes a full one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,10 +42,9 @@ static void on_output(struct kernel *kernel) {
         (void) kernel;
 }
 
-static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
+static void on_frame(struct kernel *kernel, enum kernel_frame type, const struct kernel_reply *reply) {
         (void) type;
-        (void) payload;
-        (void) size;
+        (void) reply;
         kernel_kill(kernel);
 }
 
@@ -102,7 +101,7 @@ void pool_refill(struct daemon *daemon) {
         if (!kernel)
                 return;
         daemon->pool[daemon->n_pool++] = kernel;
-        if (daemon_order_kernel(daemon, &request, &err) < 0)
+        if (daemon_order_kernel(daemon, &request, "", &err) < 0)
                 on_failed(kernel, &err);
 }
 
@@ -122,7 +121,8 @@ static bool is_plain(const struct daemon *daemon, const struct registry_session 
                row->allow_weaker == daemon->options->allow_weaker && strcmp(row->mode, "fresh") != 0 &&
                memcmp(&row->limits, &daemon->options->limits, offsetof(struct limits, timeout_ms)) == 0 &&
                row->limits.tmp_bytes == daemon->options->limits.tmp_bytes &&
-               row->limits.disk_bytes == daemon->options->limits.disk_bytes;
+               row->limits.disk_bytes == daemon->options->limits.disk_bytes &&
+               row->limits.disk_files == daemon->options->limits.disk_files;
 }
 
 struct kernel *pool_take(struct daemon *daemon, const struct registry_session *row, bool light) {

@@ -9,15 +9,17 @@
 
 #include "base/err.h"
 #include "box/cgroup.h"
+#include "session/helper.h"
 
-/* Forks it. `host` is copied. */
-int reaper_start(const struct cgroup_host *host, struct err *err);
+/* Forks it, and others in its place when it dies: they get what it had not done. What it is given lives as
+ * long as the daemon. */
+int reaper_start(struct helper *helper, const struct cgroup_host *host, const char *data_dir, struct err *err);
 
 /* Waits until all that it was given is gone (bounded); it ends. */
 void reaper_stop(void);
 
 /* A box whose PID 1 was killed: its groups, and the lease of its user id, go when its processes have. The groups are
- * released as by cgroup_destroy; the descriptors are borrowed, either may be -1. */
+ * released as by cgroup_destroy; the descriptors are taken over, either may be -1. */
 void reaper_bury(struct cgroup *cgroup, int pidfd, int lease_fd);
 
 /* A directory of the daemon's own that nobody needs any more. */

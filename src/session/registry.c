@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "session/disk_reserve.h"
 #include "session/registry_state.h"
 
 #define COLUMNS                                                                                                        \
@@ -20,6 +21,8 @@ static const char *const texts[REGISTRY_STATEMENTS] = {
                          "?13, ?14, ?15, ?16, ?17)",
         [REGISTRY_REMOVE] = "DELETE FROM session WHERE id = ?1",
         [REGISTRY_TOUCH] = "UPDATE session SET used_ms = ?2 WHERE id = ?1",
+        [REGISTRY_LIMITS] = "UPDATE session SET memory_bytes = ?2, cpu_thousandths = ?3, pids = ?4, timeout_ms = ?5 "
+                            "WHERE id = ?1",
         [REGISTRY_NEXT] =
                 "SELECT " COLUMNS " FROM session WHERE (created_ms, id) > (?1, ?2) ORDER BY created_ms, id LIMIT 1",
 };
@@ -130,6 +133,10 @@ static int read_session(sqlite3_stmt *statement, struct registry_session *ret_se
 static int run(struct registry *registry, enum registry_statement which, const char *what, struct err *err) {
         sqlite3_stmt *statement = registry->statements[which];
         int code = sqlite3_step(statement);
+        if ((code & 0xff) == SQLITE_FULL && which != REGISTRY_ADD && disk_reserve_use()) { /* a new one is refused */
+                (void) sqlite3_reset(statement); /* which keeps the bindings */
+                code = sqlite3_step(statement);
+        }
         int failed = code == SQLITE_DONE ? 0 : registry_fail(registry->db, code, what, err);
         registry->last_code = code;
         (void) sqlite3_reset(statement);
@@ -188,6 +195,17 @@ int registry_touch(struct registry *registry, const char *id, int64_t used_ms, s
         (void) sqlite3_bind_text(registry->statements[REGISTRY_TOUCH], 1, id, -1, SQLITE_STATIC);
         (void) sqlite3_bind_int64(registry->statements[REGISTRY_TOUCH], 2, used_ms);
         if (run(registry, REGISTRY_TOUCH, "cannot write to the registry that the session was used", err) < 0)
+                return -1;
+        return expect_change(registry, id, err);
+}
+
+int registry_set_limits(struct registry *registry, const char *id, const struct limits *limits, struct err *err) {
+        sqlite3_stmt *statement = registry->statements[REGISTRY_LIMITS];
+        const uint64_t numbers[] = { limits->memory_bytes, limits->cpu_thousandths, limits->pids, limits->timeout_ms };
+        (void) sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
+        for (size_t i = 0; i < ELEMENTS(numbers); i++)
+                (void) sqlite3_bind_int64(statement, (int) i + 2, (sqlite3_int64) numbers[i]);
+        if (run(registry, REGISTRY_LIMITS, "cannot write the session's limits to the registry", err) < 0)
                 return -1;
         return expect_change(registry, id, err);
 }

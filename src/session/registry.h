@@ -33,6 +33,7 @@ void registry_close(struct registry *registry);
 /* ERR_EXISTS for a name that its owner uses already, ERR_NOT_FOUND for an id that is not there. */
 int registry_add(struct registry *registry, const struct registry_session *session, struct err *err);
 int registry_remove(struct registry *registry, const char *id, struct err *err);
+int registry_set_limits(struct registry *registry, const char *id, const struct limits *limits, struct err *err);
 int registry_touch(struct registry *registry, const char *id, int64_t used_ms, struct err *err);
 
 /* Calls back for each session, oldest first; a non-zero answer stops and is returned. The callee may add, touch and

@@ -87,19 +87,41 @@ static pid_t read_holder(int fd) {
         return pid > 0 && pid <= INT_MAX ? (pid_t) pid : 0;
 }
 
+/* Reads a file of /proc. Returns its size or -errno. */
+static ssize_t read_proc(pid_t pid, const char *name, char *text, size_t size) {
+        char path[64];
+        (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, name);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -errno : read(fd, text, size - 1);
+        text[n > 0 ? n : 0] = '\0';
+        return n;
+}
+
+/* Was it killed, and has not run since? */
+static bool is_struck(pid_t pid) {
+        static const char *const masks[] = { "\nSigPnd:", "\nShdPnd:" };
+        char text[4096];
+        if (read_proc(pid, "status", text, sizeof(text)) <= 0)
+                return false;
+        for (size_t i = 0; i < ELEMENTS(masks); i++) {
+                const char *line = strstr(text, masks[i]);
+                if (line && strtoull(line + strlen(masks[i]), NULL, 16) & 1ull << (SIGKILL - 1))
+                        return true;
+        }
+        return false;
+}
+
 /* Is it dead, or about to be? A process that was killed lets go of its locks some milliseconds later. */
 static bool is_ending(pid_t pid) {
         enum { EXITING = 4 }; /* PF_EXITING */
         if (kill(pid, 0) < 0)
                 return errno == ESRCH;
-        char path[32], text[1024], state = 0;
+        char text[1024], state = 0;
         unsigned flags = 0;
-        (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
-        _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-        if (n < 0)
+        if (is_struck(pid))
+                return true;
+        if (read_proc(pid, "stat", text, sizeof(text)) < 0)
                 return true; /* it was there a moment ago */
-        text[n] = '\0';
         const char *behind = strrchr(text, ')'); /* its name may be anything */
         return behind && sscanf(behind + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
                (state == 'Z' || state == 'X' || flags & EXITING);
@@ -108,11 +130,12 @@ static bool is_ending(pid_t pid) {
 /* 0 or -errno. A daemon that was killed right after it had started a process of its own has left it its descriptors,
  * until that lets go of them: a dead daemon's lock is waited for, a living one's is not. */
 static int take_lock(int fd) {
-        enum { PATIENCE_MS = 10000, STEP_MS = 10 };
-        for (int waited_ms = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited_ms += STEP_MS) {
+        enum { PATIENCE_MS = 10000, STEP_MS = 10, LOOKS = 5 /* between its signal and its end it looks alive */ };
+        for (int waited_ms = 0, alive = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited_ms += STEP_MS) {
                 int code = errno;
                 pid_t holder = read_holder(fd);
-                if (code != EWOULDBLOCK || holder == 0 || !is_ending(holder) || waited_ms >= PATIENCE_MS)
+                alive = holder > 0 && is_ending(holder) ? 0 : alive + 1;
+                if (code != EWOULDBLOCK || holder == 0 || alive == LOOKS || waited_ms >= PATIENCE_MS)
                         return -code;
                 (void) poll(NULL, 0, STEP_MS);
         }

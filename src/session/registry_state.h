@@ -11,6 +11,7 @@ enum registry_statement {
         REGISTRY_ADD,
         REGISTRY_REMOVE,
         REGISTRY_TOUCH,
+        REGISTRY_LIMITS,
         REGISTRY_NEXT, /* the first one after this time of creation and this id */
         REGISTRY_STATEMENTS
 };

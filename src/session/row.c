@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "image/image.h"
 #include "session/asker.h"
+#include "session/row_check.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
@@ -28,6 +29,7 @@ static const struct {
           units_parse_duration_ms },
         { "tmp_bytes", "tmp", offsetof(struct limits, tmp_bytes), 1 * MIB, 64 * GIB, 1, 1, units_parse_bytes },
         { "disk_bytes", "disk", offsetof(struct limits, disk_bytes), 1 * MIB, 1ull << 40, 1, 1, units_parse_bytes },
+        { "disk_files", "files", offsetof(struct limits, disk_files), 16, 100 * 1000 * 1000, 1, 1, units_parse_count },
 };
 
 static int read_limit(const char *key, json_t *value, struct limits *limits, struct err *err) {
@@ -49,7 +51,7 @@ static int read_limit(const char *key, json_t *value, struct limits *limits, str
         return err_set(err, ERR_USAGE, "there is no limit \"%.40s\"", key);
 }
 
-static int read_limits(json_t *json, struct limits *limits, struct err *err) {
+int row_read_limits(json_t *json, struct limits *limits, struct err *err) {
         const char *key;
         json_t *value;
         if (json && !json_is_object(json))
@@ -85,7 +87,7 @@ static int read_text(json_t *json, const char *key, char *ret_text, size_t room,
 static int check_network(const struct daemon *daemon, json_t *json, bool *ret_has_network, struct err *err) {
         _cleanup_free_ struct egress_rules *rules = malloc(sizeof(*rules));
         if (!rules)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         if (egress_rules_parse(json_object_get(json, "network"), &daemon->options->egress, rules, err) < 0)
                 return -1;
         *ret_has_network = rules->mode != EGRESS_NONE;
@@ -95,7 +97,7 @@ static int check_network(const struct daemon *daemon, json_t *json, bool *ret_ha
 /* What only the maker needs is kept as JSON. */
 static int read_options(const struct asker *asker, json_t *json, bool has_network, struct registry_session *row,
                         struct err *err) {
-        static const char *const keys[] = { "env", "mounts", "data", "operator", "network" };
+        static const char *const keys[] = { "env", "mounts", "data", "script", "script_at", "operator", "network" };
         json_t *kept = json_object();
         for (size_t i = 0; i < ELEMENTS(keys); i++)
                 if (json_object_get(json, keys[i]) && (asker_is_operator(asker) || strcmp(keys[i], "operator") != 0) &&
@@ -131,10 +133,10 @@ int row_from_json(const struct asker *asker, json_t *json, struct registry_sessi
             image_check_name(row.image, err) < 0 ||
             read_text(json, "mode", row.mode, sizeof(row.mode), err) < 0 ||
             read_text(json, "workspace", row.workspace, 1000, err) < 0 ||
-            read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 ||
+            row_read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 ||
             row_check_ceiling(asker, &row.limits, err) < 0 ||
             check_network(asker->daemon, json, &has_network, err) < 0 ||
-            read_options(asker, json, has_network, &row, err) < 0)
+            read_options(asker, json, has_network, &row, err) < 0 || row_check(asker, json, &row, err) < 0)
                 return -1;
         if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
                 return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
@@ -197,6 +199,12 @@ struct session *row_find_or_create(struct asker *asker, json_t *json, bool *ret_
         *ret_created = false;
         if (session)
                 return session;
+        const char *slash = strchr(name, '/');
+        if (asker_is_operator(asker) && slash && registry_check_name(slash + 1, NULL) == 0 && *name != '.') {
+                (void) err_set(err, ERR_USAGE, "there is no sandbox of a key by the name \"%.100s\" (KEY/NAME), and only "
+                               "the key itself makes its sandboxes; `glovebox session ls` shows those there are", name);
+                return NULL;
+        }
         if (registry_check_name(name, err) < 0 || row_from_json(asker, json, &row, err) < 0)
                 return NULL;
         (void) snprintf(row.name, sizeof(row.name), "%s", name);

@@ -12,6 +12,9 @@ struct session;
 /* May a key of the service have these limits? The operator may have any. */
 int row_check_ceiling(const struct asker *asker, const struct limits *limits, struct err *err);
 
+/* Writes those limits that the object "limits" of a request names. */
+int row_read_limits(json_t *json, struct limits *limits, struct err *err);
+
 /* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "network", "allow_weaker". Mounts
  * beyond what the daemon allows to all, a workspace and "allow_weaker" are the operator's. */
 int row_from_json(const struct asker *asker, json_t *json, struct registry_session *ret_row, struct err *err);

@@ -8,18 +8,20 @@
 #include "base/memory.h"
 #include "session/asker.h"
 #include "session/harvest.h"
+#include "session/kernel_reply.h"
+#include "session/recovery.h"
 #include "session/run_result.h"
 #include "session/session.h"
 #include "session/spill.h"
+#include "session/waiting.h"
 
 enum {
         FEED_CHUNK = 256 << 10,
         WEIGHT_SMALL = 128 << 10,
-        WEIGHTS_MAX = 128 << 20, /* of all runs together: they stay in memory until they are over */
 };
 
-/* An id that nobody guesses. Random bytes are fetched for many runs at a time, and each is used once. */
-static int make_id(char ret_id[static 33]) {
+/* Random bytes are fetched for many runs at a time, and each is used once. */
+int run_make_id(char ret_id[static 33]) {
         static unsigned char random[64 * 16];
         static size_t left;
         static const char hex[] = "0123456789abcdef";
@@ -47,9 +49,18 @@ static size_t weigh(const json_t *value) {
         return weight;
 }
 
-bool run_fits(const struct session *session, const json_t *request) {
-        size_t weight = weigh(request);
-        return weight <= WEIGHT_SMALL || session->daemon->run_bytes + weight <= WEIGHTS_MAX;
+/* They stay in memory until they are over. */
+static struct share_claim claim_of(const struct session *session, size_t weight) {
+        return (struct share_claim) { .key = session->row.owner, .amount = weight, .is_granted = true };
+}
+
+int run_fits(const struct session *session, const json_t *request, struct err *err) {
+        const struct share_claim claim = claim_of(session, weigh(request));
+        const struct share_table *shares = &session->daemon->shares;
+        return claim.amount <= WEIGHT_SMALL
+                       ? 0
+                       : share_judge(shares, SHARE_CODE, &claim, share_used(shares, SHARE_CODE, claim.key),
+                                     share_used(shares, SHARE_CODE, NULL), err);
 }
 
 struct run *run_make(struct session *session, json_t *request, uint64_t timeout_ms) {
@@ -57,13 +68,12 @@ struct run *run_make(struct session *session, json_t *request, uint64_t timeout_
         if (!run)
                 return NULL;
         *run = (struct run){ .session = session, .weight = weigh(request), .timeout_ms = timeout_ms };
-        if (make_id(run->id) < 0) {
+        const struct share_claim claim = claim_of(session, run->weight);
+        if (run_make_id(run->id) < 0 || share_take(&session->daemon->shares, SHARE_CODE, &claim, NULL) < 0) {
                 free(run);
                 return NULL;
         }
         run->request = json_incref(request);
-        run->displays = json_array();
-        session->daemon->run_bytes += run->weight;
         return run;
 }
 
@@ -76,9 +86,10 @@ void run_free(struct run *run) {
                 run->askers = asker->next;
                 asker->run = NULL;
         }
-        run->session->daemon->run_bytes -= run->weight;
+        const struct share_claim claim = claim_of(run->session, run->weight);
+        share_give(&run->session->daemon->shares, SHARE_CODE, &claim);
         json_decref(run->request);
-        json_decref(run->displays);
+        json_text_release(&run->displays);
         free(run);
 }
 
@@ -108,17 +119,20 @@ void run_add_asker(struct run *run, struct asker *asker) {
 
 /* ---- while it is on ---- */
 
-/* As much as the asker takes now, or all of it, which the journal's bounds keep small enough. */
-static void feed(struct journal *journal, const char *run_id, struct asker *asker, bool all) {
+/* As much as the asker takes now, or all of it, which the journal's bounds keep small enough. -1: it cannot be read. */
+static int feed(struct journal *journal, const char *run_id, struct asker *asker, bool all, struct err *err) {
         static char chunk[FEED_CHUNK]; /* one thread, one user at a time: what is sent is copied before it returns */
         while (asker->stream && (all || asker->type->wants_more(asker))) {
                 struct journal_event event;
-                if (journal_event(journal, run_id, asker->cursor, &event, NULL) < 0 ||
-                    event.kind == JOURNAL_EVENT_RESULT)
-                        return;
+                if (journal_event(journal, run_id, asker->cursor, &event, err) < 0)
+                        return err->code == ERR_NOT_FOUND ? 0 : -1; /* there is no more, for now */
+                if (event.kind == JOURNAL_EVENT_RESULT)
+                        return 0;
                 for (size_t at = 0; at < event.size;) {
                         size_t size = 0;
-                        if (journal_read(journal, &event, at, chunk, FEED_CHUNK, &size, NULL) < 0 || size == 0)
+                        if (journal_read(journal, &event, at, chunk, FEED_CHUNK, &size, err) < 0)
+                                return -1;
+                        if (size == 0)
                                 break;
                         at += size;
                         const struct asker_output output = { event.kind == JOURNAL_EVENT_ERR, at == event.size,
@@ -127,18 +141,32 @@ static void feed(struct journal *journal, const char *run_id, struct asker *aske
                 }
                 asker->cursor++;
         }
+        return 0;
 }
 
-void run_tell_display(struct run *run, json_t *data) {
+bool run_takes_displays(const struct run *run) {
+        return run->n_displays < RUN_DISPLAYS_MAX && run->displays.size < RUN_DISPLAYS_BYTES_MAX;
+}
+
+void run_add_display(struct run *run, const char *data, size_t size) {
+        static const char question[] = "{\"application/x-glovebox-input\":"; /* as the kernel writes it */
+        bool is_question = size >= sizeof(question) && memcmp(data, question, sizeof(question) - 1) == 0;
+        if (!is_question && (!run_takes_displays(run) || size > RUN_DISPLAYS_BYTES_MAX - run->displays.size))
+                return;
+        if (!is_question && run->n_displays++ > 0)
+                json_text_put_literal(&run->displays, ",");
+        if (!is_question) /* it is for whoever listens, and not kept */
+                json_text_put(&run->displays, data, size);
         for (struct asker *asker = run->askers; asker; asker = asker->next)
                 if (asker->stream && asker->type->wants_more(asker)) /* the result has them all */
-                        asker->type->display(asker, data);
+                        asker->type->display(asker, data, size);
 }
 
 void run_feed_asker(struct run *run, struct asker *asker) {
         struct kernel *kernel = run->session->kernel;
+        struct err err;
         if (kernel && kernel->journal)
-                feed(kernel->journal, run->id, asker, false);
+                (void) feed(kernel->journal, run->id, asker, false, &err); /* what is wrong is told at the end */
 }
 
 void run_feed(struct run *run) {
@@ -157,35 +185,42 @@ static void put_cuts(struct json_text *text, const uint64_t cut[static JOURNAL_S
         json_text_put_literal(text, "}");
 }
 
-/* What the run printed, bounded, and the rest of the object, whose first part is there. */
-static void put_output(struct json_text *text, const struct journal *journal, const struct journal_run *told) {
+/* What the run printed, bounded, and the rest of the object, whose first part is there. -1: it cannot be read. */
+static int put_output(struct json_text *text, const struct journal *journal, const struct journal_run *told,
+                      struct err *err) {
         static const char *const keys[] = { ",\"stdout\":", ",\"stderr\":" };
         uint64_t cut[JOURNAL_STREAMS];
         for (int i = 0; i < JOURNAL_STREAMS; i++) {
                 char *bytes = NULL;
                 size_t size = 0;
-                if (told->bytes[i] > 0)
-                        (void) journal_read_stream(journal, told->run_id, (enum journal_stream) i, RUN_INLINE_MAX,
-                                                   &bytes, &size, NULL);
+                if (told->bytes[i] > 0 && journal_read_stream(journal, told->run_id, (enum journal_stream) i,
+                                                              RUN_INLINE_MAX, &bytes, &size, err) < 0)
+                        return -1;
+                size = json_text_fitting(bytes, size, RUN_INLINE_WRITTEN_MAX);
                 json_text_put(text, keys[i], strlen(keys[i]));
                 json_text_put_string(text, bytes, size);
                 cut[i] = told->cut[i] + told->bytes[i] - (size < told->bytes[i] ? size : told->bytes[i]);
                 free(bytes);
         }
         put_cuts(text, cut);
+        return 0;
 }
 
-/* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts. */
-static void write_down(struct journal *journal, const struct json_text *text, size_t small) {
-        if (!text->failed && journal_end(journal, text->bytes, text->size, NULL) == 0)
+/* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts, and
+ * where there is no room for these either, in memory until there is. */
+static void write_down(struct journal *journal, const struct json_text *text, size_t small, enum journal_holds holds) {
+        if (!text->failed && journal_end(journal, text->bytes, text->size, holds, NULL) == 0)
                 return;
         _cleanup_json_text_ struct json_text less = { 0 };
         struct err err;
-        (void) err_set(&err, ERR_SYSTEM, "out of memory");
+        (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         json_text_put(&less, text->bytes, small);
         json_text_put_literal(&less, "}");
-        if (small == 0 || less.failed || journal_end(journal, less.bytes, less.size, &err) < 0)
+        if (small == 0 || less.failed || journal_end(journal, less.bytes, less.size, holds, &err) < 0) {
                 daemon_log("a run's result cannot be written down: %s", err.message);
+                if (small > 0 && !less.failed)
+                        journal_end_later(journal, less.bytes, less.size, holds);
+        }
 }
 
 static bool is_behind(const struct run *run, struct journal *journal, const struct asker *asker) {
@@ -196,33 +231,69 @@ static bool is_behind(const struct run *run, struct journal *journal, const stru
 static void answer(struct asker *asker, const struct json_text *text) {
         if (text->failed) {
                 struct err err;
-                (void) err_set(&err, ERR_SYSTEM, "out of memory");
+                (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 asker_refuse(asker, &err);
                 return;
         }
-        json_t *json = asker->type->text_only ? NULL : json_loadb(text->bytes, text->size, JSON_ALLOW_NUL, NULL);
-        asker_answer_text(asker, text->bytes, text->size, json);
-        json_decref(json);
+        asker_answer_text(asker, text->bytes, text->size, NULL);
 }
 
-/* One learns the end: the rest of the output, then the result. `common` is its text without output and end. */
-static void tell_end(struct run *run, struct journal *journal, struct asker *asker, const struct journal_run *told,
-                     const struct json_text *text, size_t common) {
-        if (asker->stream && !text->failed) {
-                if (journal)
-                        feed(journal, run->id, asker, false);
-                if (journal && is_behind(run, journal, asker)) {
-                        if (spill_run(asker, journal, run->id, text->bytes, text->size, NULL) == 0)
-                                return;
-                        feed(journal, run->id, asker, true);
-                }
+/* The result with what the run printed. Both may be megabytes: the text is lent for it, not copied, and afterwards it is
+ * as it was. */
+static void answer_with_output(const struct journal *journal, struct asker *asker, const struct journal_run *told,
+                               struct json_text *text, size_t common) {
+        struct err err = { 0 };
+        bool had_failed = text->failed;
+        text->size = common;
+        if (put_output(text, journal, told, &err) < 0)
+                asker_refuse(asker, &err);
+        else
                 answer(asker, text);
+        text->failed = had_failed;
+        text->size = common;
+        put_cuts(text, told->cut);
+}
+
+/* One learns the end: the rest of the output, then the result. `common` is the size of its text without output and
+ * end. */
+static void tell_end(struct run *run, struct journal *journal, struct asker *asker, const struct journal_run *told,
+                     struct json_text *text, size_t common) {
+        struct err err = { 0 };
+        if (asker->stream && !text->failed) {
+                int code = journal ? feed(journal, run->id, asker, false, &err) : 0;
+                if (code == 0 && journal && is_behind(run, journal, asker)) {
+                        if (spill_run(asker, journal, run->id, text->bytes, text->size, run->session->row.id, &err) == 0)
+                                return;
+                        code = feed(journal, run->id, asker, true, &err);
+                }
+                if (code < 0)
+                        asker_refuse(asker, &err);
+                else
+                        answer(asker, text);
                 return;
         }
-        _cleanup_json_text_ struct json_text whole = { .failed = text->failed };
-        json_text_put(&whole, text->bytes, common);
-        put_output(&whole, journal, told);
-        answer(asker, &whole);
+        answer_with_output(journal, asker, told, text, common);
+}
+
+void run_answer_again(struct asker *asker, const struct journal *journal, const struct journal_run *told,
+                      const char *result, size_t size) {
+        static const char tail[] = ",\"stdout_cut_bytes\":";
+        enum { TAIL_MAX = 128 };
+        /* What put_cuts wrote is at the end, and written anew: here more may be cut. */
+        const char *end = size > TAIL_MAX ? memmem(result + size - TAIL_MAX, TAIL_MAX, tail, sizeof(tail) - 1)
+                                          : memmem(result, size, tail, sizeof(tail) - 1);
+        _cleanup_json_text_ struct json_text whole = { 0 };
+        json_text_put(&whole, result, end ? (size_t) (end - result) : size - 1);
+        struct err err;
+        int code = 0;
+        if (whole.size > 1)
+                code = put_output(&whole, journal, told, &err);
+        else
+                json_text_put_literal(&whole, "}");
+        if (code < 0)
+                asker_refuse(asker, &err);
+        else
+                answer(asker, &whole);
 }
 
 /* Takes the first of those who wait out of the list. */
@@ -236,17 +307,29 @@ static struct asker *next_asker(struct run *run) {
         return asker;
 }
 
+static void record(const struct run *run, const char *status, uint64_t took_us) {
+        const struct session *session = run->session;
+        const struct audit_entry entry = { .key = session->row.owner, .via = "daemon", .what = "run",
+                                           .session = session->ephemeral ? NULL : session->row.name,
+                                           .run_id = run->id, .status = status, .duration_ms = took_us / 1000 };
+        audit_write(&session->daemon->audit, &entry);
+}
+
 /* Writes the result down, then tells everybody who waits, each as it asked. Takes what the result owns. */
-static void conclude(struct run *run, struct run_result *result, uint64_t took_us) {
+static void conclude(struct run *run, struct run_result *result, uint64_t took_us, enum journal_holds holds) {
         struct session *session = run->session;
         struct journal *journal = session->kernel->journal;
         tally_count_run(&session->daemon->tally, result->status, took_us);
+        record(run, result->status, took_us);
         result->duration_ms = took_us / 1000;
         result->usage = session->kernel->usage;
         result->oom_killed = result->usage.oom_kills > 0;
-        result->artifacts = harvest_collect(session, run->id);
-        result->variables_lost |= session->variables_lost;
-        session->variables_lost = false;
+        harvest_collect(session, &result->artifacts);
+        result->variables_lost |= run->tells_loss;
+        result->wake_report = session->wake_report;
+        session->wake_report = NULL;
+        if (run->reason == RUN_REASON_NONE)
+                disk_describe(session, result->warning, sizeof(result->warning));
         struct journal_run told = { 0 };
         bool is_open = journal && journal_open_run(journal);
         if (journal)
@@ -255,50 +338,48 @@ static void conclude(struct run *run, struct run_result *result, uint64_t took_u
         size_t small;
         run_result_write(result, &text, &small);
         size_t common = text.size;
+        json_text_release(&run->displays);
         put_cuts(&text, told.cut);
         if (is_open)
-                write_down(journal, &text, small);
+                write_down(journal, &text, small, holds);
         for (struct asker *asker; (asker = next_asker(run));)
                 tell_end(run, journal, asker, &told, &text, common);
         run_result_release(result);
 }
 
-void run_finish(struct run *run, const json_t *outcome) {
+void run_finish(struct run *run, const struct kernel_reply *reply) {
         struct kernel *kernel = run->session->kernel;
         uint64_t took_us = loop_now_us() - run->started_us;
         struct run_result result;
         kernel_measure_run(kernel, took_us);
-        run_result_judge(run, outcome, &result);
-        conclude(run, &result, took_us);
+        run_result_judge(run, reply, &result);
+        conclude(run, &result, took_us, JOURNAL_HOLDS_KERNEL);
         kernel_catch_up(kernel);
-}
-
-bool run_finish_plain(struct run *run, const char *payload, size_t size) {
-        struct kernel *kernel = run->session->kernel;
-        uint64_t took_us = loop_now_us() - run->started_us;
-        struct run_result result;
-        if (!run_result_judge_plain(run, payload, size, &result))
-                return false;
-        kernel_measure_run(kernel, took_us);
-        conclude(run, &result, took_us);
-        kernel_catch_up(kernel);
-        return true;
 }
 
 void run_finish_dead(struct run *run) {
         struct run_result result;
         run_result_judge_dead(run, &result);
-        conclude(run, &result, loop_now_us() - run->started_us);
+        /* If nobody hears that the variables are lost, the next result says so. */
+        enum journal_holds holds = run->askers ? JOURNAL_HOLDS_NOTHING : JOURNAL_HOLDS_LOST;
+        conclude(run, &result, loop_now_us() - run->started_us, holds);
 }
 
-void run_finish_unsent(struct run *run) {
+void run_finish_without_result(struct run *run) {
         struct run_result result;
-        run_result_judge_unsent(run, &result);
-        conclude(run, &result, 0);
+        run_result_judge_lost(run->id, "error", "result_lost",
+                              "the run has ended, but its result was damaged on disk and is lost; variables are kept",
+                              &result);
+        result.displays = &run->displays;
+        conclude(run, &result, loop_now_us() - run->started_us, JOURNAL_HOLDS_KERNEL);
 }
 
 void run_fail(struct run *run, const struct err *err) {
         run->session->daemon->tally.runs_ended[TALLY_REFUSED]++;
+        if (run->refusal)
+                *run->refusal = *err;
+        recovery_record_failure(run, err);
+        waiting_drop(run);
         for (struct asker *asker; (asker = next_asker(run));)
                 asker_refuse(asker, err);
 }

@@ -10,11 +10,24 @@
 #include "session/json_text.h"
 
 struct asker;
+struct err;
 struct session;
 
-enum { RUN_INLINE_MAX = 1 << 20 }; /* of each stream, in an answer that is not a stream itself */
+enum {
+        RUN_INLINE_MAX = 1 << 20, /* of each stream, in an answer that is not a stream itself */
+        RUN_INLINE_WRITTEN_MAX = 2 << 20, /* the same as JSON, where a control character has six bytes */
+        RUN_DISPLAYS_MAX = 100,
+        RUN_DISPLAYS_BYTES_MAX = 3 << 20, /* of all of them together; what does not fit is left out */
+};
 
-enum run_reason { RUN_REASON_NONE, RUN_REASON_TIMEOUT, RUN_REASON_INTERRUPT, RUN_REASON_REMOVED };
+enum run_reason {
+        RUN_REASON_NONE,
+        RUN_REASON_TIMEOUT,
+        RUN_REASON_INTERRUPT,
+        RUN_REASON_REMOVED,
+        RUN_REASON_DISK,    /* its session is past its disk limit */
+        RUN_REASON_RESERVE, /* the host's disk is nearly full, and it was writing */
+};
 
 struct run {
         struct run *next;
@@ -23,18 +36,31 @@ struct run {
         json_t *request; /* the payload of EXECUTE, but for its id */
         size_t weight;   /* bytes of text in it */
         uint64_t timeout_ms;
+        uint64_t waiting_number; /* of its file while it waits (waiting.h); 0: there is none */
+        struct err *refusal;     /* who hands it in wants to know why it could not be started, or NULL */
         bool started;
+        bool tells_loss;  /* its result has to say that variables were lost before it */
+        bool is_adopted;  /* another daemon began it */
         uint64_t started_us;
         struct loop_timer *timer;
         enum run_reason reason; /* why it was told to end */
         uint64_t told_ms;       /* and when */
         bool killed;            /* the grace period is over */
-        json_t *displays;
+        char why[300];          /* of a reason about the disk, in words */
+        bool is_excused;        /* its session was past its disk limit already when it began: these were in use */
+        uint64_t disk_bytes, disk_files;
+        struct json_text displays; /* JSON, separated by commas */
+        size_t n_displays;
         struct asker *askers; /* who waits for it */
 };
 
-/* Is there room for one more with this request? All that there are together have a bound; small ones always fit. */
-bool run_fits(const struct session *session, const json_t *request);
+/* Is there room for one more with this request? The text of all runs, and that of one key's, have a bound (ERR_LIMIT);
+ * small ones always fit. */
+struct err;
+int run_fits(const struct session *session, const json_t *request, struct err *err);
+
+/* An id that nobody guesses. */
+int run_make_id(char ret_id[static 33]);
 
 /* A run with a fresh id. `code` or `argv` is in request. NULL: out of memory. */
 struct run *run_make(struct session *session, json_t *request, uint64_t timeout_ms);
@@ -46,24 +72,28 @@ void run_write_request(const struct run *run, struct json_text *text);
 /* One more waits for its result and, with `stream`, for its output. */
 void run_add_asker(struct run *run, struct asker *asker);
 
-/* The kernel said RESULT (payload parsed, or NULL when it was nonsense). */
-void run_finish(struct run *run, const json_t *outcome);
-
-/* The same from the text of the payload; false, and nothing has happened, when it must be parsed first. */
-bool run_finish_plain(struct run *run, const char *payload, size_t size);
+/* The kernel said RESULT. */
+struct kernel_reply;
+void run_finish(struct run *run, const struct kernel_reply *reply);
 
 /* The kernel died under it. */
 void run_finish_dead(struct run *run);
 
-/* It was taken over from a daemon that had not sent it yet. */
-void run_finish_unsent(struct run *run);
+/* It has ended, and its kernel lives, but its result is lost. */
+void run_finish_without_result(struct run *run);
 
-/* It never started. */
-struct err;
+/* It never started. One that was acknowledged is written down as such. */
 void run_fail(struct run *run, const struct err *err);
 
-/* Something was shown while the run is on. */
-void run_tell_display(struct run *run, json_t *data);
+/* Something was shown while the run is on: JSON. Kept for its result, as far as that may be large. */
+void run_add_display(struct run *run, const char *data, size_t size);
+bool run_takes_displays(const struct run *run);
+
+/* The answer to whoever asks for a run that is over: its result as it was written down, with what it printed. */
+struct journal;
+struct journal_run;
+void run_answer_again(struct asker *asker, const struct journal *journal, const struct journal_run *told,
+                      const char *result, size_t size);
 
 /* Sends what the journal has and those who stream have not. */
 void run_feed(struct run *run);

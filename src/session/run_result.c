@@ -6,25 +6,59 @@
 #include <sys/wait.h>
 
 #include "base/units.h"
+#include "session/kernel_reply.h"
 #include "session/session.h"
 
-static json_t *error_of(const char *name, const char *message) {
-        return json_pack("{s:s, s:s, s:s}", "name", name, "value", message, "message", message);
+static void put_text(struct json_text *text, const char *value) {
+        json_text_put_string(text, value, strlen(value));
 }
 
-void run_result_judge(const struct run *run, const json_t *outcome, struct run_result *ret_result) {
-        const char *told = json_string_value(json_object_get(outcome, "status"));
-        json_int_t exit_code = json_integer_value(json_object_get(outcome, "exit_code"));
+enum { DISK_EXIT_CODE = 128 + SIGXFSZ }; /* as of a program that makes a file larger than it may */
+
+static bool is_about_disk(const struct run *run) {
+        return run->reason == RUN_REASON_DISK || run->reason == RUN_REASON_RESERVE;
+}
+
+static struct json_text error_of(const char *name, const char *message) {
+        struct json_text text = { 0 };
+        json_text_put_literal(&text, "{\"name\":");
+        put_text(&text, name);
+        json_text_put_literal(&text, ",\"value\":");
+        put_text(&text, message);
+        json_text_put_literal(&text, ",\"message\":");
+        put_text(&text, message);
+        json_text_put_literal(&text, "}");
+        return text;
+}
+
+/* The kernel refused the request itself (no such context, …), with a text. */
+static struct json_text refusal_of(const struct kernel_reply *reply) {
+        json_t *json = kernel_reply_parse(reply);
+        const char *message = json_string_value(json_object_get(json, "error"));
+        struct json_text text = error_of("request_refused", message ? message : "the kernel refused the request");
+        json_decref(json);
+        return text;
+}
+
+void run_result_judge(const struct run *run, const struct kernel_reply *reply, struct run_result *ret_result) {
+        int64_t exit_code = kernel_reply_number(reply, KERNEL_FIELD_EXIT_CODE);
         const char *status = "error"; /* for any word that we do not know, too */
-        if (told && (strcmp(told, "ok") == 0 || (strcmp(told, "exit") == 0 && exit_code == 0)))
+        if (kernel_reply_is(reply, KERNEL_FIELD_STATUS, "ok") ||
+            (kernel_reply_is(reply, KERNEL_FIELD_STATUS, "exit") && exit_code == 0))
                 status = "ok";
-        else if (told && strcmp(told, "interrupted") == 0)
+        else if (kernel_reply_is(reply, KERNEL_FIELD_STATUS, "interrupted"))
                 status = "interrupted";
-        json_t *error = json_incref(json_object_get(outcome, "error"));
-        if (json_is_string(error)) { /* the kernel refused the request itself: no such context, … */
-                json_t *refusal = error_of("request_refused", json_string_value(error));
-                json_decref(error);
-                error = refusal;
+        struct run_result result = {
+                .run_id = run->id,
+                .error = reply->fields[KERNEL_FIELD_ERROR].text,
+                .error_size = reply->fields[KERNEL_FIELD_ERROR].size,
+                .value = reply->fields[KERNEL_FIELD_RESULT].text,
+                .value_size = reply->fields[KERNEL_FIELD_RESULT].size,
+                .displays = &run->displays,
+                .execution_count = kernel_reply_number(reply, KERNEL_FIELD_EXECUTION_COUNT),
+        };
+        if (kernel_reply_is_string(reply, KERNEL_FIELD_ERROR)) {
+                result.own_error = refusal_of(reply);
                 exit_code = 1;
         }
         if (run->reason == RUN_REASON_TIMEOUT) {
@@ -34,85 +68,21 @@ void run_result_judge(const struct run *run, const json_t *outcome, struct run_r
                                 "timeout or do less in one run", (double) run->timeout_ms / 1000);
                 status = "timeout";
                 exit_code = 124;
-                json_decref(error);
-                error = error_of("timeout", message);
+                result.timed_out = true;
+                json_text_release(&result.own_error);
+                result.own_error = error_of("timeout", message);
+        } else if (is_about_disk(run)) {
+                char message[500];
+                (void) snprintf(message, sizeof(message), "%s; the run was interrupted, variables are kept", run->why);
+                status = "disk";
+                exit_code = DISK_EXIT_CODE;
+                json_text_release(&result.own_error);
+                result.own_error = error_of("disk_limit", message);
         } else if (run->reason == RUN_REASON_INTERRUPT && strcmp(status, "interrupted") == 0)
                 exit_code = 130;
-        *ret_result = (struct run_result) {
-                .run_id = run->id,
-                .status = status,
-                .exit_code = exit_code,
-                .timed_out = run->reason == RUN_REASON_TIMEOUT,
-                .error = error,
-                .value = json_incref(json_object_get(outcome, "result")),
-                .displays = run->displays,
-        };
-}
-
-/* ---- the frequent kind, without a parser ---- */
-
-struct scan {
-        const char *at, *end;
-        bool good;
-};
-
-static void expect(struct scan *scan, const char *bytes, size_t size) {
-        scan->good = scan->good && (size_t) (scan->end - scan->at) >= size && memcmp(scan->at, bytes, size) == 0;
-        if (scan->good)
-                scan->at += size;
-}
-#define expect_literal(scan, literal) expect(scan, "" literal, sizeof(literal) - 1)
-
-static bool is_next(const struct scan *scan, char byte) {
-        return scan->good && scan->at < scan->end && *scan->at == byte;
-}
-
-static void skip_digits(struct scan *scan) {
-        enum { DIGITS_MAX = 18 };
-        const char *from = scan->at;
-        while (scan->good && scan->at < scan->end && *scan->at >= '0' && *scan->at <= '9')
-                scan->at++;
-        scan->good = scan->good && scan->at > from && scan->at - from <= DIGITS_MAX;
-}
-
-/* Up to a quote. Only what stands for itself in JSON: no escapes, nothing beyond ASCII. */
-static void skip_plain_characters(struct scan *scan) {
-        while (scan->good && scan->at < scan->end && *scan->at >= ' ' && *scan->at <= '~' && *scan->at != '"' &&
-               *scan->at != '\\')
-                scan->at++;
-}
-
-bool run_result_judge_plain(const struct run *run, const char *payload, size_t size, struct run_result *ret_result) {
-        enum { PLAIN_MAX = 4096 };
-        if (run->reason != RUN_REASON_NONE || size > PLAIN_MAX)
-                return false;
-        struct scan scan = { payload, payload + size, true };
-        expect_literal(&scan, "{\"id\":\"");
-        expect(&scan, run->id, strlen(run->id));
-        expect_literal(&scan, "\",\"status\":\"ok\",\"exit_code\":0,\"execution_count\":");
-        skip_digits(&scan);
-        expect_literal(&scan, ",\"result\":");
-        const char *value = scan.at;
-        if (is_next(&scan, '{')) {
-                expect_literal(&scan, "{\"text/plain\":\"");
-                skip_plain_characters(&scan);
-                expect_literal(&scan, "\"}");
-        } else
-                expect_literal(&scan, "null");
-        const char *value_end = scan.at;
-        expect_literal(&scan, ",\"displays\":");
-        skip_digits(&scan);
-        expect_literal(&scan, ",\"error\":null,\"figures\":[]}");
-        if (!scan.good || scan.at != scan.end)
-                return false;
-        *ret_result = (struct run_result) {
-                .run_id = run->id,
-                .status = "ok",
-                .plain = value,
-                .plain_size = (size_t) (value_end - value),
-                .displays = run->displays,
-        };
-        return true;
+        result.status = status;
+        result.exit_code = exit_code;
+        *ret_result = result;
 }
 
 /* ---- a kernel that died ---- */
@@ -128,6 +98,13 @@ void run_result_judge_dead(const struct run *run, struct run_result *ret_result)
                 (void) snprintf(message, sizeof(message),
                                 "time limit %g s reached and the code did not react to the interrupt: the kernel was "
                                 "killed, variables are lost, files are kept", (double) run->timeout_ms / 1000);
+        } else if (is_about_disk(run)) {
+                status = "disk";
+                name = "disk_limit";
+                exit_code = DISK_EXIT_CODE;
+                (void) snprintf(message, sizeof(message),
+                                "%s; the code did not react to the interrupt: the kernel was killed, variables are "
+                                "lost, files are kept", run->why);
         } else if (kernel->usage.oom_kills > 0) {
                 status = "oom";
                 name = "memory_limit";
@@ -145,6 +122,11 @@ void run_result_judge_dead(const struct run *run, struct run_result *ret_result)
         } else if (run->reason == RUN_REASON_REMOVED) {
                 name = "removed";
                 (void) snprintf(message, sizeof(message), "the session was removed or restarted while the run was on");
+        } else if (kernel->host_trouble) {
+                name = "daemon_trouble";
+                (void) snprintf(message, sizeof(message),
+                                "%s: the kernel was ended, which is no fault of its code; variables are lost, files "
+                                "are kept", kernel->host_trouble);
         } else if (kernel->exited && WIFEXITED(kernel->wait_status)) {
                 status = "error";
                 exit_code = WEXITSTATUS(kernel->wait_status);
@@ -171,31 +153,33 @@ void run_result_judge_dead(const struct run *run, struct run_result *ret_result)
                 .exit_code = exit_code,
                 .timed_out = run->reason == RUN_REASON_TIMEOUT,
                 .variables_lost = true,
-                .error = error_of(name, message),
-                .displays = run->displays,
+                .own_error = error_of(name, message),
+                .displays = &run->displays,
         };
 }
 
-void run_result_judge_unsent(const struct run *run, struct run_result *ret_result) {
+void run_result_judge_lost(const char *run_id, const char *status, const char *name, const char *message,
+                           struct run_result *ret_result) {
         *ret_result = (struct run_result) {
-                .run_id = run->id,
-                .status = "error",
-                .exit_code = 1,
-                .error = error_of("not_run", "the daemon died before it had handed the code to the kernel: nothing was "
-                                             "run, variables are kept; run it again"),
-                .displays = run->displays,
+                .run_id = run_id,
+                .status = status,
+                .exit_code = strcmp(status, "killed") == 0 ? 137 : 1,
+                .own_error = error_of(name, message),
         };
 }
 
 void run_result_release(struct run_result *result) {
-        json_decref(result->error);
-        json_decref(result->value);
-        json_decref(result->artifacts);
-        result->error = result->value = result->artifacts = NULL;
+        json_text_release(&result->own_error);
+        json_text_release(&result->artifacts);
+        json_decref(result->wake_report);
+        result->wake_report = NULL;
 }
 
-static void put_text(struct json_text *text, const char *value) {
-        json_text_put_string(text, value, strlen(value));
+static void put_or_null(struct json_text *text, const char *bytes, size_t size) {
+        if (size > 0)
+                json_text_put(text, bytes, size);
+        else
+                json_text_put_literal(text, "null");
 }
 
 void run_result_write(const struct run_result *result, struct json_text *text, size_t *ret_small) {
@@ -212,21 +196,37 @@ void run_result_write(const struct run_result *result, struct json_text *text, s
         json_text_put_literal(text, ",\"duration_ms\":");
         json_text_put_number(text, (int64_t) result->duration_ms);
         *ret_small = text->size;
+        if (result->execution_count > 0) {
+                json_text_put_literal(text, ",\"execution_count\":");
+                json_text_put_number(text, result->execution_count);
+        }
         if (result->variables_lost)
                 json_text_put_literal(text, ",\"variables_lost\":true");
+        if (result->wake_report) {
+                json_text_put_literal(text, ",\"wake\":");
+                json_text_put_value(text, result->wake_report);
+        }
+        if (*result->warning) {
+                json_text_put_literal(text, ",\"warning\":");
+                put_text(text, result->warning);
+        }
         json_text_put_literal(text, ",\"usage\":{\"cpu_ms\":");
         json_text_put_number(text, (int64_t) (result->usage.cpu_us / 1000));
         json_text_put_literal(text, ",\"memory_peak_bytes\":");
         json_text_put_number(text, (int64_t) result->usage.memory_peak_bytes);
         json_text_put_literal(text, "},\"error\":");
-        json_text_put_value(text, result->error);
-        json_text_put_literal(text, ",\"result\":");
-        if (result->plain)
-                json_text_put(text, result->plain, result->plain_size);
+        if (result->own_error.size > 0)
+                json_text_put(text, result->own_error.bytes, result->own_error.size);
         else
-                json_text_put_value(text, result->value);
-        json_text_put_literal(text, ",\"displays\":");
-        json_text_put_value(text, result->displays);
-        json_text_put_literal(text, ",\"artifacts\":");
-        json_text_put_value(text, result->artifacts);
+                put_or_null(text, result->error, result->error_size);
+        json_text_put_literal(text, ",\"result\":");
+        put_or_null(text, result->value, result->value_size);
+        json_text_put_literal(text, ",\"displays\":[");
+        if (result->displays)
+                json_text_put(text, result->displays->bytes, result->displays->size);
+        json_text_put_literal(text, "],\"artifacts\":");
+        if (result->artifacts.size > 0)
+                json_text_put(text, result->artifacts.bytes, result->artifacts.size);
+        else
+                json_text_put_literal(text, "[]");
 }

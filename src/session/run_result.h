@@ -15,29 +15,31 @@ struct run_result {
         const char *run_id;
         const char *status;
         int64_t exit_code;
+        int64_t execution_count; /* as the kernel counts; 0: it did not say */
         bool timed_out, oom_killed, variables_lost;
+        char warning[300]; /* beside the run itself, or "" */
         uint64_t duration_ms;
         struct cgroup_usage usage;
-        json_t *error;     /* owned, or NULL */
-        json_t *value;     /* of the last expression; owned, or NULL */
-        const char *plain; /* instead of it: its JSON as text, borrowed */
-        size_t plain_size;
-        json_t *artifacts; /* owned */
-        const json_t *displays;
+        struct json_text own_error; /* ours; or else the kernel's, borrowed; both empty: null */
+        const char *error;
+        size_t error_size;
+        const char *value; /* of the last expression: JSON, borrowed; NULL: none */
+        size_t value_size;
+        const struct json_text *displays; /* of an array, without its brackets; NULL: there are none */
+        struct json_text artifacts;       /* an array; owned */
+        json_t *wake_report; /* what did not come back from a sleep before this run; owned, or NULL */
 };
 
-/* The kernel's own word (NULL when it was nonsense), corrected by what we know better. */
-void run_result_judge(const struct run *run, const json_t *outcome, struct run_result *ret_result);
-
-/* The same from the text of RESULT, when it is of the most frequent kind: all went well, and the last expression has
- * no value or a short one of plain characters. False: it is another kind, or no such answer at all; parse it. */
-bool run_result_judge_plain(const struct run *run, const char *payload, size_t size, struct run_result *ret_result);
+/* The kernel's own word, corrected by what we know better. Borrows from the reply. */
+struct kernel_reply;
+void run_result_judge(const struct run *run, const struct kernel_reply *reply, struct run_result *ret_result);
 
 /* Why a kernel that is gone is gone. */
 void run_result_judge_dead(const struct run *run, struct run_result *ret_result);
 
-/* One that a daemon wrote down as begun, and died. */
-void run_result_judge_unsent(const struct run *run, struct run_result *ret_result);
+/* One of which nobody knows how it ended, or which never began. The texts are borrowed. */
+void run_result_judge_lost(const char *run_id, const char *status, const char *name, const char *message,
+                           struct run_result *ret_result);
 
 void run_result_release(struct run_result *result);
 

@@ -9,7 +9,9 @@
 #include "box/limits.h"
 #include "egress/rules.h"
 
-enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 256, SERVE_STOCK_MAX = 64 };
+#define SERVE_RESERVE_STANDARD UINT64_MAX /* as much as session/disk.c thinks fit */
+
+enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 64, SERVE_STOCK_MAX = 64 };
 
 struct daemon;
 
@@ -25,6 +27,8 @@ struct serve_front {
 
 struct serve_options {
         char socket_path[SERVE_SOCKET_PATH_MAX]; /* absolute */
+        char socket_link[PLACE_PATH_MAX];        /* a link to it in a project, or "" */
+        bool socket_dir_is_ours;                 /* one of place_runtime_dirs */
         char project[PLACE_PATH_MAX];            /* the project's directory, absolute and resolved, or "" */
         char data_dir[PLACE_PATH_MAX];           /* as place_data_dir gave it */
 
@@ -46,6 +50,9 @@ struct serve_options {
         uint64_t keep_outputs_ms; /* how long artifacts of ephemeral runs are kept; 0: for ever */
         uint64_t df_bytes;   /* DataFrames, Series and Tables above this are trimmed */
         uint64_t np_bytes;   /* arrays above this are trimmed */
+        uint64_t reserve_disk_bytes; /* kept free on the file system of the data directory */
+        uint64_t audit_bytes; /* of the audit log, before it is rotated; 0: none */
+        uint64_t key_share_percent; /* of what keys share, for one of them; 0: the standard */
         uint64_t drain_ms;   /* how long requests that are under way may hold up the end */
         bool verbose;
 

@@ -12,32 +12,53 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "box/spec.h"
 #include "session/asker.h"
+#include "session/custody.h"
 #include "session/harvest.h"
+#include "session/held_back.h"
 #include "session/install.h"
-#include "session/modest.h"
 #include "session/network.h"
 #include "session/packages.h"
 #include "session/passport.h"
+#include "session/program.h"
+#include "session/recovery.h"
 #include "session/remove_tree.h"
 #include "session/serve_options.h"
+#include "session/sleep_report.h"
+#include "session/tenant_file.h"
+#include "session/waiting.h"
 
-enum { DISPLAYS_MAX = 100 }; /* of one run */
+#define SLEEP_PATH "/run/session/" SESSION_SLEEP_FILE /* as the kernel sees it */
 
-#define SLEEP_FILE "sleep"
-#define SLEEP_PATH "/run/session/" SLEEP_FILE /* as the kernel sees it */
+/* With the files that lie in memory, and would go with the box. */
+#define SLEEP_REQUEST                                                                                                  \
+        "\"path\":\"" SLEEP_PATH "\",\"exit\":true,\"files\":[\"/tmp\",\"" BOX_HOME "\",\"/dev/shm\"]"
 
 static const struct kernel_listener listener;
 
 /* ---- the kernel ---- */
 
-static bool sleeps_on_disk(const struct session *session) {
-        char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/kernel/" SLEEP_FILE, session->state_dir);
-        return !session->ephemeral && access(path, F_OK) == 0;
+/* Code in the box writes there, too. */
+static const char *kernel_directory(const struct session *session, char buffer[static 1100]) {
+        (void) snprintf(buffer, 1100, "%s/kernel", session->state_dir);
+        return buffer;
+}
+
+bool session_has_sleep_file(const struct session *session) {
+        char directory[1100];
+        return !session->ephemeral && tenant_file_exists(kernel_directory(session, directory), SESSION_SLEEP_FILE);
+}
+
+void session_remove_sleep_file(const struct session *session) {
+        char directory[1100];
+        if (!session->ephemeral)
+                tenant_file_remove(kernel_directory(session, directory), SESSION_SLEEP_FILE);
 }
 
 void session_fail_runs(struct session *session, const struct err *err) {
+        if (session->is_program)
+                program_fail(session, err);
         while (session->runs) {
                 struct run *run = session->runs;
                 session->runs = run->next;
@@ -60,17 +81,19 @@ static void show_packages(const struct session *session, struct maker_request *r
 static void order_kernel(struct session *session) {
         struct err err;
         struct maker_request request;
-        if (session->ephemeral && !session->granted &&
+        if (session->ephemeral && !session->granted && !session->wants_listener &&
             (session->kernel = pool_take(session->daemon, &session->row, session->light))) {
                 session->kernel->listener = &listener;
                 session->kernel->owner = session;
+                session->from_pool = true;
                 pool_refill_soon(session->daemon);
                 return;
         }
         struct egress_rules *rules = NULL;
         daemon_fill_request(&session->row, &request);
         request.ephemeral = session->ephemeral && !*session->row.workspace;
-        if (!request.ephemeral)
+        request.is_program = session->is_program;
+        if (!request.ephemeral && !request.is_program)
                 (void) snprintf(request.state_dir, sizeof(request.state_dir), "%.1000s/kernel", session->state_dir);
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         request.workspace_is_ours = !*session->row.workspace;
@@ -83,8 +106,8 @@ static void order_kernel(struct session *session) {
                 session_fail_runs(session, &err);
                 return;
         }
-        request.network = rules != NULL;
-        if (!request.ephemeral && ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
+        request.network = rules != NULL || session->wants_listener;
+        if (!request.ephemeral && !request.is_program && ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
                                    (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST)))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
         else if (daemon_name_kernel(session->daemon, &request, &err) == 0) {
@@ -96,10 +119,10 @@ static void order_kernel(struct session *session) {
                                         session->state_dir);
                         session->kernel->rules = take_ptr(rules);
                 }
-                if (session->kernel && daemon_order_kernel(session->daemon, &request, &err) == 0)
+                if (session->kernel && daemon_order_kernel(session->daemon, &request, session->row.owner, &err) == 0)
                         return;
                 if (!session->kernel)
-                        (void) err_set(&err, ERR_SYSTEM, "out of memory");
+                        (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         }
         free(rules);
         kernel_free(session->kernel);
@@ -107,32 +130,12 @@ static void order_kernel(struct session *session) {
         session_fail_runs(session, &err);
 }
 
-static void tell_vault(struct session *session) {
-        struct kernel *kernel = session->kernel;
-        if (session->ephemeral)
-                return;
-        /* The vault holds a row of descriptors without holes: which slots they are goes into the note. */
-        int fds[MAKER_FDS];
-        size_t n_fds = 0;
-        unsigned slots = 0;
-        for (unsigned i = 0; i < MAKER_FDS; i++) {
-                if (kernel->fds[i] < 0)
-                        continue;
-                slots |= 1u << i;
-                fds[n_fds++] = kernel->fds[i];
-        }
-        _cleanup_free_ char *note = NULL;
-        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d, \"slots\": %u}",
-                            session->row.id, kernel->group, (int) kernel->pid, slots);
-        struct err err;
-        if (size > 0 && vault_put(&session->daemon->vault, kernel->id, note, (size_t) size, fds, n_fds, &err) < 0)
-                daemon_log("session %s: will not survive this daemon: %s", session->row.name, err.message);
-}
-
 static void on_ready(struct kernel *kernel) {
         struct session *session = kernel->owner;
         session->state = SESSION_IDLE;
-        tell_vault(session);
+        if (!session->ephemeral)
+                recovery_settle(session, kernel->journal); /* whatever the last one left open */
+        custody_put(session);
         session_advance(session);
 }
 
@@ -166,47 +169,111 @@ static void end_kernel(struct session *session) {
         kernel_kill(session->kernel);
 }
 
+/* Writes down where the variables are from now on: what was asked is answered. */
+static int hold(struct session *session, enum journal_holds holds, struct err *err) {
+        return journal_hold(session->kernel->journal, holds, err);
+}
+
+/* What the kernel says about a wake is told with the next result. True when variables are lost. */
+static bool keep_wake_report(struct session *session, const json_t *answer, bool good) {
+        json_t *report = sleep_report(answer);
+        bool is_damaged = !good || json_array_size(json_object_get(report, "damaged")) > 0;
+        json_decref(session->wake_report);
+        session->wake_report = json_object_size(report) > 0 ? json_incref(report) : NULL;
+        json_decref(report);
+        return is_damaged;
+}
+
+/* Variables that cannot be read are kept for a person to look at; the session goes on without. */
+static void give_up_sleep_file(struct session *session, const char *why) {
+        char directory[1100];
+        (void) hold(session, JOURNAL_HOLDS_LOST, NULL);
+        tenant_file_rename(kernel_directory(session, directory), SESSION_SLEEP_FILE, SESSION_SLEEP_FILE ".unreadable");
+        daemon_log("session %s: cannot be woken: %.300s; the file is kept as %s/" SESSION_SLEEP_FILE ".unreadable",
+                   session->row.name, why, directory);
+}
+
+static void on_woken(struct session *session, bool good, const json_t *answer) {
+        struct err err;
+        const char *why = json_string_value(json_object_get(answer, "error"));
+        session->state = SESSION_IDLE;
+        if (keep_wake_report(session, answer, good))
+                give_up_sleep_file(session, good  ? "some variables are damaged on the disk, and the others came back"
+                                            : why ? why
+                                                  : "its kernel does not say why");
+        else if (hold(session, JOURNAL_HOLDS_KERNEL, &err) == 0)
+                session_remove_sleep_file(session); /* not before: the next daemon would have neither */
+        else { /* no room to write it down: it stays asleep */
+                session_fail_runs(session, &err);
+                end_kernel(session);
+        }
+}
+
+/* Its variables are in memory as before: who asked for a sleep or a trim learns why. */
+static void on_not_asleep(struct session *session, const json_t *answer) {
+        struct err err;
+        sleep_error(session->row.name, answer, &err);
+        if (session->asker)
+                answer_asker(session, NULL, &err);
+        else
+                daemon_log("%s", err.message);
+        session->used_ms = loop_now_ms(); /* not again before it has been idle for as long once more */
+}
+
+static void on_slept(struct session *session, const json_t *answer, json_t *told) {
+        struct err err;
+        json_decref(session->held_back);
+        session->held_back = NULL;
+        if (hold(session, JOURNAL_HOLDS_FILE, &err) < 0) /* that it was asked, and the file, say it too */
+                daemon_log("session %s: %s", session->row.name, err.message);
+        session->state = SESSION_ASLEEP;
+        json_t *report = sleep_report(answer);
+        json_object_update(told, report);
+        json_decref(report);
+        json_object_set(told, "bytes", json_object_get(answer, "bytes"));
+        end_kernel(session); /* it is ending anyway */
+}
+
+/* What is in the way is named, and large data goes to the disk instead. True when the asker waits for that now. */
+static bool on_held_back(struct session *session, json_t *held) {
+        json_decref(session->held_back);
+        session->held_back = held_back_of(held);
+        (void) hold(session, JOURNAL_HOLDS_KERNEL, NULL);
+        session->trims_instead = session_hibernate(session, true, session->asker, NULL) == 0;
+        return session->trims_instead;
+}
+
 /* The kernel's word about a trim, a sleep or a wake. */
 static void on_answer(struct session *session, json_t *answer) {
         int asked = (int) session->asked;
-        bool good = json_is_true(json_object_get(answer, "ok"));
+        bool good = json_is_true(json_object_get(answer, "ok")), instead = session->trims_instead;
         session->asked = SESSION_ASKED_NOTHING;
+        session->trims_instead = false;
         if (asked == SESSION_ASKED_PACKAGES) {
+                (void) hold(session, journal_holds(session->kernel->journal), NULL);
                 if (session->install)
                         install_kernel_answered(session->install, answer);
                 session_advance(session);
                 return;
         }
-        json_t *told = json_object();
-        if (asked == SESSION_ASKED_WAKE) {
-                session->state = SESSION_IDLE;
-                char path[1100];
-                (void) snprintf(path, sizeof(path), "%s/kernel/" SLEEP_FILE, session->state_dir);
-                if (!good) { /* keep what cannot be read, for a person to look at; the session goes on without */
-                        char aside[1200];
-                        (void) snprintf(aside, sizeof(aside), "%s.unreadable", path);
-                        (void) rename(path, aside);
-                        session->variables_lost = true;
-                        daemon_log("session %s: cannot be woken: %s", session->row.name,
-                                   json_string_value(json_object_get(answer, "error")));
-                } else
-                        (void) unlink(path);
-        } else if (asked == SESSION_ASKED_TRIM && good) {
+        json_t *told = json_object(), *held = json_object_get(answer, "held");
+        if (asked == SESSION_ASKED_WAKE)
+                on_woken(session, good, answer);
+        else if (asked == SESSION_ASKED_TRIM && good) {
+                (void) hold(session, JOURNAL_HOLDS_TRIMMED, NULL);
                 session->state = SESSION_TRIMMED;
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
-        } else if (asked == SESSION_ASKED_SLEEP && good) {
-                session->state = SESSION_ASLEEP;
-                json_decref(session->held_back);
-                session->held_back = NULL;
-                json_object_set(told, "bytes", json_object_get(answer, "bytes"));
-                end_kernel(session); /* it is ending anyway */
-        } else if (asked == SESSION_ASKED_SLEEP) {
-                json_decref(session->held_back);
-                session->held_back = json_incref(json_object_get(answer, "held"));
-                if (session_hibernate(session, true, session->asker, NULL) == 0) {
+        } else if (asked == SESSION_ASKED_SLEEP && good)
+                on_slept(session, answer, told);
+        else if (asked == SESSION_ASKED_SLEEP && held) {
+                if (on_held_back(session, held)) {
                         json_decref(told);
-                        return; /* the asker waits for that answer now */
+                        return;
                 }
+        } else {
+                (void) hold(session, JOURNAL_HOLDS_KERNEL, NULL);
+                if (!instead) /* else what holds it back is told */
+                        on_not_asleep(session, answer);
         }
         json_object_set_new(told, "state", json_string(session_state_name(session)));
         if (session->held_back)
@@ -238,21 +305,26 @@ static void leave_run(struct session *session) {
 static void on_ended(struct kernel *kernel);
 static void on_harvested(struct session *session);
 
-/* What an ephemeral run left may be much to copy: then its answer waits, and the daemon does not. */
-static bool is_harvested_first(struct session *session, json_t *outcome) {
+/* What a run left may be much to look at or to copy: then its answer waits, and the daemon does not. */
+static bool is_harvested_first(struct session *session, const struct kernel_reply *reply) {
         if (session->errand)
                 return true;
-        if (!harvest_is_much(session) || !harvest_begin(session, on_harvested))
+        struct kernel_reply copy = { 0 };
+        if (!harvest_is_much(session) || (reply && !kernel_reply_copy(reply, &copy)))
                 return false;
+        if (!harvest_begin(session, on_harvested)) {
+                kernel_reply_release(&copy);
+                return false;
+        }
         loop_timer_drop(&session->runs->timer); /* the code has ended in time */
-        session->outcome = json_incref(outcome);
+        session->outcome = copy;
         return true;
 }
 
-static void finish_run(struct session *session, json_t *outcome) {
-        if (is_harvested_first(session, outcome))
+static void finish_run(struct session *session, const struct kernel_reply *reply) {
+        if (is_harvested_first(session, reply) || disk_hold_result(session, reply, finish_run))
                 return;
-        run_finish(session->runs, outcome);
+        run_finish(session->runs, reply);
         if (session->kernel->state != KERNEL_DEAD) {
                 leave_run(session);
                 return;
@@ -262,67 +334,89 @@ static void finish_run(struct session *session, json_t *outcome) {
 }
 
 static void on_harvested(struct session *session) {
-        json_t *outcome = session->outcome;
-        session->outcome = NULL;
-        if (outcome)
-                finish_run(session, outcome);
+        struct kernel_reply reply = session->outcome;
+        session->outcome = (struct kernel_reply) { 0 };
+        if (reply.payload)
+                finish_run(session, &reply);
         else
                 on_ended(session->kernel);
-        json_decref(outcome);
+        kernel_reply_release(&reply);
 }
 
-static void on_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
+static bool is_answer_to_open(const struct kernel *kernel, const struct kernel_reply *reply) {
+        const struct journal_request *open = journal_open_request(kernel->journal);
+        return open && kernel_reply_is(reply, KERNEL_FIELD_ID, open->id);
+}
+
+/* The kernel has done what is open, and nobody knows what it answered: the record of it is damaged. */
+static void on_answer_lost(struct session *session) {
+        if (session->asked == SESSION_ASKED_NOTHING && session->runs && session->runs->started) {
+                run_finish_without_result(session->runs);
+                leave_run(session);
+                return;
+        }
+        json_t *lost = json_pack("{s:b, s:s}", "ok", 0, "error", "its answer is lost");
+        on_answer(session, lost);
+        json_decref(lost);
+}
+
+/* Whatever it answers from now on would be one run late. */
+static void break_off(struct kernel *kernel) {
+        kernel->broke_protocol = true;
+        kernel_kill(kernel);
+}
+
+/* The kernel's word about something else than a run. */
+static void on_small_answer(struct session *session, const struct kernel_reply *reply) {
+        json_t *answer = kernel_reply_parse(reply);
+        if (answer)
+                on_answer(session, answer);
+        else
+                break_off(session->kernel);
+        json_decref(answer);
+}
+
+static void on_frame(struct kernel *kernel, enum kernel_frame type, const struct kernel_reply *reply) {
         struct session *session = kernel->owner;
         struct run *run = session->runs;
-        if (type == KERNEL_DISPLAY && run && json_array_size(run->displays) >= DISPLAYS_MAX)
-                return;
-        if (type == KERNEL_PONG && run && run->started) {
-                run_finish_unsent(run);
-                leave_run(session);
-                return;
-        }
-        if (type == KERNEL_RESULT && run && run->started && !harvest_is_much(session) &&
-            run_finish_plain(run, payload, size)) {
-                leave_run(session);
-                return;
-        }
-        if (!modest_json(payload, size)) {
-                kernel->broke_protocol = true;
-                kernel_kill(kernel);
-                return;
-        }
-        json_t *json = json_loadb(payload, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
-        if (session->asked != SESSION_ASKED_NOTHING && type == KERNEL_ANSWER)
-                on_answer(session, json);
+        if (type == KERNEL_REPEATED)
+                on_answer_lost(session);
+        else if (session->asked != SESSION_ASKED_NOTHING && type == KERNEL_ANSWER && is_answer_to_open(kernel, reply))
+                on_small_answer(session, reply);
         else if (!run || !run->started)
                 kernel_kill(kernel); /* nobody asked */
-        else if (type == KERNEL_DISPLAY) {
-                json_t *data = json_object_get(json, "data");
-                if (data && json_array_size(run->displays) < DISPLAYS_MAX) {
-                        json_array_append(run->displays, data);
-                        run_tell_display(run, data);
-                }
-        } else {
+        else if (type == KERNEL_DISPLAY && reply->fields[KERNEL_FIELD_DATA].text)
+                run_add_display(run, reply->fields[KERNEL_FIELD_DATA].text, reply->fields[KERNEL_FIELD_DATA].size);
+        else if (type == KERNEL_RESULT || type == KERNEL_ANSWER) {
                 /* An id that is not this run's is an answer to something else: it proves nothing about this run. */
-                const char *id = json_string_value(json_object_get(json, "id"));
-                if (id && strcmp(id, run->id) == 0)
-                        finish_run(session, json);
-                else { /* whatever it answers from now on would be one run late */
-                        kernel->broke_protocol = true;
-                        kernel_kill(kernel);
-                }
+                if (kernel_reply_is(reply, KERNEL_FIELD_ID, run->id))
+                        finish_run(session, reply);
+                else
+                        break_off(kernel);
         }
-        json_decref(json);
+}
+
+/* Where the variables are, now that the kernel is gone. */
+static void settle_dead(struct session *session, struct kernel *kernel) {
+        if (session->ending && session->state != SESSION_ASLEEP)
+                (void) journal_hold(kernel->journal, JOURNAL_HOLDS_NOTHING, NULL); /* somebody wanted it so */
+        recovery_settle(session, kernel->journal);
+        session->state = journal_holds(kernel->journal) == JOURNAL_HOLDS_FILE ? SESSION_ASLEEP
+                         : session->ending                                    ? SESSION_NEW
+                                                                              : SESSION_LOST;
 }
 
 static void on_ended(struct kernel *kernel) {
         struct session *session = kernel->owner;
         struct run *run = session->runs;
+        if (session->is_program && kernel->was_ready)
+                program_end(session);
         if (run && run->started && kernel->was_ready && is_harvested_first(session, NULL))
                 return; /* it comes back here */
         if (!session->ephemeral)
-                (void) vault_drop(&session->daemon->vault, kernel->id, NULL);
-        if (session->asked == SESSION_ASKED_PACKAGES && session->install)
+                custody_drop(session->daemon, kernel->id);
+        int asked = (int) session->asked;
+        if (asked == SESSION_ASKED_PACKAGES && session->install)
                 install_kernel_answered(session->install, NULL);
         session->asked = SESSION_ASKED_NOTHING;
         if (!kernel->was_ready) { /* it would die again: whoever waits is told why */
@@ -333,15 +427,23 @@ static void on_ended(struct kernel *kernel) {
         } else if (run && run->started) {
                 run_finish_dead(run);
                 end_run(session);
-        } else if (!session->ending && !sleeps_on_disk(session))
-                session->variables_lost = true;
-        session->state = sleeps_on_disk(session) ? SESSION_ASLEEP : session->ending ? SESSION_NEW : SESSION_LOST;
+        }
+        if (!session->ephemeral && kernel->journal)
+                settle_dead(session, kernel);
+        else
+                session->state = SESSION_LOST;
+        if (asked == SESSION_ASKED_WAKE && !session->ending) { /* it would die again */
+                struct err died;
+                (void) err_set(&died, ERR_GONE, "the kernel died while the session was being woken%s; its variables are "
+                               "still on disk: give it more memory, or restart it without them",
+                               kernel->usage.oom_kills > 0 ? ": the memory limit was reached" : "");
+                session_fail_runs(session, &died);
+        }
         session->ending = false;
         struct err gone;
         (void) err_set(&gone, ERR_GONE, "the kernel died before it answered");
         answer_asker(session, NULL, &gone);
         session->kernel = NULL;
-        session->awake = false;
         kernel_free(kernel);
         fd_close(&session->workspace_fd);
         if (session->removing || session->ephemeral)
@@ -354,40 +456,47 @@ static const struct kernel_listener listener = { on_ready, on_failed, on_output,
 
 /* ---- runs ---- */
 
+/* Code that fills the disk gets less time to react. */
+static uint64_t grace_of(const struct run *run) {
+        return run->reason == RUN_REASON_DISK || run->reason == RUN_REASON_RESERVE ? DAEMON_DISK_GRACE_MS
+                                                                                   : DAEMON_INTERRUPT_GRACE_MS;
+}
+
 /* The kernel ignores a signal that comes before it has begun the run, so it is repeated, ever more rarely. */
 static void interrupt_again(void *context) {
         struct run *run = context;
-        uint64_t waited_ms = loop_now_ms() - run->told_ms;
+        uint64_t waited_ms = loop_now_ms() - run->told_ms, grace_ms = grace_of(run);
         run->timer = NULL;
-        if (waited_ms >= DAEMON_INTERRUPT_GRACE_MS) {
+        if (waited_ms >= grace_ms) {
                 run->killed = true;
                 kernel_kill(run->session->kernel);
                 return;
         }
         kernel_signal(run->session->kernel, SIGINT);
         uint64_t next_ms = 2 * waited_ms + 50;
-        if (next_ms > DAEMON_INTERRUPT_GRACE_MS)
-                next_ms = DAEMON_INTERRUPT_GRACE_MS;
+        if (next_ms > grace_ms)
+                next_ms = grace_ms;
         run->timer = loop_timer(run->session->daemon->loop, run->told_ms + next_ms, interrupt_again, run);
 }
 
-static void tell_to_end(struct run *run, enum run_reason reason) {
+bool session_end_run(struct run *run, enum run_reason reason) {
         if (run->reason != RUN_REASON_NONE)
-                return;
+                return false;
         run->reason = reason;
         run->told_ms = loop_now_ms();
         loop_timer_drop(&run->timer);
         interrupt_again(run);
+        return true;
 }
 
 static void on_deadline(void *context) {
         struct run *run = context;
         run->timer = NULL;
-        tell_to_end(run, RUN_REASON_TIMEOUT);
+        (void) session_end_run(run, RUN_REASON_TIMEOUT);
 }
 
 static void watch_deadline(struct run *run) {
-        run->timer = loop_timer(run->session->daemon->loop, loop_now_ms() + run->timeout_ms, on_deadline, run);
+        run->timer = loop_timer(run->session->daemon->loop, run->started_us / 1000 + run->timeout_ms, on_deadline, run);
 }
 
 static void start_run(struct session *session) {
@@ -400,27 +509,52 @@ static void start_run(struct session *session) {
         kernel_mark_usage(kernel);
         run->started_us = loop_now_us();
         watch_deadline(run);
+        struct journal_request request = { .is_run = true,
+                                           .type = KERNEL_EXECUTE,
+                                           .timeout_ms = run->timeout_ms,
+                                           .tells_loss = journal_holds(kernel->journal) == JOURNAL_HOLDS_LOST,
+                                           .payload = payload.bytes,
+                                           .size = payload.size };
+        memcpy(request.id, run->id, sizeof(request.id));
         int code = -1;
         if (payload.failed)
-                (void) err_set(&err, ERR_SYSTEM, "out of memory");
-        else if (journal_begin(kernel->journal, run->id, &err) == 0 &&
-                 (code = kernel_send(kernel, KERNEL_EXECUTE, payload.bytes, payload.size, &err)) < 0)
-                (void) journal_end(kernel->journal, "{}", 2, NULL); /* or no other run could begin */
+                (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        else
+                code = kernel_request(kernel, &request, &err);
         if (code < 0) {
                 session->runs = run->next;
                 run_fail(run, &err);
                 run_free(run);
                 return;
         }
+        waiting_drop(run); /* the journal has it */
         run->started = true;
+        run->tells_loss = request.tells_loss;
+        disk_begin_run(session, run);
         session->daemon->tally.runs_started++;
         session->state = SESSION_RUNNING;
 }
 
+/* Asks the kernel for something that is no run. `fields` are those of the payload, but for its id. */
+static int ask(struct session *session, enum kernel_frame type, const char *fields, struct err *err) {
+        struct journal_request request = { .type = (uint8_t) type };
+        _cleanup_free_ char *payload = NULL;
+        if (run_make_id(request.id) < 0)
+                return err_set(err, ERR_SYSTEM, "out of randomness");
+        int size = asprintf(&payload, "{\"id\":\"%s\",%s}", request.id, fields);
+        if (size < 0)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        request.payload = payload;
+        request.size = (size_t) size;
+        return kernel_request(session->kernel, &request, err);
+}
+
 static void wake(struct session *session) {
-        static const char payload[] = "{\"id\": 0, \"path\": \"" SLEEP_PATH "\"}";
-        if (kernel_send(session->kernel, KERNEL_WAKE, payload, sizeof(payload) - 1, NULL) == 0)
+        struct err err;
+        if (ask(session, KERNEL_WAKE, "\"path\":\"" SLEEP_PATH "\"", &err) == 0)
                 session->asked = SESSION_ASKED_WAKE;
+        else
+                session_fail_runs(session, &err);
 }
 
 static bool has_run_to_start(const struct session *session) {
@@ -429,6 +563,16 @@ static bool has_run_to_start(const struct session *session) {
 }
 
 /* One step; false when there is nothing to do but wait. */
+/* A program's kernel goes to its caller as soon as it is there; a caller that has left needs none. */
+static void advance_program(struct session *session) {
+        if (!session->kernel && session->asker && !session->removing)
+                order_kernel(session);
+        if (!session->kernel || !session->asker)
+                session_remove(session, false);
+        else if (kernel_is_free(session->kernel))
+                program_hand_over(session);
+}
+
 static bool advance(struct session *session) {
         if (!has_run_to_start(session))
                 return false;
@@ -437,17 +581,18 @@ static bool advance(struct session *session) {
         struct kernel *kernel = session->kernel;
         if (!kernel || !kernel_is_free(kernel) || !session->runs)
                 return false;
-        /* Looked for once per kernel: only a new one can have something to wake up to. */
-        if (!session->awake && sleeps_on_disk(session))
+        if (journal_holds(kernel->journal) == JOURNAL_HOLDS_FILE)
                 wake(session);
-        else {
-                session->awake = true;
+        else
                 start_run(session);
-        }
         return true;
 }
 
 void session_advance(struct session *session) {
+        if (session->is_program) {
+                advance_program(session);
+                return;
+        }
         while (advance(session)) /* a run that cannot be started makes room for the next */
                 ;
         if (session->ephemeral && !session->runs && !session->removing)
@@ -468,7 +613,7 @@ void session_submit(struct session *session, struct run *run) {
 bool session_interrupt(struct session *session) {
         if (!session->runs || !session->runs->started || !session->kernel)
                 return false;
-        tell_to_end(session->runs, RUN_REASON_INTERRUPT);
+        (void) session_end_run(session->runs, RUN_REASON_INTERRUPT);
         return true;
 }
 
@@ -482,35 +627,44 @@ void session_cancel(struct session *session, struct run *run) {
                 at = &(*at)->next;
         *at = run->next;
         struct err gone;
-        (void) err_set(&gone, ERR_GONE, "the run was cancelled before it began: whoever asked for it left");
+        (void) err_set(&gone, ERR_GONE, "the run was cancelled before it began; nothing was run");
         run_fail(run, &gone);
         run_free(run);
         if (session->ephemeral)
                 session_remove(session, false);
 }
 
+/* A session without a kernel. */
+static void forget_variables(struct session *session) {
+        struct journal *journal;
+        if (session_open_journal(session, &journal, NULL) < 0)
+                return;
+        recovery_settle(session, journal);
+        (void) journal_hold(journal, JOURNAL_HOLDS_NOTHING, NULL);
+        journal_close(journal);
+}
+
 void session_restart(struct session *session) {
-        char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/kernel/" SLEEP_FILE, session->state_dir);
-        (void) unlink(path);
-        session->variables_lost = false;
+        struct kernel *kernel = session->kernel;
         if (session->runs && session->runs->started)
                 session->runs->reason = RUN_REASON_REMOVED;
-        if (session->kernel && session->kernel->state != KERNEL_MAKING)
+        if (kernel && kernel->state != KERNEL_MAKING) {
+                if (!journal_open_run(kernel->journal)) /* else when it is dead */
+                        (void) journal_hold(kernel->journal, JOURNAL_HOLDS_NOTHING, NULL);
                 end_kernel(session);
-        else if (!session->kernel)
+        } else {
+                forget_variables(session);
                 session->state = SESSION_NEW;
+        }
+        session_remove_sleep_file(session); /* what was written down comes first */
 }
 
 int session_hibernate(struct session *session, bool trim_only, struct asker *asker, struct err *err) {
-        static const char sleep_payload[] = "{\"id\": 0, \"path\": \"" SLEEP_PATH "\", \"exit\": true}";
-        static const char trim_payload[] = "{\"id\": 0, \"directory\": \"/run/session\"}";
         if (!session->kernel || session->asked != SESSION_ASKED_NOTHING || session->runs)
                 return err_set(err, ERR_BUSY, "session %s %s", session->row.name,
                                session->kernel ? "is running; interrupt it first" : "has no kernel to put to sleep");
-        int code = trim_only
-                           ? kernel_send(session->kernel, KERNEL_TRIM, trim_payload, sizeof(trim_payload) - 1, err)
-                           : kernel_send(session->kernel, KERNEL_SLEEP, sleep_payload, sizeof(sleep_payload) - 1, err);
+        int code = trim_only ? ask(session, KERNEL_TRIM, "\"directory\":\"/run/session\"", err)
+                             : ask(session, KERNEL_SLEEP, SLEEP_REQUEST, err);
         if (code < 0)
                 return -1;
         session->asked = trim_only ? SESSION_ASKED_TRIM : SESSION_ASKED_SLEEP;
@@ -520,12 +674,43 @@ int session_hibernate(struct session *session, bool trim_only, struct asker *ask
         return 0;
 }
 
-int session_ask_packages(struct session *session, const char *payload) {
+int session_ask_packages(struct session *session, const char *fields) {
         if (!session->kernel || session->runs || session->asked != SESSION_ASKED_NOTHING ||
-            kernel_send(session->kernel, KERNEL_PACKAGES, payload, strlen(payload), NULL) < 0)
+            ask(session, KERNEL_PACKAGES, fields, NULL) < 0)
                 return -1;
         session->asked = SESSION_ASKED_PACKAGES;
         return 0;
+}
+
+/* ---- after a dead daemon ---- */
+
+/* The run that is open in the journal. Its time limit goes on from when it began. */
+static void adopt_run(struct session *session, const struct journal_request *open) {
+        json_t *nothing = json_object();
+        struct run *run = run_make(session, nothing, open->timeout_ms);
+        json_decref(nothing);
+        if (!run)
+                return;
+        uint64_t now_us = loop_now_us(), began_us = (uint64_t) open->began_ms * 1000;
+        memcpy(run->id, open->id, sizeof(run->id));
+        run->started = run->is_adopted = true;
+        run->tells_loss = open->tells_loss;
+        run->started_us = began_us < now_us ? began_us : now_us;
+        session->runs = run;
+        session->state = SESSION_RUNNING;
+        disk_begin_run(session, run);
+        struct journal_run told;
+        if (journal_find(session->kernel->journal, run->id, &told, NULL) == 0)
+                harvest_resume(session, told.began_ms);
+        watch_deadline(run);
+}
+
+static void adopt_question(struct session *session, const struct journal_request *open) {
+        session->asked = open->type == KERNEL_TRIM    ? SESSION_ASKED_TRIM
+                         : open->type == KERNEL_SLEEP ? SESSION_ASKED_SLEEP
+                         : open->type == KERNEL_WAKE  ? SESSION_ASKED_WAKE
+                                                      : SESSION_ASKED_PACKAGES;
+        session->state = SESSION_IDLE;
 }
 
 void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,
@@ -538,28 +723,26 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
         session->kernel = kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
         if (!session->kernel || kernel_adopt(session->kernel, pid, fds, &err) < 0) {
-                daemon_log("session %s: its kernel cannot be taken over", session->row.name);
+                daemon_log("session %s: its kernel cannot be taken over: %s", session->row.name,
+                           session->kernel ? err.message : "out of memory");
                 kernel_free(session->kernel);
                 session->kernel = NULL;
-                session->state = SESSION_LOST;
-                session->variables_lost = true;
                 return;
         }
         if (network_rules_of(session, &session->kernel->rules, &err) < 0)
                 daemon_log("session %s: its network stays closed: %s", session->row.name, err.message);
-        const char *open_run = journal_open_run(session->kernel->journal);
-        session->state = open_run ? SESSION_RUNNING : SESSION_IDLE;
-        if (!open_run)
+        struct kernel *kernel = session->kernel;
+        if (!recovery_kernel_counts(session)) { /* it was to be ended, or had not begun */
+                session->state = SESSION_NEW;
+                session->ending = journal_holds(kernel->journal) == JOURNAL_HOLDS_NOTHING;
+                kernel_kill(kernel);
                 return;
-        json_t *nothing = json_object();
-        struct run *run = run_make(session, nothing, session->row.limits.timeout_ms);
-        json_decref(nothing);
-        if (!run)
-                return;
-        (void) snprintf(run->id, sizeof(run->id), "%s", open_run);
-        run->started = true;
-        run->started_us = loop_now_us();
-        session->runs = run;
-        harvest_prepare(session);
-        watch_deadline(run);
+        }
+        const struct journal_request *open = journal_open_request(kernel->journal);
+        session->state = journal_holds(kernel->journal) == JOURNAL_HOLDS_TRIMMED ? SESSION_TRIMMED : SESSION_IDLE;
+        if (open && open->is_run)
+                adopt_run(session, open);
+        else if (open)
+                adopt_question(session, open);
+        kernel_resume(kernel);
 }

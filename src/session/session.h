@@ -7,6 +7,7 @@
 
 #include "session/artifact.h"
 #include "session/daemon.h"
+#include "session/disk.h"
 #include "session/errand.h"
 #include "session/kernel.h"
 #include "session/run.h"
@@ -23,37 +24,50 @@ enum session_state {
 /* Where in its state directory the workspace of a session goes that is being removed. */
 #define SESSION_REMOVED_WORKSPACE "removed"
 
+/* What a kernel wrote when it was put to sleep, in state/<id>/kernel. Code in the box can put anything there. */
+#define SESSION_SLEEP_FILE "sleep"
+
 struct session {
         struct daemon *daemon;
         struct session *next, **backlink; /* among all; what points here */
         struct session *next_by_id, *next_by_name;
         bool ephemeral;
+        bool is_program;     /* its kernel becomes a program of the caller's (session/program.h) */
+        bool wants_listener; /* the caller of a program has a proxy of its own */
+        bool from_pool;
+        struct loop_timer *program_timer; /* by then its caller has ended it, or we do */
         bool light; /* its only run needs nothing that is preloaded */
         enum session_state state;
         char state_dir[1024], workspace[1024]; /* both "" when it is ephemeral and nobody gave it a workspace */
         struct kernel *kernel;
         struct run *runs; /* the first one is on, or next */
-        struct artifact_list seen; /* artifacts as they were after the last run */
+        uint64_t waiting_number; /* of the last run that was put aside (waiting.h) */
+        struct artifact_list seen; /* artifacts as they were after the last run, */
+        bool is_seen;              /* if that is known */
         int workspace_fd;          /* open while there is a kernel, or -1 */
         int64_t empty_since_ns;    /* change time of an artifacts directory that was seen empty, or 0 */
-        uint64_t touch_count;      /* touch.h: up to which it is known to be so */
+        int64_t run_since_ns;      /* since when the run that is on may have changed something */
         uint64_t used_ms; /* monotonic */
         bool touched;     /* used since the registry was told */
-        bool variables_lost; /* to be said with the next result */
         struct egress_rules *granted; /* owned; a network of our own making; NULL: as the row says */
         json_t *held_back;   /* names that kept it from sleeping, or NULL */
+        json_t *wake_report; /* what did not come back from a sleep, for the next result; or NULL */
+        bool trims_instead;  /* it could not be put to sleep; asked is SESSION_ASKED_TRIM */
         enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE,
                SESSION_ASKED_PACKAGES } asked;
         struct asker *asker; /* who waits for the answer to a trim or sleep */
         struct install *install; /* that is under way, or NULL */
         struct install *helps;   /* this is the helper box of an install */
-        bool awake;  /* this kernel holds all there is; nothing is left on disk */
         bool ending; /* the kernel was told to end; the next run waits for another */
         struct errand *errand; /* copies what an ephemeral run left, while its answer waits */
         void (*harvested)(struct session *session);
-        json_t *harvest; /* what it copied */
-        json_t *outcome; /* the kernel's answer that waits for it, or NULL when the kernel is dead */
+        struct json_text harvest; /* what it found: an array */
+        bool is_harvested;
+        struct kernel_reply outcome; /* the kernel's answer that waits for it, or nothing when the kernel is dead */
+        struct disk_use disk;
+        void (*disk_told)(struct session *session, const struct kernel_reply *outcome);
         bool removing, keep_files;
+        bool is_inherited; /* the vault had its kernel */
         bool still_listed; /* being removed, but the registry has not forgotten it yet */
         /* Last, and of its options only the text is allocated, which is short as a rule: never copy it whole. */
         struct registry_session row;
@@ -64,7 +78,7 @@ struct session *session_make(struct daemon *daemon, const struct registry_sessio
                              struct err *err);
 void session_free(struct session *session); /* the record and its kernel; files stay */
 
-/* By name or id among the owner's; the operator, "", finds those of others by id. */
+/* By name or id among the owner's; the operator, "", finds those of others by id, and by "key/name". */
 struct session *session_find(struct daemon *daemon, const char *owner, const char *name);
 bool session_is_seen_by(const struct session *session, const char *owner);
 struct session *session_create(struct daemon *daemon, const struct registry_session *row, struct err *err);
@@ -75,12 +89,18 @@ void session_remove(struct session *session, bool keep_files);
 /* Answers all that wait with an error. */
 void session_fail_runs(struct session *session, const struct err *err);
 
-/* Queues a run and starts it as soon as the kernel is there. Takes the run. */
+enum { SESSION_RUNS_MAX = 64 }; /* that wait or are on */
+
+/* Queues a run and starts it as soon as the kernel is there. Takes the run; one that cannot be started is gone when this
+ * returns, and run->refusal says why. */
 void session_submit(struct session *session, struct run *run);
 
 /* Does whatever is next: order a kernel, wake it, start a run. An ephemeral session whose run cannot be started is gone
  * afterwards. */
 void session_advance(struct session *session);
+
+/* Tells a run to end, for this reason; false when it was told so before. */
+bool session_end_run(struct run *run, enum run_reason reason);
 
 /* True when a run was on. */
 bool session_interrupt(struct session *session);
@@ -93,24 +113,27 @@ void session_cancel(struct session *session, struct run *run);
 /* Asks the kernel to go to sleep or to trim; the answer goes to the asker (NULL: nobody's). */
 int session_hibernate(struct session *session, bool trim_only, struct asker *asker, struct err *err);
 
-/* Asks the kernel about packages just installed (the payload of PACKAGES); -1 when it is not free to answer. */
-int session_ask_packages(struct session *session, const char *payload);
+/* Asks the kernel about packages just installed (the fields of PACKAGES but for the id); -1 when it is not free to
+ * answer. */
+int session_ask_packages(struct session *session, const char *fields);
 
-/* Gives a kernel that outlived the last daemon back to its session. */
+/* Gives a kernel that outlived the last daemon back to its session. It may be without one afterwards. */
 void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,
                    const char *group);
 
 /* The journal of a session without a kernel; the caller closes it. */
 int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err);
 
-/* Did it ever run something? */
-bool session_had_kernel(const struct session *session);
+/* What its kernel wrote when it fell asleep, under its final name. */
+bool session_has_sleep_file(const struct session *session);
+void session_remove_sleep_file(const struct session *session);
 
 /* The isolation report of its boxes: a new reference. */
 json_t *session_isolation(const struct session *session);
 
 const char *session_state_name(const struct session *session);
-json_t *session_to_json(const struct session *session);
+/* `is_brief`: as one of many. */
+json_t *session_to_json(const struct session *session, bool is_brief);
 
 /* Where the workspace is for reading: a descriptor that the caller closes, or -errno. */
 int session_open_workspace(const struct session *session);

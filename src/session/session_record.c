@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "session/asker.h"
+#include "session/disk_reserve.h"
 #include "session/install.h"
 #include "session/passport.h"
 #include "session/remove_tree.h"
@@ -85,7 +86,7 @@ struct session *session_make(struct daemon *daemon, const struct registry_sessio
         size_t options_size = strlen(row->options) + 1;
         struct session *session = calloc(1, offsetof(struct session, row.options) + options_size);
         if (!session) {
-                (void) err_set(err, ERR_SYSTEM, "out of memory");
+                (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 return NULL;
         }
         session->daemon = daemon;
@@ -98,6 +99,7 @@ struct session *session_make(struct daemon *daemon, const struct registry_sessio
                 return NULL;
         }
         list(session);
+        disk_bound(session, false);
         return session;
 }
 
@@ -112,12 +114,15 @@ void session_free(struct session *session) {
                 run_free(run);
         }
         errand_drop(&session->errand);
-        json_decref(session->harvest);
-        json_decref(session->outcome);
+        loop_timer_drop(&session->program_timer);
+        json_text_release(&session->harvest);
+        kernel_reply_release(&session->outcome);
+        kernel_reply_release(&session->disk.outcome);
         kernel_free(session->kernel);
         artifact_list_release(&session->seen);
         fd_close(&session->workspace_fd);
         json_decref(session->held_back);
+        json_decref(session->wake_report);
         free(session->granted);
         if (session->asker)
                 session->asker->session = NULL;
@@ -130,8 +135,22 @@ bool session_is_seen_by(const struct session *session, const char *owner) {
         return !session->ephemeral && (!*owner || strcmp(session->row.owner, owner) == 0);
 }
 
+/* "key/name", in which the operator names what belongs to a key. */
+static struct session *find_of_key(struct daemon *daemon, const char *name) {
+        char key[sizeof(((struct registry_session *) NULL)->owner)];
+        const char *slash = strchr(name, '/');
+        size_t size = slash ? (size_t) (slash - name) : 0;
+        if (size == 0 || size >= sizeof(key))
+                return NULL;
+        memcpy(key, name, size);
+        key[size] = '\0';
+        return session_find(daemon, key, slash + 1);
+}
+
 struct session *session_find(struct daemon *daemon, const char *owner, const char *name) {
         size_t row = row_of(name);
+        if (!*owner && strchr(name, '/'))
+                return find_of_key(daemon, name);
         for (struct session *session = daemon->by_name[row]; session; session = session->next_by_name)
                 if (session_is_seen_by(session, owner) && !session->removing &&
                     strcmp(session->row.owner, owner) == 0 && strcmp(session->row.name, name) == 0)
@@ -145,14 +164,20 @@ struct session *session_find(struct daemon *daemon, const char *owner, const cha
 struct session *session_create(struct daemon *daemon, const struct registry_session *row, struct err *err) {
         struct registry_session fresh = *row;
         fresh.created_ms = fresh.used_ms = loop_wall_ms();
+        if (disk_reserve_check(err) < 0)
+                return NULL;
         if (registry_check_name(fresh.name, err) < 0 || registry_make_id(fresh.id, err) < 0)
+                return NULL;
+        if (disk_admit(daemon, NULL, 0, err) < 0)
                 return NULL;
         /* The row first: of a daemon that dies in between, the next one makes the directories. */
         if (registry_add(daemon->registry, &fresh, err) < 0)
                 return NULL;
         struct session *session = session_make(daemon, &fresh, false, err);
-        if (session && passport_write(session->state_dir, &fresh, err) == 0)
+        if (session && passport_write(session->state_dir, &fresh, err) == 0) {
+                disk_bound(session, true);
                 return session;
+        }
         if (session)
                 session_remove(session, false);
         else

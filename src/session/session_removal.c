@@ -45,8 +45,12 @@ static bool strike_out_again(struct session *session) {
 
 void session_remove(struct session *session, bool keep_files) {
         struct err err;
-        if (!session->removing)
+        if (!session->removing) {
+                disk_unbound(session);
                 strike_out(session, keep_files);
+        }
+        if (session->kernel && session->is_program)
+                session->kernel->is_over = true;
         if (session->kernel) { /* on_ended comes back here */
                 if (session->runs && session->runs->started && session->runs->reason == RUN_REASON_NONE)
                         session->runs->reason = RUN_REASON_REMOVED;

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "box/report.h"
+#include "session/held_back.h"
 #include "session/network.h"
 #include "session/session.h"
 
@@ -18,12 +19,6 @@ int session_open_journal(const struct session *session, struct journal **ret_jou
         return journal_open(dir, ret_journal, &torn, err);
 }
 
-bool session_had_kernel(const struct session *session) {
-        char path[1100];
-        (void) snprintf(path, sizeof(path), "%s/journal", session->state_dir);
-        return access(path, F_OK) == 0;
-}
-
 json_t *session_isolation(const struct session *session) {
         struct image image = { 0 };
         (void) snprintf(image.name, sizeof(image.name), "%s", session->row.image);
@@ -33,7 +28,14 @@ json_t *session_isolation(const struct session *session) {
         const struct box_spec spec = { .image = &image, .limits = session->row.limits,
                                        .host_uid = session->kernel ? session->kernel->host_uid : 0,
                                        .network = rules ? egress_rules_describe(rules, network) : NULL };
-        return report_make(&spec, &session->daemon->host, session->daemon->rootless);
+        json_t *report = report_make(&spec, &session->daemon->host, session->daemon->rootless);
+        /* Its user id on the host is leased when the box is made. */
+        if (!session->kernel || session->kernel->state == KERNEL_MAKING)
+                json_object_set_new(report, "uid_map", json_null());
+        json_object_set_new(report, "disk",
+                            json_pack("{s:I, s:I, s:s}", "bytes", (json_int_t) session->row.limits.disk_bytes, "files",
+                                      (json_int_t) session->row.limits.disk_files, "by", disk_bounded_by(session)));
+        return report;
 }
 
 const char *session_state_name(const struct session *session) {
@@ -41,27 +43,32 @@ const char *session_state_name(const struct session *session) {
         return names[session->state];
 }
 
-json_t *session_to_json(const struct session *session) {
+json_t *session_to_json(const struct session *session, bool is_brief) {
         const struct limits *limits = &session->row.limits;
         struct cgroup_usage usage = { 0 };
         if (session->kernel && session->kernel->cgroup.host)
                 cgroup_read_usage(&session->kernel->cgroup, &usage);
-        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "id", session->row.id,
+        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "id", session->row.id,
                                  "name", session->row.name, "state", session_state_name(session), "image",
                                  session->row.image, "mode", session->row.mode, "workspace", session->workspace,
                                  "created", (json_int_t) session->row.created_ms, "used",
                                  (json_int_t) session->row.used_ms, "memory_bytes", (json_int_t) usage.memory_now_bytes,
-                                 "pid", (json_int_t) (session->kernel ? session->kernel->pid : 0), "allow_weaker",
+                                 "cpu_ms", (json_int_t) (usage.cpu_us / 1000), "pid",
+                                 (json_int_t) (session->kernel ? session->kernel->pid : 0), "allow_weaker",
                                  (int) session->row.allow_weaker);
         if (!json)
                 return json_object();
         json_object_set_new(json, "limits",
-                            json_pack("{s:I, s:f, s:I, s:I, s:I, s:I}", "memory_bytes",
+                            json_pack("{s:I, s:f, s:I, s:I, s:I, s:I, s:I}", "memory_bytes",
                                       (json_int_t) limits->memory_bytes, "cpus",
                                       (double) limits->cpu_thousandths / 1000, "pids", (json_int_t) limits->pids,
                                       "timeout_ms", (json_int_t) limits->timeout_ms, "tmp_bytes",
-                                      (json_int_t) limits->tmp_bytes, "disk_bytes", (json_int_t) limits->disk_bytes));
+                                      (json_int_t) limits->tmp_bytes, "disk_bytes", (json_int_t) limits->disk_bytes,
+                                      "disk_files", (json_int_t) limits->disk_files));
+        if (*session->row.owner)
+                json_object_set_new(json, "key", json_string(session->row.owner));
         if (session->held_back)
-                json_object_set(json, "held_back", session->held_back);
+                json_object_set_new(json, "held_back", is_brief ? held_back_brief(session->held_back)
+                                                                  : json_incref(session->held_back));
         return json;
 }

@@ -14,7 +14,6 @@
 #include "session/journal.h"
 
 enum { CHUNK = 256 << 10 };
-static const uint64_t bytes_max = 1 << 30; /* of all that is put aside at a time; past it slow readers are cut off */
 
 enum record_kind { RECORD_OUT, RECORD_ERR, RECORD_ANSWER };
 
@@ -28,17 +27,21 @@ struct record {
 
 struct spill {
         struct daemon *daemon;
+        char owner[SHARE_NAME_MAX + 1], box[SHARE_NAME_MAX + 1]; /* who is charged */
         int fd;
         uint64_t size;
         uint64_t at; /* what comes next */
 };
 
-static struct spill *make(struct daemon *daemon) {
+static struct spill *make(struct daemon *daemon, const char *owner, const char *box) {
         struct spill *spill = calloc(1, sizeof(*spill));
         char dir[4200];
         (void) snprintf(dir, sizeof(dir), "%s/state", daemon->data_dir);
-        if (spill)
+        if (spill) {
                 spill->daemon = daemon;
+                (void) snprintf(spill->owner, sizeof(spill->owner), "%s", owner);
+                (void) snprintf(spill->box, sizeof(spill->box), "%s", box);
+        }
         if (!spill || (spill->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) < 0) {
                 free(spill);
                 return NULL;
@@ -46,19 +49,24 @@ static struct spill *make(struct daemon *daemon) {
         return spill;
 }
 
+static struct share_claim claim_of(const struct spill *spill, uint64_t size) {
+        return (struct share_claim) { .key = spill->owner, .box = spill->box, .amount = size };
+}
+
 void spill_free(struct spill *spill) {
         if (!spill)
                 return;
-        spill->daemon->spilled_bytes -= spill->size;
+        const struct share_claim all = claim_of(spill, spill->size);
+        share_give(&spill->daemon->shares, SHARE_SPILL, &all);
         fd_close(&spill->fd);
         free(spill);
 }
 
 static int put(struct spill *spill, const struct record *record, const char *bytes) {
-        if (spill->daemon->spilled_bytes + record->size > bytes_max)
-                return -ENOSPC;
+        const struct share_claim claim = claim_of(spill, record->size);
+        if (share_take(&spill->daemon->shares, SHARE_SPILL, &claim, NULL) < 0)
+                return -ENOSPC; /* this reader is cut off, nobody else's */
         spill->size += record->size;
-        spill->daemon->spilled_bytes += record->size;
         int code = fd_write_all(spill->fd, record, sizeof(*record));
         return code < 0 ? code : fd_write_all(spill->fd, bytes, record->size);
 }
@@ -67,13 +75,18 @@ static int put(struct spill *spill, const struct record *record, const char *byt
 static int put_events(struct spill *spill, struct journal *journal, const char *run_id, uint64_t cursor) {
         _cleanup_free_ char *chunk = malloc(CHUNK);
         struct journal_event event;
+        struct err err;
         int code = chunk ? 0 : -ENOMEM;
         for (uint64_t number = cursor; code == 0; number++) {
-                if (journal_event(journal, run_id, number, &event, NULL) < 0 || event.kind == JOURNAL_EVENT_RESULT)
+                if (journal_event(journal, run_id, number, &event, &err) < 0)
+                        return err.code == ERR_NOT_FOUND ? 0 : -EBADMSG;
+                if (event.kind == JOURNAL_EVENT_RESULT)
                         break;
                 size_t size = 0;
                 for (size_t at = 0; code == 0 && at < event.size; at += size) {
-                        if (journal_read(journal, &event, at, chunk, CHUNK, &size, NULL) < 0 || size == 0)
+                        if (journal_read(journal, &event, at, chunk, CHUNK, &size, NULL) < 0)
+                                return -EIO;
+                        if (size == 0)
                                 break;
                         const struct record record = { event.kind == JOURNAL_EVENT_ERR ? RECORD_ERR : RECORD_OUT,
                                                        at + size == event.size, number, size };
@@ -84,13 +97,19 @@ static int put_events(struct spill *spill, struct journal *journal, const char *
 }
 
 int spill_run(struct asker *asker, struct journal *journal, const char *run_id, const char *text, size_t size,
-              struct err *err) {
-        struct spill *spill = make(asker->daemon);
+              const char *box, struct err *err) {
+        if (asker->daemon->disk.is_short)
+                return err_set(err, ERR_NO_SPACE, "the host keeps the rest of its disk in reserve; read faster, or read "
+                               "the run again later");
+        struct spill *spill = make(asker->daemon, asker->owner, box);
         int code = spill ? put_events(spill, journal, run_id, asker->cursor) : -ENOSPC;
         if (code == 0)
                 code = put(spill, &(const struct record) { .kind = RECORD_ANSWER, .size = size }, text);
         if (code < 0) {
                 spill_free(spill);
+                if (code == -EBADMSG)
+                        return err_set(err, ERR_DAMAGED, "the output of run %s is damaged on the disk: its checksum is "
+                                       "not the one that was written", run_id);
                 return err_sys(err, -code, "putting the output of run %s aside", run_id);
         }
         asker->spill = spill;

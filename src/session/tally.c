@@ -4,7 +4,7 @@
 
 const char *const tally_end_names[TALLY_ENDS] = {
         [TALLY_OK] = "ok",         [TALLY_ERROR] = "error",   [TALLY_TIMEOUT] = "timeout",
-        [TALLY_OOM] = "oom",       [TALLY_KILLED] = "killed", [TALLY_INTERRUPTED] = "interrupted",
+        [TALLY_OOM] = "oom",       [TALLY_DISK] = "disk",       [TALLY_KILLED] = "killed", [TALLY_INTERRUPTED] = "interrupted",
         [TALLY_REFUSED] = "refused",
 };
 

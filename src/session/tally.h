@@ -10,6 +10,7 @@ enum tally_end {
         TALLY_ERROR,
         TALLY_TIMEOUT,
         TALLY_OOM,
+        TALLY_DISK,
         TALLY_KILLED,
         TALLY_INTERRUPTED,
         TALLY_REFUSED, /* never started */

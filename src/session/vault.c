@@ -18,7 +18,7 @@
 #include "session/vault_message.h"
 #include "session/vault_process.h"
 
-enum { ANSWER_SECONDS = 30, LOCK_TRIES = 1000, LOCK_PAUSE_MS = 10, OPEN_TRIES = 100 };
+enum { GREETING_SECONDS = 30, ANSWER_SECONDS = 5, LOCK_TRIES = 1000, LOCK_PAUSE_MS = 10, OPEN_TRIES = 100 };
 
 static int take_lock(const char *path, struct err *err) {
         char name[PATH_MAX + 8];
@@ -37,16 +37,21 @@ static int take_lock(const char *path, struct err *err) {
                        name);
 }
 
+/* A vault that is stopped must not stop the daemon for ever. */
+static int set_patience(int fd, int seconds) {
+        struct timeval limit = { .tv_sec = seconds };
+        if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0 ||
+            setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0)
+                return -errno;
+        return 0;
+}
+
 static int make_socket(void) {
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
         if (fd < 0)
                 return -errno;
-        /* A vault that is stopped must not stop the daemon for ever. */
-        struct timeval limit = { .tv_sec = ANSWER_SECONDS };
-        if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0 ||
-            setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0)
-                return -errno;
-        return take_fd(&fd);
+        int code = set_patience(fd, GREETING_SECONDS);
+        return code < 0 ? code : take_fd(&fd);
 }
 
 /* A socket that is connected, or -errno. */
@@ -122,7 +127,7 @@ static int remove_stale(const char *path) {
 }
 
 /* 1: connected; 0: it ended just now, try again; -1: refused. */
-static int greet(int fd, struct err *err) {
+static int greet(int fd, pid_t *ret_pid, struct err *err) {
         struct vault_message hello;
         int fds[VAULT_FDS_MAX];
         size_t n_fds = 0;
@@ -142,6 +147,7 @@ static int greet(int fd, struct err *err) {
                                "version that started it, or end the process glovebox-vault and with it those boxes");
         if (hello.status == VAULT_BUSY)
                 return err_set(err, ERR_BUSY, "another Glovebox daemon is connected to the vault: stop it first");
+        *ret_pid = (pid_t) hello.serial;
         return 1;
 }
 
@@ -163,10 +169,11 @@ static int open_locked(const struct sockaddr_un *address, const char *path, stru
                         return err_set(err, ERR_PERMISSION, "the vault at %s belongs to another user", path);
                 if (fd < 0)
                         return err_sys(err, -fd, "cannot connect to the vault at %s", path);
-                int greeted = greet(fd, err);
+                int greeted = greet(fd, &ret_vault->pid, err);
                 if (greeted < 0)
                         return -1;
                 if (greeted > 0) {
+                        (void) set_patience(fd, ANSWER_SECONDS);
                         ret_vault->fd = take_fd(&fd);
                         *ret_new = started;
                         return 0;

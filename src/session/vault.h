@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -16,6 +17,7 @@ enum { VAULT_FDS_MAX = 12, VAULT_NOTE_MAX = 4096, VAULT_NAME_MAX = 64 };
 
 struct vault {
         int fd;
+        pid_t pid; /* of its process; 0: one of an older version, which does not say */
 };
 
 /* Connects to the vault at `path` (absolute), starting one when there is none (double fork; the new process keeps

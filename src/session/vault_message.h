@@ -9,7 +9,7 @@
 #include "session/vault.h"
 
 enum vault_operation {
-        VAULT_HELLO = 1, /* the vault's first word: status says whether it serves this connection */
+        VAULT_HELLO = 1, /* the vault's first word: status says whether it serves this connection, serial is its pid */
         VAULT_PUT,
         VAULT_DROP,
         VAULT_NEXT, /* the first entry whose serial number is greater */

@@ -27,6 +27,8 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/process_title.h"
+#include "base/peer.h"
 #include "session/vault_message.h"
 
 enum { SPARE_FDS = 32, ENTRIES_MAX = 100000 };
@@ -211,7 +213,8 @@ static void accept_client(struct process *process) {
         }
         struct ucred peer;
         socklen_t size = sizeof(peer);
-        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid())
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid() ||
+            peer_is_in_box(fd))
                 return;
         drain_client(process);
         if (process->client_fd >= 0) {
@@ -220,7 +223,10 @@ static void accept_client(struct process *process) {
                 return;
         }
         process->client_fd = take_fd(&fd);
-        answer(process, VAULT_HELLO, VAULT_OK, NULL);
+        struct vault_message hello = { .mark = VAULT_MARK, .operation = VAULT_HELLO, .status = VAULT_OK,
+                                       .serial = (uint64_t) getpid() };
+        if (vault_message_send(process->client_fd, &hello, NULL, 0, MSG_DONTWAIT) < 0)
+                fd_close(&process->client_fd);
 }
 
 static int64_t now_ms(void) {
@@ -310,9 +316,18 @@ static void settle_signals(void) {
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* The data directory: the socket lies in it. */
+static void set_title(const char *path) {
+        char dir[PATH_MAX];
+        const char *slash = strrchr(path, '/');
+        (void) snprintf(dir, sizeof(dir), "%.*s", slash ? (int) (slash - path) : 0, path);
+        process_title_set("vault", dir);
+}
+
 _Noreturn void vault_process_run(int listen_fd, const char *path, int idle_ms) {
         settle_signals();
         (void) prctl(PR_SET_NAME, "glovebox-vault");
+        set_title(path);
         (void) prctl(PR_SET_PDEATHSIG, 0);
         (void) umask(077);
         static char own_path[PATH_MAX];

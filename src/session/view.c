@@ -66,7 +66,7 @@ struct view *view_open(const struct maker_settings *settings, const char *name, 
         }
         struct view *view = calloc(1, sizeof(*view));
         if (!view) {
-                (void) err_set(err, ERR_SYSTEM, "out of memory");
+                (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 return NULL;
         }
         view->n_users = 1;

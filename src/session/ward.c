@@ -179,7 +179,7 @@ int ward_clone_box(struct ward *ward, struct box_birth *birth, uint64_t mould, s
         _cleanup_free_ struct ward_request *request = calloc(1, sizeof(*request));
         int slots[WARD_SLOTS];
         if (!request)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         /* Nobody in N may clone into a group of the host: the child moves itself, through a file that we opened. */
         if (cgroup_open_v2_entry(&box->cgroup, err) < 0 ||
             fill_request(birth->spec, &birth->fds, request, slots, err) < 0)
@@ -208,14 +208,14 @@ int ward_clone_box(struct ward *ward, struct box_birth *birth, uint64_t mould, s
 }
 
 int ward_start_nursery(struct ward *ward, const struct box_spec *spec, bool light, const char *preload, int library_fd,
-                       int *ret_socket_fd, int *ret_pidfd, struct err *err) {
+                       int *ret_socket_fd, int *ret_answer_fd, int *ret_pidfd, struct err *err) {
         _cleanup_free_ struct ward_request *request = calloc(1, sizeof(*request));
         _cleanup_(stage_fds_close) struct stage_fds fds;
-        int slots[WARD_SLOTS], ends[2] = { -1, -1 };
+        int slots[WARD_SLOTS], ends[2] = { -1, -1 }, answers[2] = { -1, -1 };
         if (stage_fds_open_view(spec, &fds, err) < 0)
                 return -1;
         if (!request)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         if (fill_request(spec, &fds, request, slots, err) < 0)
                 return -1;
         request->kind = WARD_START_NURSERY;
@@ -225,27 +225,36 @@ int ward_start_nursery(struct ward *ward, const struct box_spec *spec, bool ligh
                 return err_sys(err, errno, "making a socket pair");
         _cleanup_fd_ int ours = ends[0];
         _cleanup_fd_ int theirs = ends[1];
+        if (pipe2(answers, O_CLOEXEC) < 0)
+                return err_sys(err, errno, "making a pipe");
+        _cleanup_fd_ int answers_read = answers[0];
+        _cleanup_fd_ int answers_write = answers[1];
+        /* One way: whatever the nursery would send here, also descriptors, is refused at its end. */
+        if (shutdown(ours, SHUT_RD) < 0)
+                return err_sys(err, errno, "closing one way of a socket");
         slots[WARD_SOCKET] = theirs;
+        slots[WARD_ANSWERS] = answers_write;
         slots[WARD_LIBRARY] = library_fd;
         if (ask(ward, request, slots, ret_pidfd, err) < 0)
                 return -1;
         *ret_socket_fd = take_fd(&ours);
+        *ret_answer_fd = take_fd(&answers_read);
         return 0;
 }
 
-int ward_ask_to_watch(struct ward *ward, int pidfd, int status_fd, struct err *err) {
+int ward_ask_to_watch(struct ward *ward, pid_t pid, int status_fd, struct err *err) {
         _cleanup_free_ struct ward_request *request = calloc(1, sizeof(*request));
         int slots[WARD_SLOTS];
         if (!request)
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         for (size_t i = 0; i < WARD_SLOTS; i++)
                 slots[i] = -1;
         request->kind = WARD_WATCH;
-        slots[WARD_PIDFD] = pidfd;
+        request->pid = pid;
         slots[WARD_STATUS] = status_fd;
         return tell(ward, request, slots, err) < 0 ? -1 : 0;
 }
 
-int ward_is_watching(struct ward *ward, struct err *err) {
-        return hear(ward, NULL, err);
+int ward_is_watching(struct ward *ward, int *ret_pidfd, struct err *err) {
+        return hear(ward, ret_pidfd, err);
 }

@@ -9,7 +9,7 @@
  *
  *   maker ──socket──▶ ward (PID 1 of N) ──clone──▶ agent (PID 1 of a box)
  *     │                 ▲  └────────────clone──▶ nursery: Python, CAP_SYS_ADMIN in N, a filter that leaves only setns
- *     └────socket───────┼──────────────────────▶    └──clone(CLONE_PARENT)──▶ kernel (in the box's namespaces)
+ *     └─socket and pipe─┼──────────────────────▶    └──clone(CLONE_PARENT)──▶ kernel (in the box's namespaces)
  *                       └── parent of all of them: reaps them, and writes how a kernel ended into its status pipe
  *
  * A nursery that dies takes nothing with it. A ward that dies takes its boxes along: it does as little as possible.
@@ -46,15 +46,17 @@ int ward_clone_box(struct ward *ward, struct box_birth *birth, uint64_t mould, s
 uint64_t ward_mould_of(uint64_t fingerprint, const struct box_spec *spec);
 
 /* Starts a nursery with this image; of each kind, light or not, there is one: an older one ends. *ret_socket_fd takes
- * orders (wire/nursery.h) and *ret_pidfd is the process. It is not ready before it says so. */
+ * orders (wire/nursery.h), *ret_answer_fd is the pipe of its answers, *ret_pidfd the process. It is not ready before it
+ * says so. */
 int ward_start_nursery(struct ward *ward, const struct box_spec *spec, bool light, const char *preload, int library_fd,
-                       int *ret_socket_fd, int *ret_pidfd, struct err *err);
+                       int *ret_socket_fd, int *ret_answer_fd, int *ret_pidfd, struct err *err);
 
-/* The wait status of this process, a child of the ward, will be written to status_fd as an int.
- * Nothing is written when it had ended before. Descriptors are borrowed. It does so once ward_is_watching returned 0,
- * which comes next of all that is asked of the ward: the kernel seals itself meanwhile. */
-int ward_ask_to_watch(struct ward *ward, int pidfd, int status_fd, struct err *err);
-int ward_is_watching(struct ward *ward, struct err *err);
+/* The wait status of the process with this pid, as the ward sees it, which is a child of the ward that was not asked
+ * about before, will be written to status_fd (borrowed) as an int. Nothing is written when it had ended before. It does
+ * so once ward_is_watching returned 0 and a descriptor of the process, which comes next of all that is asked of the
+ * ward: the kernel seals itself meanwhile. */
+int ward_ask_to_watch(struct ward *ward, pid_t pid, int status_fd, struct err *err);
+int ward_is_watching(struct ward *ward, int *ret_pidfd, struct err *err);
 
 /* The pid of a pidfd as this process sees it, or -1. */
 pid_t ward_pid_of(int pidfd);

@@ -21,7 +21,8 @@ enum { PROGRAM_FD = WARD_FD + 1 };
 /* Nothing stays open but the socket, as WARD_FD, and the program. */
 static int arrange_descriptors(int fd, int program_fd) {
         _cleanup_fd_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-        int kept = fcntl(fd, F_DUPFD_CLOEXEC, 100), kept_program = fcntl(program_fd, F_DUPFD_CLOEXEC, 100);
+        int kept = fcntl(fd, F_DUPFD_CLOEXEC, PROGRAM_FD + 1);
+        int kept_program = fcntl(program_fd, F_DUPFD_CLOEXEC, PROGRAM_FD + 1);
         for (int i = 0; i < 3; i++)
                 if (null_fd < 0 || dup2(null_fd, i) < 0)
                         return -errno;

@@ -15,6 +15,7 @@ struct ward_request {
         bool has_memory_cgroup, has_pids_cgroup;
         bool makes_mould, from_mould; /* of a box: box/mould.h */
         bool light; /* which of the two nurseries */
+        pid_t pid;  /* to watch, as N sees it */
         char preload[WARD_PRELOAD_MAX]; /* see box/nursery_stage.h */
         size_t n_mounts;
         bool has_image; /* from here on only what there is is sent */
@@ -40,8 +41,8 @@ enum ward_slot {
         WARD_WORKSPACE,
         WARD_ENTRY,
         WARD_SOCKET,  /* of a nursery */
+        WARD_ANSWERS, /* of a nursery */
         WARD_LIBRARY, /* of a nursery */
-        WARD_PIDFD,   /* to watch */
         WARD_STATUS,  /* where to tell */
         WARD_TASKS,
         WARD_DEVICES = WARD_TASKS + CGROUP_CONTROLLERS,
@@ -50,7 +51,7 @@ enum ward_slot {
         WARD_SLOTS = WARD_MOUNTS + WARD_MOUNTS_MAX,
 };
 
-struct ward_answer { /* with the pidfd of what was cloned */
+struct ward_answer { /* with the pidfd of what was cloned or is watched */
         int code;    /* 0 or -1 */
         struct err err;
 };

@@ -140,6 +140,7 @@ static void become_nursery(const struct ward_request *request, const int slots[s
                                   .mould_fd = -1 };
         take_view(slots, &fds);
         struct nursery_stage nursery = { .spec = &spec, .fds = &fds, .socket_fd = slots[WARD_SOCKET],
+                                         .answer_fd = slots[WARD_ANSWERS],
                                          .library_fd = slots[WARD_LIBRARY], .preload = request->preload,
                                          .light = request->light };
         nursery_stage_run(&nursery);
@@ -175,18 +176,23 @@ static int start_nursery(const struct ward_request *request, const int slots[sta
         return -1;
 }
 
-static int watch(int slots[static WARD_SLOTS], struct err *err) {
+/* The nursery says which of our children is the kernel; the maker looks whether that is in the right box. */
+static int watch(pid_t pid, int slots[static WARD_SLOTS], int *ret_pidfd, struct err *err) {
         siginfo_t info;
-        pid_t pid = ward_pid_of(slots[WARD_PIDFD]);
+        _cleanup_fd_ int pidfd = pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1;
         if (n_watched == WATCHED_MAX)
                 return err_set(err, ERR_LIMIT, "the ward has %d kernels already", WATCHED_MAX);
         /* A child that was reaped already is nobody's any more, whoever has its number now. */
         const idtype_t by_pidfd = (idtype_t) 3; /* P_PIDFD */
-        if (pid <= 0 || waitid(by_pidfd, (id_t) slots[WARD_PIDFD], &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+        if (pidfd < 0 || waitid(by_pidfd, (id_t) pidfd, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
                 /* Not ERR_GONE: that would be the ward itself. */
                 return err_set(err, ERR_NOT_FOUND, "the kernel died while it was made");
+        for (size_t i = 0; i < n_watched; i++)
+                if (watched[i].pid == pid)
+                        return err_set(err, ERR_PROTOCOL, "the nursery answered with another kernel");
         watched[n_watched].pid = pid;
         watched[n_watched++].status_fd = take_fd(&slots[WARD_STATUS]);
+        *ret_pidfd = take_fd(&pidfd);
         return 0;
 }
 
@@ -207,7 +213,7 @@ static bool handle_request(int fd) {
                 code = start_nursery(&request, slots, &pidfd, &err);
                 break;
         case WARD_WATCH:
-                code = watch(slots, &err);
+                code = watch(request.pid, slots, &pidfd, &err);
                 break;
         }
         for (size_t i = 0; i < WARD_SLOTS; i++)
@@ -231,7 +237,8 @@ static bool reap(void) {
                 for (size_t i = 0; i < n_watched; i++) {
                         if (watched[i].pid != pid)
                                 continue;
-                        (void) !write(watched[i].status_fd, &status, sizeof(status));
+                        /* Twice: for the daemon, and for the caller whose program it was. */
+                        (void) !write(watched[i].status_fd, (int[]){ status, status }, 2 * sizeof(status));
                         fd_close(&watched[i].status_fd);
                         watched[i] = watched[--n_watched];
                         break;

@@ -396,22 +396,15 @@ static int remove_one(int workspace_fd, const char *relative, int *ret_parent, c
 }
 
 int workspace_remove(int workspace_fd, const char *relative, bool recursive, struct err *err) {
+        enum { SOME = 1000, TURNS_MAX = 5000 };
         char name[256];
         _cleanup_fd_ int parent = -1;
         int code = remove_one(workspace_fd, relative, &parent, name, err);
         if (code == 1 && !recursive)
                 return err_set(err, ERR_USAGE, "%.200s is not empty; say \"recursive\": true", relative);
-        if (code == 1)
-                remove_tree_at(parent, name);
-        return code < 0 ? -1 : 0;
-}
-
-int workspace_remove_some(int workspace_fd, const char *relative, unsigned budget, struct err *err) {
-        char name[256];
-        _cleanup_fd_ int parent = -1;
-        int code = remove_one(workspace_fd, relative, &parent, name, err);
-        if (code == 1 && !remove_tree_some(parent, name, budget))
-                return 1;
+        for (int turn = 0; code == 1 && !remove_tree_some(parent, name, SOME); turn++)
+                if (turn == TURNS_MAX)
+                        return err_set(err, ERR_BUSY, "%.200s is being filled while it is removed", relative);
         if (code == 1 && faccessat(parent, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
                 return err_set(err, ERR_PERMISSION, "%.200s: something in it cannot be removed", relative);
         return code < 0 ? -1 : 0;

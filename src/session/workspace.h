@@ -55,4 +55,3 @@ int workspace_move(int workspace_fd, const char *from, const char *to, struct er
 /* A file, a link, or with `recursive` a whole directory. With `budget`, no more than so many entries of a directory:
  * then 1 says that there may be more, and that it is worth while to call again. */
 int workspace_remove(int workspace_fd, const char *relative, bool recursive, struct err *err);
-int workspace_remove_some(int workspace_fd, const char *relative, unsigned budget, struct err *err);

@@ -329,20 +329,20 @@ static void advance(struct iovec *parts, size_t n_parts, size_t sent) {
         }
 }
 
-int message_queue_send(struct message_queue *queue, int socket_fd, enum message_type type, uint16_t request,
-                       uint32_t number, const void *bytes, size_t size) {
-        uint32_t number_le = htole32(number);
-        size_t n_lead = type == MESSAGE_OUT || type == MESSAGE_ERR ? sizeof(number_le) : 0;
+int message_queue_send_joined(struct message_queue *queue, int socket_fd, enum message_type type, uint16_t request,
+                              const void *lead, size_t n_lead, const void *bytes, size_t size) {
         int code = check_put(queue, type, n_lead, size);
         if (code < 0)
                 return code;
-        unsigned char head[MESSAGE_HEADER_SIZE + NUMBER_SIZE];
-        header_write(head, type, request, n_lead + size);
-        memcpy(head + MESSAGE_HEADER_SIZE, &number_le, n_lead);
-        struct iovec parts[2] = { { head, MESSAGE_HEADER_SIZE + n_lead }, { (void *) (uintptr_t) bytes, size } };
-        size_t left = parts[0].iov_len + size;
+        enum { PARTS = 3 };
+        unsigned char header[MESSAGE_HEADER_SIZE];
+        header_write(header, type, request, n_lead + size);
+        struct iovec parts[PARTS] = { { header, sizeof(header) },
+                                      { (void *) (uintptr_t) lead, n_lead },
+                                      { (void *) (uintptr_t) bytes, size } };
+        size_t left = sizeof(header) + n_lead + size;
         while (left > 0 && !queue->first) {
-                struct msghdr envelope = { .msg_iov = parts, .msg_iovlen = 2 };
+                struct msghdr envelope = { .msg_iov = parts, .msg_iovlen = PARTS };
                 ssize_t n = sendmsg(socket_fd, &envelope, MSG_NOSIGNAL | MSG_DONTWAIT);
                 if (n < 0 && errno == EINTR)
                         continue;
@@ -351,14 +351,21 @@ int message_queue_send(struct message_queue *queue, int socket_fd, enum message_
                 if (n < 0)
                         break;
                 left -= (size_t) n;
-                advance(parts, 2, (size_t) n);
+                advance(parts, PARTS, (size_t) n);
         }
         if (left == 0)
                 return 0;
         bool waited = queue->first != NULL;
-        code = put_parts(queue, parts, 2);
+        code = put_parts(queue, parts, PARTS);
         /* Behind others: they may be able to leave by now. */
         return code < 0 ? code : waited ? message_queue_flush(queue, socket_fd) : 1;
+}
+
+int message_queue_send(struct message_queue *queue, int socket_fd, enum message_type type, uint16_t request,
+                       uint32_t number, const void *bytes, size_t size) {
+        uint32_t number_le = htole32(number);
+        size_t n_lead = type == MESSAGE_OUT || type == MESSAGE_ERR ? sizeof(number_le) : 0;
+        return message_queue_send_joined(queue, socket_fd, type, request, &number_le, n_lead, bytes, size);
 }
 
 int message_queue_flush(struct message_queue *queue, int socket_fd) {
@@ -379,6 +386,60 @@ int message_queue_flush(struct message_queue *queue, int socket_fd) {
 }
 
 /* ---- for clients ---- */
+
+int message_send_fds(int socket_fd, enum message_type type, uint16_t request, const void *bytes, size_t size,
+                     const int *fds, size_t n_fds) {
+        union {
+                struct cmsghdr align;
+                char bytes[CMSG_SPACE(sizeof(int) * MESSAGE_FDS_MAX)];
+        } control = { 0 };
+        if (type < MESSAGE_REQUEST || size > message_payload_max(type) || n_fds == 0 || n_fds > MESSAGE_FDS_MAX)
+                return -E2BIG;
+        unsigned char header[MESSAGE_HEADER_SIZE];
+        header_write(header, type, request, size);
+        struct iovec parts[2] = { { header, sizeof(header) }, { (void *) (uintptr_t) bytes, size } };
+        struct msghdr envelope = { .msg_iov = parts, .msg_iovlen = 2, .msg_control = control.bytes,
+                                   .msg_controllen = CMSG_SPACE(sizeof(int) * n_fds) };
+        struct cmsghdr *head = CMSG_FIRSTHDR(&envelope);
+        *head = (struct cmsghdr) { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+                                   .cmsg_len = CMSG_LEN(sizeof(int) * n_fds) };
+        memcpy(CMSG_DATA(head), fds, sizeof(int) * n_fds);
+        ssize_t n;
+        while ((n = sendmsg(socket_fd, &envelope, MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 && errno == EINTR)
+                ;
+        return n < 0 ? -errno : (size_t) n < sizeof(header) + size ? -EAGAIN : 0;
+}
+
+long message_parser_read_fds(struct message_parser *parser, int socket_fd, int *ret_fds, size_t *n_fds) {
+        union {
+                struct cmsghdr align;
+                char bytes[CMSG_SPACE(sizeof(int) * MESSAGE_FDS_MAX)];
+        } control;
+        size_t n_room = *n_fds;
+        *n_fds = 0;
+        long room = prepare(parser);
+        if (room <= 0)
+                return room < 0 ? room : -ENOBUFS;
+        struct iovec part = { parser->bytes + parser->size, (size_t) room };
+        struct msghdr envelope = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+                                   .msg_controllen = sizeof(control.bytes) };
+        ssize_t n = recvmsg(socket_fd, &envelope, MSG_CMSG_CLOEXEC);
+        if (n < 0)
+                return -errno;
+        const struct cmsghdr *head = envelope.msg_controllen ? CMSG_FIRSTHDR(&envelope) : NULL;
+        if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
+                int fds[MESSAGE_FDS_MAX];
+                size_t n_came = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+                memcpy(fds, CMSG_DATA(head), n_came * sizeof(int));
+                for (size_t i = 0; i < n_came; i++)
+                        if (i < n_room)
+                                ret_fds[(*n_fds)++] = fds[i];
+                        else
+                                (void) close(fds[i]);
+        }
+        parser->size += (size_t) n;
+        return (long) n;
+}
 
 int message_send(int socket_fd, enum message_type type, uint16_t request, const void *bytes, size_t size) {
         if (type < MESSAGE_REQUEST || size > message_payload_max(type))

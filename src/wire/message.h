@@ -23,6 +23,7 @@ enum message_type {
 
 enum {
         MESSAGE_HEADER_SIZE = 8,
+        MESSAGE_FDS_MAX = 11, /* that come along with one message */
         MESSAGE_REQUEST_MAX = 1 << 20,
         MESSAGE_DATA_MAX = 1 << 20,
         MESSAGE_OUTPUT_MAX = 1 << 20,  /* bytes of output in one OUT or ERR, beside the event number */
@@ -115,6 +116,10 @@ int message_queue_put_output(struct message_queue *queue, enum message_type type
 int message_queue_send(struct message_queue *queue, int socket_fd, enum message_type type, uint16_t request,
                        uint32_t number, const void *bytes, size_t size);
 
+/* The same for a payload in two parts. */
+int message_queue_send_joined(struct message_queue *queue, int socket_fd, enum message_type type, uint16_t request,
+                              const void *lead, size_t n_lead, const void *bytes, size_t size);
+
 /* Sends what the socket takes. 0: all is sent; 1: the rest waits for the socket to become writable; -errno. */
 int message_queue_flush(struct message_queue *queue, int socket_fd);
 
@@ -127,6 +132,13 @@ static inline size_t message_queue_size(const struct message_queue *queue) {
 
 /* Sends one message. 0 or -errno (-EPIPE when the daemon is gone, -E2BIG); a signal does not cut it short. */
 int message_send(int socket_fd, enum message_type type, uint16_t request, const void *bytes, size_t size);
+
+/* The same with descriptors (borrowed), whole and without waiting, or not at all: -EAGAIN. */
+int message_send_fds(int socket_fd, enum message_type type, uint16_t request, const void *bytes, size_t size,
+                     const int *fds, size_t n_fds);
+
+/* As message_parser_read, with descriptors: up to *n_fds that come along are taken, and *n_fds says how many did. */
+long message_parser_read_fds(struct message_parser *parser, int socket_fd, int *ret_fds, size_t *n_fds);
 
 /* 1 and a message; 0 at a clean end; -EPROTO malformed or cut off; -EINTR when a signal came before the next byte;
  * -errno. */

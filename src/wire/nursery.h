@@ -1,5 +1,6 @@
-/* What the maker and a nursery say to each other, over a SEQPACKET socket on one machine (base/passing.h carries the
- * descriptors). The nursery runs code of an image: the maker believes nothing that comes from it without a look. */
+/* What the maker and a nursery say to each other on one machine: orders over a SEQPACKET socket (base/passing.h carries
+ * the descriptors), answers over a pipe. The nursery runs code of an image: the maker believes nothing that comes from
+ * it without a look, and takes no descriptor from it: to close one can take as long as whoever made it likes. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +8,8 @@
 
 #include "box/limits.h"
 
-enum { NURSERY_SOCKET_FD = 3, NURSERY_LIBRARY_FD = 4, NURSERY_TEXTS_MAX = 64 << 10, NURSERY_NAMES_MAX = 400 };
+enum { NURSERY_SOCKET_FD = 3, NURSERY_ANSWER_FD = 4, NURSERY_LIBRARY_FD = 5 };
+enum { NURSERY_TEXTS_MAX = 64 << 10, NURSERY_NAMES_MAX = 400 };
 
 /* Descriptors of an order. */
 enum nursery_fd {
@@ -15,8 +17,10 @@ enum nursery_fd {
         NURSERY_STDIN,
         NURSERY_STDOUT,
         NURSERY_STDERR,
-        NURSERY_CHANNEL,
-        NURSERY_SYNC,   /* the kernel sends a struct err when it is sealed, and waits for one byte */
+        NURSERY_REQUESTS, /* pipes */
+        NURSERY_REPLIES,
+        NURSERY_VERDICT, /* a pipe: the kernel writes a struct err when it is sealed */
+        NURSERY_GO,      /* a pipe: and waits for one byte */
         NURSERY_GROUPS, /* up to four files to write "0" to: the box's control groups */
         NURSERY_FDS = NURSERY_GROUPS + 4,
 };
@@ -30,10 +34,11 @@ struct nursery_order {
         char texts[NURSERY_TEXTS_MAX]; /* directories that may be written, then the environment; each ends with NUL */
 };
 
-/* The answer, with the kernel's pidfd; or the only thing a nursery says unasked, once: that it is ready, or never
+/* The answer; or the only thing a nursery says unasked, once: that it is ready, or never
  * will. */
 struct nursery_answer {
         int32_t code; /* 0 or -errno */
+        int32_t pid;  /* of the kernel, as the ward sees it */
         bool ready;
         uint32_t n_preloaded;
         char failed[NURSERY_NAMES_MAX]; /* modules that could not be imported, or threads if not ready: a,b,c */

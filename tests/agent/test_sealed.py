@@ -21,11 +21,11 @@ agent.start(2, ["sh", "-c", "echo err >&2; cat"], u32(STREAMS))
 agent.send(INPUT, 2, text(b"abc"))
 agent.send(INPUT_END, 2)
 assert agent.finish(2) == (b"abc", b"err\\n", 0)
-agent.ask(WATCH, text("/workspace"), id=3)
-agent.send(WRITE, 4, u32(BEGIN | COMMIT) + text("/workspace/file") + u32(0) + text(b"abc"))
-frames = {agent.answer().kind for _ in range(2)}
-assert frames == {DONE, CHANGED}, frames
-agent.ask(UNWATCH, b"", id=3)
+try:
+    agent.ask(WATCH, text("/workspace"), id=3)
+except Failure as failure:
+    print(failure)  # inotify is closed to boxes, and their agent is under the same filter
+agent.ask(WRITE, u32(BEGIN | COMMIT) + text("/workspace/file") + u32(0) + text(b"abc"), id=4)
 agent.ask(MKDIR, text("/workspace/a/b/c") + u32(0o755, 1))
 agent.ask(MOVE, text("/workspace/file") + text("/workspace/a/b/file"))
 answer = agent.ask(READ, text("/workspace/a/b/file") + u64(0) + u32(100))
@@ -49,4 +49,5 @@ def test_every_operation_works_inside_a_box(glovebox: Glovebox) -> None:
         shutil.copy(source, shared / name)
         place.give(shared / name)
     ran = glovebox("run", "--mount", f"{shared}:/mnt/try", "-c", PROGRAM)
-    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "making the file: Read-only file system\n")
+    said = "watching the path: Function not implemented\nmaking the file: Read-only file system\n"
+    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", said)

@@ -201,7 +201,7 @@ def test_bodies_that_are_announced_keep_nobody_out(make_service: StartService) -
     """What counts is what has come (tests/unit/test_http_connection.c has the bound), and small ones get through."""
     service = make_service(keys=("ann",))
     client = service.client()
-    head = ("Content-Type: application/json", f"Content-Length: {19 << 20}")
+    head = ("Content-Type: application/json", f"Content-Length: {1 << 20}")
     with contextlib.ExitStack() as stack:
         for _ in range(16):
             connection = stack.enter_context(client.socket())

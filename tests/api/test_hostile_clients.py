@@ -81,13 +81,13 @@ def test_one_key_cannot_hold_all_files_that_can_be_sent_at_once(make_service: St
     )
     assert ann.post("/sandbox/a/create").status == 201
     with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(ann.socket()) for _ in range(5)]
+        connections = [stack.enter_context(ann.socket()) for _ in range(9)]
         for connection in connections:
             connection.sendall(head)
         for connection in connections:
             connection.sendall(parts)
         answered, _, _ = select.select(connections, [], [], 120)
-        assert len(answered) == 1 and answered[0].recv(65536).startswith(b"HTTP/1.1 503 ")
+        assert len(answered) == 1 and answered[0].recv(65536).startswith(b"HTTP/1.1 429 ")
         assert bob.request("PUT", "/sandbox/b/file?path=small", b"x").status == 201
     wait_for("room again", lambda: ann.request("PUT", "/sandbox/a/file?path=small", b"x").status == 201)
 
@@ -110,29 +110,32 @@ def test_the_project_of_the_operator_is_no_keys_to_mount(make_service: StartServ
         service = make_service("--project", project)
         mounts = [{"source": project, "destination": "/mnt/project", "writable": True}]
         client = service.client()
-        assert client.post("/sandbox/a/create", {"mounts": mounts}).status == 201
-        answer = client.post("/sandbox/a/execute", {"code": "open('/mnt/project/x', 'w')"})
-        assert answer.status == 403 and not list(Path(project).iterdir()), answer
+        answer = client.post("/sandbox/a/create", {"mounts": mounts})
+        assert answer.status == 403 and client.get("/sandbox/a").status == 404, answer
 
 
 def test_runs_together_hold_a_bounded_amount_of_code(make_service: StartService) -> None:
-    """Eight times 16 MiB fit; whoever has little to say gets through in any case."""
+    """16 MiB of one key fit, which is half of what there is; the rest is for others."""
     service = make_service()
     ann, bob = service.client("ann"), service.client("bob")
     assert ann.post("/sandbox/a/execute", LONG).status == 202
-    large = {"code": "#" * ((16 << 20) - 4096), "detach": True}
-    statuses = [ann.post("/sandbox/a/execute", large).status for _ in range(9)]
-    assert statuses == [202] * 8 + [429], statuses
-    bob.execute("b", "1")
+    large = {"code": "#" * (1 << 20), "detach": True}
+    statuses = [ann.post("/sandbox/a/execute", large).status for _ in range(16)]
+    assert statuses == [202] * 15 + [429], statuses
+    assert bob.post("/sandbox/b/execute", large).status == 202
+    ann.execute("c", "1")
 
 
 def test_large_answers_that_nobody_reads_have_a_bound_together(make_service: StartService) -> None:
     service = make_service()
     ann, bob = service.client("ann"), service.client("bob")
-    show = "for _ in range(11): display({'text/html': '<' * 1000000}, raw=True)"
+    show = (
+        "import sys\nfor _ in range(3): display({'text/html': '<' * 1000000}, raw=True)\n"
+        "for file in sys.stdout, sys.stderr: print('\\x01' * 1000000, file=file)\n'<' * 1000000"
+    )
     run_id = ann.execute("a", show)["run_id"]
     path = f"/sandbox/a/runs/{run_id}"
-    assert len(ann.get(path).body) > 8 << 20
+    assert len(ann.get(path).body) > 7 << 20
     with contextlib.ExitStack() as stack:
         for _ in range(100):  # each takes some megabytes, and systems hold different amounts of them on the way
             connection = stack.enter_context(ann.socket())

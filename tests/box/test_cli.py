@@ -7,9 +7,11 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,7 +61,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "directory").mkdir()
     (tmp_path / "nul.py").write_bytes(b"print(1)\0\n")
     with open(tmp_path / "huge.py", "wb") as file:
-        file.truncate((16 << 20) + 1)
+        file.truncate((4 << 20) + 1)
     before = sorted(tmp_path.rglob("*"))
     yield tmp_path
     assert sorted(tmp_path.rglob("*")) == before
@@ -104,11 +106,11 @@ def test_wrong_option_is_refused_as_usage(place: Path, words: list[str], said: s
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["missing.py"], NOT_STARTED, ["there is no file missing.py", "-c CODE"]),
+        (["missing.py"], USAGE, ["there is no file missing.py", "-c CODE"]),
         (["hello.py/x"], NOT_STARTED, ["cannot read hello.py/x"]),
         (["directory"], USAGE, ["directory is a directory"]),
         (["nul.py"], USAGE, ["NUL byte at offset 8"]),
-        (["huge.py"], USAGE, ["larger than 16 MiB"]),
+        (["huge.py"], USAGE, ["larger than 4 MiB"]),
         ([""], USAGE, ["is empty"]),
         (["--"], USAGE, ["no command follows --"]),
         (["-l", "bash", "--", "ls"], USAGE, ["--language is for code"]),
@@ -328,5 +330,57 @@ def test_bash_completes_verbs_and_options(tmp_path: Path) -> None:
 
 
 def test_completion_for_an_unknown_shell_is_refused() -> None:
-    for words in (["fish"], [], ["bash", "zsh"], ["--"]):
+    for words in (["tcsh"], [], ["bash", "zsh"], ["--"]):
         assert_refused(call("completion", *words), USAGE, "glovebox completion bash")
+
+
+def test_fish_completes_verbs_and_options(tmp_path: Path) -> None:
+    def complete_fish(line: str) -> list[str]:
+        script = f"{GLOVEBOX} completion fish | source; complete -C '{line}'"
+        environment = {**clean_environment(), "HOME": str(tmp_path), "PATH": f"{Path(GLOVEBOX).parent}:/usr/bin:/bin"}
+        command = ["fish", "--no-config", "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+        assert done.returncode == 0 and done.stderr == "", done.stderr
+        return [text.split("\t")[0] for text in done.stdout.splitlines()]
+
+    assert complete_fish("glovebox ru") == ["run"]
+    assert complete_fish("glovebox run --mem") == ["--memory"]
+    assert sorted(complete_fish("glovebox run --language ")) == ["bash", "python", "sh"]
+    assert complete_fish("glovebox image im") == ["import"]
+    assert "--names" in complete_fish("glovebox image list --")
+
+
+def test_zsh_completes_verbs_and_options(tmp_path: Path) -> None:
+    """In a real zsh on a terminal: only there its completion runs."""
+    primary, secondary = pty.openpty()
+    environment = {
+        **clean_environment(),
+        "HOME": str(tmp_path),
+        "PATH": f"{Path(GLOVEBOX).parent}:/usr/bin:/bin",
+        "TERM": "xterm",
+    }
+    with subprocess.Popen(["zsh", "-f", "-i"], stdin=secondary, stdout=secondary, stderr=secondary, env=environment,
+                          start_new_session=True) as shell:  # fmt: skip
+        os.close(secondary)
+        seen = b""
+
+        def expect(text: bytes) -> None:
+            nonlocal seen
+            deadline = time.monotonic() + 60
+            while text not in seen:
+                ready, _, _ = select.select([primary], [], [], 1)
+                assert time.monotonic() < deadline, seen
+                seen += os.read(primary, 65536) if ready else b""
+            seen = seen[seen.index(text) + len(text) :]
+
+        set_up = "autoload -Uz compinit; compinit -u; source <(glovebox completion zsh); unsetopt zle_bracketed_paste"
+        os.write(primary, f"{set_up}; PS1='> '; echo read''y\n".encode())
+        expect(b"ready")
+        os.write(primary, b"echo glovebox doct\t")
+        os.write(primary, b"\x15glovebox doct\t--js\t")
+        expect(b"glovebox doctor")
+        expect(b"--json")
+        os.write(primary, b"\x15glovebox image imp\t")
+        expect(b"glovebox image import")
+        shell.kill()
+    os.close(primary)

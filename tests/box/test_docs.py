@@ -28,15 +28,15 @@ def test_every_promise_is_one_sentence_and_names_a_test() -> None:
 
 def test_every_test_named_exists() -> None:
     named = re.findall(r"(test_\w+\.py)::(test_\w+)", DOCUMENT.read_text())
-    assert len(named) == len(promises())
+    assert len(named) >= len(promises()), "the table of resources names tests, too"
     for file, test in named:
         source = "".join(path.read_text() for path in (REPOSITORY / "tests").glob(f"*/{file}"))
         assert re.search(rf"^def {test}\(", source, re.MULTILINE), f"{file} has no {test}"
 
 
 def test_table_of_walls_is_the_one_in_the_source() -> None:
-    table = DOCUMENT.read_text().split("## Promises")[0]
+    table = DOCUMENT.read_text().split("\n| step |")[1].split("\n\n")[0]
     written = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)
     source = (REPOSITORY / "src/box/stage.c").read_text()
     steps = re.findall(r'^ {8}\{ "(\w+)", (?:step|furnish)_\w+, ', source, re.MULTILINE)
-    assert len(steps) > 15 and written == ["step", *steps]
+    assert len(steps) > 15 and written == steps

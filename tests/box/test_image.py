@@ -37,7 +37,7 @@ class Store:
     def environment(self, **more: str) -> dict[str, str]:
         hidden = ("GLOVEBOX_PYTHON", "PYTHONPATH", "PIP_INDEX_URL")
         kept = {key: value for key, value in os.environ.items() if key not in hidden}
-        return {**kept, "GLOVEBOX_DATA_DIR": str(self.data), **more}
+        return {**kept, "GLOVEBOX_DATA_DIR": str(self.data), "GLOVEBOX_SHARED_DATA_DIR": "none", **more}
 
     def run(self, *args: str, stdin: bytes | None = None, **more: str) -> subprocess.CompletedProcess[bytes]:
         command = [str(GLOVEBOX), "image", *args]
@@ -320,7 +320,6 @@ def test_wrong_usage_is_one_sentence(store: Store, put: Put) -> None:
         ["import", "../x", archive],
         ["import", "host", archive],
         ["import", "X", archive],
-        ["import", "x", str(store.canary)],
         ["import", "x", archive, "--max-size", "0"],
         ["import", "x", archive, "--max-size", "12x"],
         ["import", "x", archive, "--json"],
@@ -473,6 +472,42 @@ def test_second_layer_cannot_leave_through_the_first(store: Store, put: Put, tri
 def test_bytes_are_counted_over_all_layers(store: Store, put: Put) -> None:
     layers = [tar(member("same", b"1" * 400_000)) for _ in range(4)]
     assert "--max-size" in store.refused("import", "x", put(tar(*docker_save(layers))), "--max-size", "1m")
+
+
+# Two data directories of one user
+
+
+def test_images_of_the_usual_data_directory_are_shared(store: Store, put: Put, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    busybox = shutil.which("busybox", path="/bin:/usr/bin")
+    assert busybox, "busybox is missing: run tools/setup.sh test"
+    archive = put(tar(member("bin/sh", Path(busybox).read_bytes(), mode=0o755)))
+    store.ok("import", "theirs", archive, GLOVEBOX_DATA_DIR=str(other))
+    shared = {"GLOVEBOX_SHARED_DATA_DIR": str(other)}
+    assert store.ok("list", "--names", **shared).split() == ["host", "theirs"]
+    assert json.loads(store.ok("show", "theirs", "--json", **shared))["shared"] == str(other)
+    command = [str(GLOVEBOX), "run", "--no-daemon", "--image", "theirs", "--", "sh", "-c", "echo $((6 * 7))"]
+    ran = subprocess.run(command, capture_output=True, env=store.environment(**shared), timeout=60, check=False)
+    assert ran.stdout == b"42\n", ran.stderr
+    assert "shared" in store.refused("rm", "theirs", **shared)
+    store.ok("import", "theirs", archive, **shared)  # one's own comes first
+    assert "shared" not in json.loads(store.ok("show", "theirs", "--json", **shared))
+    store.ok("rm", "theirs", **shared)
+    assert store.names() == set() and (other / "images/theirs").exists()
+    other.chmod(0o777)  # anybody could have put it there
+    assert store.ok("list", "--names", **shared).split() == ["host"]
+
+
+def test_layer_of_the_usual_data_directory_is_shared(store: Store, wheels: dict[str, str], tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    store.ok("build", "--packages", "tiny", **wheels, GLOVEBOX_DATA_DIR=str(other))
+    shared = {"GLOVEBOX_SHARED_DATA_DIR": str(other)}
+    command = [str(GLOVEBOX), "run", "--no-daemon", "-c", "import tiny; print(tiny.version)"]
+    ran = subprocess.run(command, capture_output=True, env=store.environment(**shared), timeout=60, check=False)
+    assert ran.stdout == b"1.0\n", ran.stderr
+    assert json.loads(store.ok("show", "host", "--json", **shared))["shared"] == str(other)
 
 
 # Interruption

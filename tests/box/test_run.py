@@ -52,7 +52,7 @@ def test_code_comes_from_a_pipe_or_a_dash(glovebox: Glovebox) -> None:
 def test_bash_by_flag_and_by_name_of_the_file(glovebox: Glovebox) -> None:
     script = glovebox.place.write("script.sh", 'echo "$BASH_VERSION" "$1" | grep -c "[0-9].* x"')
     assert glovebox("run", script, "x").stdout == "1\n"
-    assert glovebox("run", "-l", "bash", "-c", 'echo "$0 $1"', "x").stdout == "/run/code/main.sh x\n"
+    assert glovebox("run", "-l", "bash", "-c", 'echo "$0 $1"', "x").stdout == "bash x\n"
 
 
 def test_command_of_the_image_gets_its_words_as_they_are(glovebox: Glovebox) -> None:
@@ -158,3 +158,9 @@ def test_a_caller_with_many_open_files_gets_its_box(glovebox: Glovebox) -> None:
 def test_all_names_of_the_workspace_are_one_place(glovebox: Glovebox) -> None:
     code = "echo x >f; cat /session/f /sandbox/f /work/f; pwd; touch ~/g && ls -d artifacts"
     assert glovebox("run", "-l", "bash", "-c", code).stdout == "x\nx\nx\n/workspace\nartifacts\n"
+
+
+def test_python_without_a_number_is_there_too(glovebox: Glovebox) -> None:
+    done = glovebox("run", "-l", "bash", "-c", "python -c 'import sys; print(sys.executable)' && python --version")
+    assert done.returncode == 0, done.stderr
+    assert "Python 3." in done.stdout

@@ -32,7 +32,7 @@ def test_l14_a_jump_of_the_clock_neither_ends_a_run_nor_keeps_one_alive(start_da
     client.execute("x = 41", "waits")
     workspace = Path(client.request("session.show", session="waits")["workspace"])
     waits = client.begin("execute", session="waits", code=WAIT, stream=True)
-    next(client.messages(waits))
+    next(client.output(waits))
     other = daemon.client()
     other.execute("import time", "ends")
     ends = other.begin("execute", session="ends", code="while True: time.sleep(0.01)", timeout_ms=1000)

@@ -74,3 +74,52 @@ def test_l19_a_disk_that_fails_is_told(watched: tuple[Inject, Daemon]) -> None:
     assert injected.failed() == FSYNC
     injected.disarm()
     assert (workspace / "file").read_bytes() == b"x" and [path.name for path in workspace.glob(".*")] == []
+
+
+def flip_byte(path: Path, at: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 4]))
+
+
+def test_a_flipped_bit_in_a_journal_is_told_and_costs_only_its_run(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    client = daemon.client()
+    runs = [
+        client.execute(f"x = {number}\nprint('out-{number}' * 30)\n'result-{number}' * 30", "s") for number in range(3)
+    ]
+    journal = daemon.data / "state" / client.request("session.show", session="s")["id"] / "journal"
+    daemon.terminate()
+    events, out = (journal / "events").read_bytes(), (journal / "out.0").read_bytes()
+    flip_byte(journal / "events", events.index(b"result-1" * 10) + 40)
+    flip_byte(journal / "out.0", out.index(b"out-2" * 10) + 40)
+    client = daemon.start().client()
+    shown = client.request("run.show", session="s", run=runs[0]["run_id"])
+    assert (shown["stdout"], shown["result"]) == (runs[0]["stdout"], runs[0]["result"])
+    for number, what in ((1, "result"), (2, "output")):
+        for operation in ("run.show", "run.read"):
+            with pytest.raises(DaemonError) as caught:
+                client.request(operation, session="s", run=runs[number]["run_id"])
+            assert caught.value.code == "damaged" and what in caught.value.message, caught.value
+    assert client.execute("x", "s")["result"] == {"text/plain": "2"}
+
+
+def test_a_damaged_record_in_the_middle_costs_no_later_run(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    client = daemon.client()
+    runs = [client.execute(f"x = {number}\nprint({number})\nx", "s") for number in range(3)]
+    journal = daemon.data / "state" / client.request("session.show", session="s")["id"] / "journal"
+    daemon.terminate()
+    events = (journal / "events").read_bytes()
+    flip_byte(journal / "events", events.index(runs[1]["run_id"].encode()) + 3)  # in its request
+    client = daemon.start().client()
+    for number in (0, 2):
+        shown = client.request("run.show", session="s", run=runs[number]["run_id"])
+        assert (shown["stdout"], shown["result"]) == (runs[number]["stdout"], runs[number]["result"])
+    with pytest.raises(DaemonError) as caught:
+        client.request("run.show", session="s", run=runs[1]["run_id"])
+    assert caught.value.code in ("not_found", "damaged")
+    assert "damaged" in daemon.words()
+    assert client.execute("x", "s")["result"] == {"text/plain": "2"}

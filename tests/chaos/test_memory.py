@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support.daemon import Daemon, _named, _parent, wait_for
+from support.daemon import Daemon, _named, _parent, memory_of, wait_for
 from support.daemons import StartDaemon
 
 LOWER = "import sys; open(f'/proc/{sys.argv[1]}/oom_score_adj', 'wb', 0).write(sys.argv[2].encode())"
@@ -58,3 +59,28 @@ def test_l08_boxes_are_offered_first_and_the_daemon_last(start_daemon: StartDaem
         uid = os.stat(f"/proc/{kernel}").st_uid
         assert uid != 0 and not may_be_lowered(kernel, -900, uid) and score(kernel) == 500
         assert may_be_lowered(kernel, 501, uid)  # the question was put to the right file
+
+
+def test_a_daemon_short_of_memory_waits_and_blames_nobodys_code(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    client = daemon.client()
+    client.execute("kept = 1", "s")
+    kernel = daemon.kernel_of("s")
+    answer = "for _ in range(3): display({'text/html': 'y' * 900_000}, raw=True)\nkept"
+    no_limit = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    before = memory_of(daemon.pid, "VmSize")
+    # It has what it has, and gets no more from now on.
+    number = client.begin("execute", session="s", code="import time; time.sleep(1)\n" + answer)
+    wait_for("the run", lambda: client_state(daemon) == "running")
+    resource.prlimit(daemon.pid, resource.RLIMIT_AS, (before, resource.RLIM_INFINITY))
+    try:
+        wait_for("the daemon to say so", lambda: "short of memory" in daemon.words())
+    finally:
+        resource.prlimit(daemon.pid, resource.RLIMIT_AS, no_limit)
+    done = client.finish(number)
+    assert (done["status"], len(done["displays"])) == ("ok", 3), done["error"]
+    assert daemon.kernel_of("s") == kernel and client.execute("kept", "s")["result"] == {"text/plain": "1"}
+
+
+def client_state(daemon: Daemon) -> str:
+    return str(daemon.client().request("session.show", session="s")["state"])

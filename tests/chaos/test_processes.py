@@ -25,7 +25,7 @@ def state(client: Client, name: str) -> str:
 def start_run(client: Client, name: str, code: str = SLEEP) -> int:
     """Begins a run and waits for its first word."""
     number = client.begin("execute", session=name, code=code, stream=True)
-    next(client.messages(number))
+    next(client.output(number))
     return number
 
 

@@ -124,6 +124,25 @@ def test_l11_out_of_descriptors_some_are_refused_nothing_spins_and_it_recovers(s
     assert daemon.start().client().execute("x", "s")["result"] == {"text/plain": "1"}
 
 
+@pytest.mark.parametrize("limit", [24, 40, 56, 64, 80, 100, 128, 200])
+def test_l11_a_small_limit_of_open_files_is_named_for_what_it_is(start_daemon: StartDaemon, limit: int) -> None:
+    """With few descriptors a run is done or refused, and the refusal names the limit, never an invalid argument."""
+    daemon = start_daemon(start=False)
+    daemon.start(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+    client = daemon.client()
+    told = []
+    for number in range(3):
+        try:
+            assert client.execute("6 * 7", f"s{number}")["result"] == {"text/plain": "42"}
+        except DaemonError as error:
+            told.append(error.message)
+    for message in told:
+        assert "open files" in message or "descriptors" in message, message
+    assert "Invalid argument" not in daemon.words() + " ".join(told)
+    assert limit < 128 or not told, told
+    client.close()
+
+
 def works(daemon: Daemon) -> Client | None:
     try:
         client = daemon.client(5)

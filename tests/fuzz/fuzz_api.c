@@ -53,11 +53,16 @@ static void read_query(const char *line) {
 
 static void read_body(const char *body, size_t size) {
         static const struct serve_options options = { .image = "host", .limits = LIMITS_DEFAULT };
+        static const char *const none[] = { NULL };
+        static const struct maker_settings settings = { .data_dir = "/nonexistent", .socket_path = "/nonexistent/s",
+                                                        .read_paths = none, .write_paths = none,
+                                                        .key_write_paths = none };
         static struct daemon daemon;
         static struct registry_session row;
         const struct asker asker = { .daemon = &daemon, .owner = "stranger" };
         struct err err = { 0 };
         daemon.options = &options;
+        daemon.maker_settings = &settings;
         json_t *json = modest_json(body, size) ? json_loadb(body, size, JSON_REJECT_DUPLICATES, NULL) : NULL;
         if (json_is_object(json) && row_from_json(&asker, json, &row, &err) == 0) {
                 /* What is the operator's stays the operator's, and every limit is within its bounds. */

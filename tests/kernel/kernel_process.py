@@ -6,7 +6,6 @@ import json
 import os
 import select
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -14,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[2] / "guest" / "kernel"
-EXECUTE, PING, TRIM, SLEEP, WAKE, CONTEXT = 1, 2, 3, 4, 5, 6
-READY, RESULT, DISPLAY, PONG, ANSWER = 128, 129, 130, 131, 132
+EXECUTE, PING, TRIM, SLEEP, WAKE, CONTEXT, PIECE = 1, 2, 3, 4, 5, 6, 8
+READY, RESULT, DISPLAY, PONG, ANSWER, REPEATED = 128, 129, 130, 131, 132, 133
 WAIT_SECONDS = 120
 
 
@@ -23,7 +22,8 @@ class KernelProcess:
     """Every wait has a limit that only a hang can reach."""
 
     def __init__(self, workspace: Path, environ: dict[str, str] | None = None) -> None:
-        ours, theirs = socket.socketpair()
+        requests_read, requests_write = os.pipe()
+        replies_read, replies_write = os.pipe()
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         environ = {
@@ -37,21 +37,28 @@ class KernelProcess:
             **(environ or {}),
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "glovebox_kernel", "--fd", str(theirs.fileno())],
+            [
+                sys.executable,
+                "-m",
+                "glovebox_kernel",
+                "--requests",
+                str(requests_read),
+                "--replies",
+                str(replies_write),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=out_write,
             stderr=err_write,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[requests_read, replies_write],
             cwd=workspace,
             env=environ,
         )
-        for fd in (out_write, err_write):
+        for fd in (out_write, err_write, requests_read, replies_write):
             os.close(fd)
-        theirs.close()
-        self.channel = ours
+        self.requests_fd, self.replies_fd = requests_write, replies_read
         self.pipes = {out_read: bytearray(), err_read: bytearray()}
         self._out_fd, self._err_fd = out_read, err_read
-        for fd in self.pipes:
+        for fd in (*self.pipes, self.replies_fd):
             os.set_blocking(fd, False)
         self._received = b""
         self.displays: list[dict[str, Any]] = []
@@ -61,7 +68,9 @@ class KernelProcess:
     # Frames
 
     def send(self, kind: int, payload: bytes) -> None:
-        self.channel.sendall(struct.pack("<IB3x", len(payload), kind) + payload)
+        data = memoryview(struct.pack("<IB3x", len(payload), kind) + payload)
+        while data:
+            data = data[os.write(self.requests_fd, data) :]
 
     def wait_for(self, kind: int) -> Any:
         """The next frame of this type; DISPLAY frames and output are gathered on the way."""
@@ -71,7 +80,7 @@ class KernelProcess:
                 self.displays.append(json.loads(frame[1]))
                 continue
             assert frame[0] == kind, f"frame {frame[0]} instead of {kind}: {frame[1][:2000]!r}"
-            return frame[1] if kind == PONG else json.loads(frame[1])
+            return frame[1] if kind in (PONG, REPEATED) else json.loads(frame[1])
 
     def _next_frame(self) -> tuple[int, bytes]:
         while True:
@@ -84,17 +93,15 @@ class KernelProcess:
             self._wait_readable()
             self.drain()
             try:
-                data = self.channel.recv(1 << 20, socket.MSG_DONTWAIT)
+                data = os.read(self.replies_fd, 1 << 20)
             except BlockingIOError:
                 continue
-            except ConnectionResetError:
-                data = b""
             if not data:
                 raise EOFError(f"the kernel closed the channel; stderr: {bytes(self.pipes[self._err_fd])!r}")
             self._received += data
 
     def _wait_readable(self) -> None:
-        readable, _, _ = select.select([self.channel, *self.pipes], [], [], WAIT_SECONDS)
+        readable, _, _ = select.select([self.replies_fd, *self.pipes], [], [], WAIT_SECONDS)
         assert readable, "the kernel is silent"
 
     def drain(self) -> None:
@@ -174,10 +181,15 @@ class KernelProcess:
         self.process.kill()
         self.wait_end()
 
+    def close_requests(self) -> None:
+        if self.requests_fd >= 0:
+            os.close(self.requests_fd)
+        self.requests_fd = -1
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(WAIT_SECONDS)
-        self.channel.close()
-        for fd in self.pipes:
+        self.close_requests()
+        for fd in (self.replies_fd, *self.pipes):
             os.close(fd)

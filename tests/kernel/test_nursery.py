@@ -25,7 +25,7 @@ if "numpy.random" in sys.modules:
 for fd in map(int, sys.argv[1:]):
     if os.fork() == 0:
         main.after_fork()
-        main.serve(main.make(fd))
+        main.serve(main.make((fd, os.dup(fd))))
     os.close(fd)
 os.wait(); os.wait()
 """

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import struct
 import sys
 
 import pytest
 
-from kernel_process import ANSWER, CONTEXT, EXECUTE, PING, PONG, KernelProcess
+from kernel_process import ANSWER, CONTEXT, EXECUTE, PIECE, PING, PONG, REPEATED, RESULT, KernelProcess
 
 
 def test_last_expression_is_the_result_and_variables_stay(kernel: KernelProcess) -> None:
@@ -21,7 +23,7 @@ def test_last_expression_is_the_result_and_variables_stay(kernel: KernelProcess)
 
 
 def test_ready_comes_first_and_ping_returns_its_bytes(kernel: KernelProcess) -> None:
-    assert kernel.ready["protocol"] == 1
+    assert kernel.ready["protocol"] == 2
     assert kernel.ready["pid"] == kernel.process.pid
     kernel.send(PING, b"\x00\xffraw")
     assert kernel.wait_for(PONG) == b"\x00\xffraw"
@@ -291,11 +293,48 @@ def test_requests_that_make_no_sense_are_refused_and_the_kernel_goes_on(kernel: 
 
 
 def test_a_frame_out_of_step_ends_the_kernel_with_a_reason(kernel: KernelProcess) -> None:
-    kernel.channel.sendall(b"\xff" * 64)
+    os.write(kernel.requests_fd, b"\xff" * 64)
     assert kernel.wait_end() == 76
     assert "out of step" in kernel.err
 
 
 def test_closing_the_channel_ends_the_kernel(kernel: KernelProcess) -> None:
-    kernel.channel.shutdown(1)
+    kernel.close_requests()
     assert kernel.wait_end() == 0
+
+
+def pieces(kind: int, payload: bytes, size: int = 4000) -> list[bytes]:
+    return [
+        struct.pack("<III", len(payload), at, kind) + payload[at : at + size] for at in range(0, len(payload), size)
+    ]
+
+
+def test_a_request_that_comes_again_is_not_done_again(kernel: KernelProcess) -> None:
+    """A host that takes over from another does not know whether its last request arrived."""
+    kernel.run("x = 0")
+    request = json.dumps({"id": "run-1", "code": "x += 1; x"}).encode()
+    for _ in range(3):
+        kernel.send(EXECUTE, request)
+    assert kernel.wait_for(RESULT)["result"] == {"text/plain": "1"}
+    assert [kernel.wait_for(REPEATED) for _ in range(2)] == [b"run-1"] * 2
+    new = json.dumps({"id": "ask-1", "op": "new", "name": "other"}).encode()
+    for _ in range(2):
+        kernel.send(CONTEXT, new)
+    assert kernel.wait_for(ANSWER)["ok"] is True
+    assert kernel.wait_for(REPEATED) == b"ask-1"
+    kernel.send(EXECUTE, request)  # another was in between: this is no repetition
+    assert kernel.wait_for(RESULT)["result"] == {"text/plain": "2"}
+
+
+def test_a_frame_in_pieces_is_whole_and_one_that_was_broken_off_is_forgotten(kernel: KernelProcess) -> None:
+    payload = json.dumps({"id": "large", "code": "len('" + "y" * 50000 + "')"}).encode()
+    half = pieces(EXECUTE, payload)[:5]
+    for piece in [*half, *pieces(EXECUTE, payload)]:
+        kernel.send(PIECE, piece)
+    assert kernel.wait_for(RESULT)["result"] == {"text/plain": "50000"}
+    for piece in half:
+        kernel.send(PIECE, piece)
+    assert kernel.value("6 * 7") == "42"
+    kernel.send(PIECE, pieces(EXECUTE, payload)[3])  # not the first: out of step
+    with pytest.raises(EOFError):
+        kernel.wait_for(RESULT)

@@ -100,3 +100,12 @@ def test_figures_become_pictures_once_and_are_closed(kernel: KernelProcess, tmp_
     assert result["displays"] == 0
     result = kernel.run("plt.plot([1])\nraise ValueError('after the plot')")
     assert (result["status"], result["displays"]) == ("error", 1)
+
+
+def test_wide_characters_are_drawn_by_a_font_of_the_host(kernel: KernelProcess) -> None:
+    pytest.importorskip("matplotlib")
+    code = "import matplotlib.pyplot as plt\nplt.title('图表 日本語')\nplt.plot([1])\nplt.show()"
+    assert kernel.run(code)["status"] == "ok"
+    assert kernel.err == "", "no warning: the tests' set-up installs such a font"
+    kernel.run("plt.title('\U00013000')\nplt.plot([1])\nplt.show()")
+    assert "there is no font here: \U00013000" in kernel.err and "glovebox_kernel" not in kernel.err

@@ -80,3 +80,9 @@ def test_errors_say_what_is_wrong(kernel: KernelProcess, tmp_path: Path, code: s
     error = kernel.run(code)["error"]
     assert error["name"] == "StoreError"
     assert message in error["value"]
+
+
+def test_suffix_that_is_given_is_not_doubled(kernel: KernelProcess, tmp_path: Path) -> None:
+    code = "import pandas as pd\nsave(pd.DataFrame({'a': [1]}), 'x.parquet')"
+    assert kernel.value(code).endswith("/x.parquet'")
+    assert kernel.value("(load('x').shape, load('x.parquet').shape)") == "((1, 1), (1, 1))"

@@ -105,7 +105,7 @@ def test_kernels_are_forked_unless_they_are_to_be_fresh(served: Served) -> None:
     assert nursery["memory_bytes"] > 1 << 20
 
 
-def test_a_run_that_needs_nothing_of_it_is_forked_from_the_light_one(served: Served) -> None:
+def test_a_command_is_forked_from_the_light_one(served: Served) -> None:
     def light() -> dict[str, Any]:
         return served.status()["light_nursery"] or {}
 
@@ -113,20 +113,20 @@ def test_a_run_that_needs_nothing_of_it_is_forked_from_the_light_one(served: Ser
         status = served.status()
         return status["nursery"]["forks"], status["light_nursery"]["forks"]
 
-    def run(code: str) -> str:
-        return good(served.glovebox("run", "-c", code))
+    def run(*words: str) -> str:
+        return good(served.glovebox("run", *words))
 
     served.start().warm()
     assert light() == {}, "sessions are forked from the full one"
-    assert run("print(6 * 7)") == "42\n"
+    assert run("--", "echo", "42") == "42\n"
     wait_for("the light one is ready", lambda: light().get("state") == "ready")
     full_forks, light_forks = forks()
-    assert run("print(6 * 7)") == "42\n"
+    assert run("--", "echo", "42") == "42\n"
     assert forks() == (full_forks, light_forks + 1)
-    assert run(IS_FORKED) == "True\n"
+    assert run("-c", "print(6 * 7)") == "42\n"
     assert forks() == (full_forks + 1, light_forks + 1)
     os.kill(killed := light()["pid"], signal.SIGKILL)
-    assert run("print(6 * 7)") == "42\n"
+    assert run("--", "echo", "42") == "42\n"
     wait_for("another one", lambda: light().get("state") == "ready" and light()["pid"] != killed)
 
 
@@ -230,8 +230,8 @@ def test_a_forked_kernel_is_sealed_and_inherits_nothing(served: Served) -> None:
     served.start(SECRET="sesame").warm()
     assert served.execute("sealed", IS_FORKED, "--env", "MINE=yes", "--cpus", "2") == "True\n", served.log()
     seen = json.loads(served.execute("sealed", SEAL))
-    # Standard streams, the channel, the kernel's own copies of 1 and 2.
-    assert seen["fds"] == {"0": "/dev/null", "1": "pipe", "2": "pipe", "3": "socket", "4": "pipe", "5": "pipe"}
+    # Standard streams, requests and replies, the kernel's own copies of 1 and 2.
+    assert seen["fds"] == {"0": "/dev/null", **{str(fd): "pipe" for fd in range(1, 7)}}
     assert seen["ids"] == [1000] * 4
     assert seen["caps"] == ["0" * 16] * 5
     assert seen["walls"] == ["1", "2", "1"]
@@ -282,7 +282,7 @@ def test_a_box_that_fails_halfway_is_made_another_way(root_glovebox: Glovebox) -
     served = Served(root_glovebox.own_socket()).start().warm()
     (ward,) = served.processes("glovebox-ward")
     # Too few for the step that arranges descriptors, which comes after all mounts; enough for the ward itself.
-    resource.prlimit(ward, resource.RLIMIT_NOFILE, (90, 90))
+    resource.prlimit(ward, resource.RLIMIT_NOFILE, (32, 32))
     said = served.execute("halfway", f"open('kept', 'w').write('x')\n{IS_FORKED}")
     log = served.log()
     again = served.execute("halfway", "print(open('kept').read())")
@@ -373,6 +373,24 @@ def test_imports_that_start_threads_leave_kernels_cold(served: Served) -> None:
     wait_for("the nursery gives up", lambda: served.nursery().get("state") == "down")
     assert served.execute("another", "1 + 1") == "2\n"
     assert served.nursery()["forks"] == 0
+
+
+def test_an_image_cannot_send_descriptors_to_the_maker(served: Served) -> None:
+    """To close a descriptor can take as long as whoever made it likes: the maker makes the boxes of all images."""
+    tree = served.glovebox.place.make("kernel", 0o755)
+    shutil.copytree(REPOSITORY / "guest/kernel/glovebox_kernel", tree / "glovebox_kernel")
+    (tree / "hostile.py").write_text(
+        "import errno, os, socket\noutcome = []\nfor fd in range(3, 20):\n    try:\n"
+        "        sender = socket.socket(fileno=os.dup(fd))\n        socket.send_fds(sender, [b'x'], [0])\n"
+        "        outcome.append('sent')\n"
+        "    except OSError as error:\n        outcome.append(errno.errorcode[error.errno])\n"
+    )
+    for path in [tree, *tree.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    served.start("hostile", GLOVEBOX_KERNEL_DIR=str(tree)).warm()
+    told = served.execute("kernel", "import sys; print(*sorted(set(sys.modules['hostile'].outcome)))")
+    assert "EPIPE" in told.split() and "sent" not in told.split()
+    assert served.nursery()["forks"] > 0
 
 
 @pytest.mark.layer

@@ -18,9 +18,11 @@ from runner.outcome import REPOSITORY, RESULTS, Finished, Outcome, count_junit, 
 RETRIES_MAX = 10
 
 
-def _pytest(arguments: list[str], junit: Path, limit_s: float, env: Mapping[str, str] | None) -> Finished:
+def _pytest(
+    arguments: list[str], junit: Path, limit_s: float, env: Mapping[str, str] | None, python: Path | str
+) -> Finished:
     junit.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", "-o", f"cache_dir={_cache(junit)}"]
+    command = [python, "-m", "pytest", "-q", f"--junitxml={junit}", "-o", f"cache_dir={_cache(junit)}"]
     return run([*command, *arguments], limit_s, env)
 
 
@@ -34,22 +36,23 @@ def _failed_tests(junit: Path) -> list[str]:
 
 
 def pytest_part(
-    name: str, directory: str, limit_s: float, env: Mapping[str, str] | None = None, marker: str | None = None
-) -> Outcome:
+    name: str, directory: str, limit_s: float, env: Mapping[str, str] | None = None, marker: str | None = None,
+    python: Path | str = sys.executable,
+) -> Outcome:  # fmt: skip
     """Runs a directory, or only what carries the marker."""
     junit = RESULTS / f"{name}.xml"
     shutil.rmtree(_cache(junit), ignore_errors=True)
     if not (REPOSITORY / directory).is_dir():
         return Outcome(failed=1, details=[f"{directory} is missing"])
     arguments = [directory, *(["-m", marker] if marker else [])]
-    done = _pytest(arguments, junit, limit_s, env)
+    done = _pytest(arguments, junit, limit_s, env, python)
     outcome = count_junit(junit)
     if not done.good and outcome.failed == 0:
         outcome.failed += 1
     if outcome.failed:
         outcome.details.append(done.output)
         if not done.timed_out:
-            _retry(outcome, _failed_tests(junit), junit, env)
+            _retry(outcome, _failed_tests(junit), junit, env, python)
     return outcome
 
 
@@ -65,12 +68,35 @@ def kernel() -> Outcome:
     return pytest_part("kernel", "tests/kernel", 300, {"PYTHONPATH": str(layer)})
 
 
-def _retry(outcome: Outcome, tests: list[str], junit: Path, env: Mapping[str, str] | None) -> None:
+def sdk() -> Outcome:
+    """The Python package: its types, its generated half, and its tests."""
+    outcome = Outcome()
+    package = REPOSITORY / "clients/python"
+    types = [sys.executable, "-m", "mypy", "--cache-dir", RESULTS / "mypy", "--config-file", package / "pyproject.toml"]
+    done = run(types, 120)
+    outcome.check(done.good, f"mypy --strict:\n{done.output}")
+    done = run([sys.executable, package / "tools/generate_sync.py", "--check"], 30)
+    outcome.check(done.good, f"the blocking half of the package:\n{done.output}")
+    done = run([sys.executable, package / "tools/generate_reference.py", "--check"], 30)
+    outcome.check(done.good, f"the reference of the package:\n{done.output}")
+    outcome.add(pytest_part("sdk", "tests/sdk", 600))
+    return outcome
+
+
+def frameworks() -> Outcome:
+    """Adapters for agent frameworks, which have a virtual environment of their own: they need another pytest."""
+    python = REPOSITORY / "build/frameworks-venv/bin/python"
+    return pytest_part("frameworks", "tests/frameworks", 600, python=python)
+
+
+def _retry(
+    outcome: Outcome, tests: list[str], junit: Path, env: Mapping[str, str] | None, python: Path | str
+) -> None:
     if not 0 < len(tests) <= RETRIES_MAX:
         return
     for index, test in enumerate(tests):
         again = junit.with_name(f"{junit.stem}-again-{index}.xml")
-        done = _pytest([test], again, 300, env)
+        done = _pytest([test], again, 300, env, python)
         shutil.rmtree(_cache(again), ignore_errors=True)
         if done.good and outcome.failed > 0:
             outcome.failed -= 1

@@ -152,3 +152,52 @@ def test_a_file_that_cannot_be_woken_is_kept_and_the_loss_is_said(daemon: Daemon
     done = client.execute("'x' in globals()", "spoiled")
     assert (done["status"], done["result"], done["variables_lost"]) == ("ok", {"text/plain": "False"}, True), done
     assert (state / "sleep.unreadable").exists()
+
+
+def test_files_in_tmp_home_and_shm_and_the_umask_survive_a_sleep(daemon: Daemon, client: Client) -> None:
+    client.execute(
+        "import os, pathlib\nos.umask(0o027)\n"
+        "pathlib.Path('/tmp/dir').mkdir(); pathlib.Path('/tmp/dir/large').write_bytes(b'l' * 1_000_000)\n"
+        "pathlib.Path.home().joinpath('.config').write_text('mine'); pathlib.Path('/dev/shm/s').write_text('shared')\n"
+        "os.chdir('/tmp/dir')",
+        "files",
+    )
+    told = client.request("session.hibernate", session="files", depth="sleep")
+    assert told["state"] == "asleep" and "not_carried" not in told, told
+    code = (
+        "(os.getcwd(), len(open('large').read()), pathlib.Path.home().joinpath('.config').read_text(),"
+        " open('/dev/shm/s').read(), oct(os.umask(0o027)))"
+    )
+    assert result(client, code, "files") == "('/tmp/dir', 1000000, 'mine', 'shared', '0o27')"
+
+
+def test_a_session_with_too_much_in_tmp_is_held_awake_and_told_so(client: Client) -> None:
+    client.execute("x = 1\nfor i in range(10_001): open(f'/tmp/{i}', 'w').close()", "much")
+    told = client.request("session.hibernate", session="much", depth="sleep")
+    assert told["state"] == "trimmed" and "move them to the workspace" in told["held_back"][0]["why"], told
+    assert result(client, "x, len(__import__('os').listdir('/tmp')) > 10_000", "much") == "(1, True)"
+
+
+def test_what_a_sleep_does_not_carry_is_in_its_answer_and_in_the_next_result(client: Client, daemon: Daemon) -> None:
+    client.execute("import builtins; builtins.extra = 1; x = 2", "named")
+    told = client.request("session.hibernate", session="named", depth="sleep")
+    assert "extra" in told["not_carried"][0], told
+    done = client.execute("x", "named")
+    assert done["wake"] == {"not_carried": told["not_carried"]} and "variables_lost" not in done, done
+    assert "wake" not in client.execute("x", "named")
+    client.execute("builtins.extra = 1", "named")
+    assert "not carried: builtins" in daemon.cli("session", "hibernate", "named").stdout
+
+
+def test_a_bit_that_flips_in_a_sleep_file_is_told_with_the_next_result(daemon: Daemon, client: Client) -> None:
+    client.execute("x = 1; text = 'a' * 100_000", "flipped")
+    client.request("session.hibernate", session="flipped")
+    state = daemon.data / "state" / show(client, "flipped")["id"] / "kernel"
+    wait_for("the kernel to end", lambda: show(client, "flipped")["pid"] == 0)
+    content = bytearray((state / "sleep").read_bytes())
+    content[content.index(b"a" * 1000) + 500] ^= 1
+    (state / "sleep").write_bytes(content)
+    done = client.execute("'x' in globals()", "flipped")
+    assert (done["result"], done["variables_lost"]) == ({"text/plain": "False"}, True), done
+    assert "checksum" in done["wake"]["error"] and sorted(done["wake"]["damaged"]) == ["text", "x"], done
+    assert (state / "sleep.unreadable").exists() and "cannot be woken" in daemon.words()

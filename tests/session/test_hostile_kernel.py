@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from support.client import Client
 from support.daemon import Daemon, memory_of, wait_for
+from support.glovebox import slowness
 
-# The kernel's channel is an ordinary socket of the process that the code runs in.
+# The kernel's pipe of replies is an ordinary descriptor of the process that the code runs in.
 FIND = """
-import json, os, socket, stat, struct, sys, time
-def channel():
-    for fd in range(3, 64):
-        try:
-            if stat.S_ISSOCK(os.fstat(fd).st_mode): return fd
-        except OSError: pass
+import json, os, struct, sys, time
 def frame(kind, payload, pad=b'\\0\\0\\0', size=None):
     payload = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     return struct.pack('<IB', len(payload) if size is None else size, kind) + pad + payload
-fd = channel()
+fd = 4
 def send(data):
     while data:
         try: data = data[os.write(fd, data):]
@@ -39,7 +37,46 @@ ATTACKS = {
     "a hundred thousand displays": "send(frame(130, {'data': {'text/plain': 'x' * 100}}) * 100000)",
     "the channel closed": "os.close(fd)",
     "both pipes closed": "os.close(1); os.close(2)",
+    "packets": "import fcntl; fcntl.fcntl(fd, fcntl.F_SETFL, os.O_DIRECT)\n[send(frame(130, {'data': {}})[i:i+1]) "
+    "for _ in range(50) for i in range(20)]",
+    "its own requests": "w = os.open('/proc/self/fd/3', os.O_WRONLY); os.write(w, os.urandom(4096))",
 }
+
+# A TCP socket with unsent data and SO_LINGER: whoever closes it last waits for as long as the box chose.
+LINGER = """
+import os, socket, stat, struct
+listening = socket.socket()
+listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+listening.bind(("127.0.0.1", 0))
+listening.listen(8)
+def make_lingering():
+    made = socket.create_connection(listening.getsockname())
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
+    made.setblocking(False)
+    try:
+        while made.send(b"x" * 65536):
+            pass
+    except BlockingIOError:
+        pass
+    return made
+sent = 0
+for fd in range(3, 64):
+    try:
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode) or fd == listening.fileno():
+            continue
+    except OSError:
+        continue
+    channel = socket.socket(fileno=os.dup(fd))
+    for _ in range(8):
+        lingering = make_lingering().detach()
+        try:
+            socket.send_fds(channel, [struct.pack("<IB3x", 2, 130) + b"{}"], [lingering])
+            os.close(lingering)  # so that the reader has the last one
+            sent += 1
+        except OSError:
+            pass
+    break
+"""
 
 
 @pytest.fixture
@@ -97,3 +134,25 @@ def test_a_hostile_sleep_file_is_the_kernels_own_affair(daemon: Daemon, client: 
     assert done["status"] in ("ok", "error", "killed"), done
     assert client.request("ping")["pid"] == daemon.pid
     client.request("session.remove", session="sleeper")
+
+
+def test_a_socket_that_lingers_does_not_stop_the_daemon(daemon: Daemon, client: Client) -> None:
+    client.execute("x = 'untouched'", "victim")
+    for mode in ("fast", "fresh"):
+        client.request("session.create", session=mode, mode=mode)
+        attacker = daemon.client()
+        attack = attacker.begin("execute", session=mode, code=f"{LINGER}\nsent", timeout_ms=3000)
+        end = time.monotonic() + 2
+        while time.monotonic() < end:  # other sessions are served meanwhile
+            before = time.monotonic()
+            assert client.execute("x", "victim")["result"] == {"text/plain": "'untouched'"}
+            assert time.monotonic() - before < 2 * slowness()
+        done = attacker.finish(attack)
+        assert done["result"] == {"text/plain": "0"}, done  # there was nothing to send it over
+        busy = client.execute("while True: pass", "victim", timeout_ms=300)
+        assert busy["status"] == "timeout", busy
+        client.execute("x = 'untouched'", "victim")
+    before = time.monotonic()
+    daemon.terminate()
+    assert time.monotonic() - before < 15 * slowness()
+    daemon.start()

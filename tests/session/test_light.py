@@ -50,7 +50,7 @@ def test_a_light_kernel_is_as_new_as_any_other(daemon: Daemon) -> None:
 
     def born(**fields: object) -> dict[str, Any]:
         wait_for("light kernels", lambda: client.request("status")["pool"]["light_ready"] == 2)
-        done = client.execute(BIRTH, **fields)
+        done = client.execute(BIRTH, light=True, **fields)
         assert done["status"] == "ok", done
         seen: dict[str, Any] = json.loads(done["stdout"])
         assert seen["light"], "or this test is about something else"
@@ -87,7 +87,7 @@ def test_what_every_light_kernel_writes_to_lies_together(daemon: Daemon) -> None
     """Its nursery found out which objects these are. Without that they lie where their modules were loaded."""
     client = daemon.client()
     wait_for("light kernels", lambda: client.request("status")["pool"]["light_ready"] == 2)
-    done = client.execute(PLACED)
+    done = client.execute(PLACED, light=True)
     assert done["status"] == "ok", done
     seen = json.loads(done["stdout"])
     assert seen["light"], "or this test is about something else"

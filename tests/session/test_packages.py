@@ -283,6 +283,9 @@ print("sesame" in text, parcel.version)
 
 
 def test_the_command_line_installs_and_says_what_to_do(shop: Daemon) -> None:
+    misspelt = shop.cli("session", "install", "tpyed", "parcel==1.0")
+    assert misspelt.returncode != 0 and 'there is no session "tpyed"' in misspelt.stderr
+    shop.cli("session", "new", "typed")
     done = shop.cli("session", "install", "typed", "parcel==1.0")
     assert done.returncode == 0 and "Successfully installed" in done.stdout, done.stderr
     assert shop.cli("exec", "typed", "-c", "import parcel; parcel.version").stdout == "'1.0'\n"
@@ -292,3 +295,16 @@ def test_the_command_line_installs_and_says_what_to_do(shop: Daemon) -> None:
     assert failed.returncode == 1 and "as they were" in failed.stderr
     wrong = shop.cli("session", "install", "typed", "--", "--user")
     assert wrong.returncode == 2 and "options of pip are not accepted" in wrong.stderr
+
+
+def test_pip_that_is_typed_in_a_session_installs_from_outside(shop: Daemon) -> None:
+    for name, words in (
+        ("magic", ["-c", "%pip install parcel==1.0"]),
+        ("bang", ["-c", "!pip install -q parcel==1.0"]),
+        ("command", ["--", "python3", "-m", "pip", "install", "parcel==1.0"]),
+    ):
+        done = shop.cli("exec", name, *words)
+        assert done.returncode == 0 and f"session install {name} parcel==1.0" in done.stderr, done.stderr
+        assert shop.cli("exec", name, "-c", "import parcel; print(parcel.__name__)").stdout == "parcel\n"
+    missing = shop.cli("exec", "magic", "-c", "import yaml_that_is_not_there")
+    assert "glovebox session install NAME yaml_that_is_not_there" in missing.stderr

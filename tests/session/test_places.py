@@ -84,6 +84,15 @@ def test_the_command_line_lists_shows_logs_and_removes(daemon: Daemon) -> None:
     assert daemon.cli("session", "show", "cli").returncode != 0
 
 
+def test_the_isolation_report_knows_no_user_before_there_is_a_box(daemon: Daemon) -> None:
+    client = daemon.client()
+    client.request("session.create", session="report")
+    assert client.request("session.show", session="report")["isolation"]["uid_map"] is None
+    client.execute("1", "report")
+    inside, outside, count = map(int, client.request("session.show", session="report")["isolation"]["uid_map"].split())
+    assert (inside, count) == (1000, 1) and outside > 0
+
+
 # Sockets
 
 

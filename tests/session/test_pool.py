@@ -78,7 +78,7 @@ def test_each_run_is_another_user_of_the_host_and_ends_with_its_caller(daemon: D
             cancel_on_disconnect=True,
             code="import time\nprint('on', flush=True)\ntime.sleep(3600)",
         )
-        kind, payload = next(caller.messages(number))
+        kind, payload = next(caller.output(number))
         assert (kind, payload[4:]) == (OUT, b"on\n")
     users = user_ids(daemon.kernels())
     assert len(users) >= 2 and os.getuid() not in users, users

@@ -93,6 +93,27 @@ def test_trim_gives_the_memory_of_tables_back_and_sleep_all_of_it(layer_daemon: 
     client.request("session.remove", session="big")
 
 
+def test_molecules_keep_their_properties_and_coordinates_in_a_sleep(client: Client) -> None:
+    good(
+        client,
+        "from rdkit import Chem\nfrom rdkit.Chem import AllChem\n"
+        "mol = Chem.AddHs(Chem.MolFromSmiles('CCO')); AllChem.EmbedMolecule(mol, randomSeed=1)\n"
+        "mol.SetProp('_Name', 'ethanol'); mol.SetDoubleProp('logp', 0.25); mol.SetProp('note', 'kept')\n"
+        "mol.GetAtomWithIdx(1).SetProp('label', 'two'); mol.GetBondWithIdx(0).SetIntProp('rank', 3)\nmols = [mol]",
+        "molecules",
+    )
+    look = (
+        "mol is mols[0], mol.GetPropsAsDict(True), mol.GetAtomWithIdx(1).GetProp('label'),"
+        " mol.GetBondWithIdx(0).GetIntProp('rank'), mol.GetConformer().GetPositions().tolist(),"
+        " int(Chem.GetDefaultPickleProperties())"
+    )
+    before = text(client, look, "molecules")
+    assert "ethanol" in before and "0.25" in before
+    told = client.request("session.hibernate", session="molecules", depth="sleep")
+    assert told["state"] == "asleep" and "not_carried" not in told, told
+    assert text(client, look, "molecules") == before
+
+
 def test_the_thresholds_of_trimming_are_the_daemons(client: Client) -> None:
     # The daemon was started with 64 KiB; the kernel's own default is 1 MiB.
     good(client, "import numpy as np; small = np.ones(32_000)", "threshold")

@@ -42,7 +42,7 @@ def begin(daemon: Daemon, **options: object) -> Client:
     """A run that is on until its caller leaves."""
     caller = daemon.client()
     number = caller.begin("execute", ephemeral=True, stream=True, cancel_on_disconnect=True, code=WAIT, **options)
-    kind, payload = next(caller.messages(number))
+    kind, payload = next(caller.output(number))
     assert (kind, payload[4:]) == (OUT, b"on\n")
     return caller
 

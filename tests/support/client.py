@@ -45,6 +45,10 @@ class Client(PlainClient):
                 parts[kind].append(payload[4:] if kind in (OUT, ERR) else payload)
         raise AssertionError("unreachable: messages() ends only by an exception")
 
+    def output(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """The same without what is said about the run: its output, and its answer."""
+        return ((kind, payload) for kind, payload in self.messages(number) if kind != EVENT)
+
     def messages(self, number: int) -> Iterator[tuple[int, bytes]]:
         """What belongs to one request, as it comes; what belongs to others is kept for them."""
         while True:

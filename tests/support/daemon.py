@@ -228,8 +228,13 @@ class Daemon:
 
     def vaults(self) -> list[int]:
         """Processes of this data directory's vault."""
-        mark = f"GLOVEBOX_DATA_DIR={self.data}\0".encode()
-        return list(_named("glovebox-vault", lambda pid: mark in Path(f"/proc/{pid}/environ").read_bytes()))
+        title = f"glovebox: vault {self.data}\0".encode()
+        return list(_named("glovebox-vault", lambda pid: Path(f"/proc/{pid}/cmdline").read_bytes().startswith(title)))
+
+    def helper(self, name: str) -> int:
+        """The process id of a helper, as `status` tells it; 0 while it is down."""
+        with self._connect() as client:
+            return int(client.request("status")["helpers"][name]["pid"])
 
     def kernels(self) -> set[int]:
         """Processes in the boxes of this daemon, agents included."""

@@ -122,6 +122,7 @@ print(
             "name": [os.uname().nodename, read("/etc/hostname"), read("/etc/machine-id")],
             "agent": {name: read(f"/proc/1/{name}") for name in ("environ", "maps", "mem")},
             "session": os.getsid(0) == os.getpid(),
+            "agent's session": [os.getpgid(1), os.getsid(1)],
             "places": {path: sorted(set(os.listdir(path)) - {"artifacts"}) for path in ("/", "/dev", "/workspace")},
             "descriptors": own_descriptors(),
             "controls": controls(),

@@ -87,6 +87,7 @@ class Glovebox:
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "GLOVEBOX_DATA_DIR": str(self.place.data),
+            "GLOVEBOX_SHARED_DATA_DIR": "none",  # nothing of this machine's own
         }
         if os.geteuid() == 0:
             fixed["GLOVEBOX_CGROUP_PARENT"] = self.groups.name

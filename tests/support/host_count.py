@@ -20,6 +20,7 @@ from pathlib import Path
 from support.glovebox import Glovebox, slowness
 
 COMMON_PLACES = ("/tmp", "/var/tmp", "/run", "/dev/shm")
+PRIVATE_MARKER = ".glovebox-private"  # the first use of a data directory writes it, and it stays
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def _files(glovebox: Glovebox) -> Iterator[str]:
         for directory, _, names in os.walk(top):
             if "/images/" not in directory + "/":
                 yield directory
-                yield from (f"{directory}/{name}" for name in names)
+                yield from (f"{directory}/{name}" for name in names if name != PRIVATE_MARKER)
     for common in COMMON_PLACES:
         with contextlib.suppress(OSError):
             for name in os.listdir(common):

@@ -7,7 +7,8 @@
  * numbers of the calls that were counted are written to TRACE, one in a line. Our exit status is the program's.
  *
  * CONTROL is a file of the size of `struct live`, which a test maps and changes while the program runs: whose calls
- * count (by name and by how many pid namespaces it is in), which one of them fails, and with what. */
+ * count (by name and by how many pid namespaces it is in), which one of them fails, and with what. With LIVE_KILL for an
+ * error, the program is killed when it is about to make that call: then each of its own calls counts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -108,6 +109,7 @@ static bool is_stage(pid_t pid) {
 
 /* tests/support/inject.py has the same. */
 enum { LIVE_CALLS_MAX = 8192 };
+#define LIVE_KILL UINT32_MAX
 struct live {
         uint32_t armed, index, error, depth; /* by the test; armed last */
         uint32_t count, failed;              /* by us; failed: 1 + number of the call that did */
@@ -150,19 +152,27 @@ static bool can_fail(int number) {
         return true;
 }
 
-static int decide_live(volatile struct live *live, const struct seccomp_notif *call) {
-        if (!live->armed || live->count == LIVE_CALLS_MAX || !can_fail(call->data.nr) ||
-            !is_meant(live, (pid_t) call->pid))
+enum { NEVER = 1 }; /* the call is not made */
+
+static int decide_live(volatile struct live *live, pid_t program, const struct seccomp_notif *call) {
+        bool kills = live->error == LIVE_KILL;
+        if (!live->armed || live->count == LIVE_CALLS_MAX || (!kills && !can_fail(call->data.nr)) ||
+            (kills ? (pid_t) call->pid != program : !is_meant(live, (pid_t) call->pid)))
                 return 0;
         live->calls[live->count++] = call->data.nr;
         if (live->count != live->index)
                 return 0;
         live->failed = 1 + (uint32_t) call->data.nr;
+        if (kills) {
+                (void) kill((pid_t) call->pid, SIGKILL);
+                return NEVER;
+        }
         return -(int) live->error;
 }
 
 struct plan {
         volatile struct live *live; /* NULL: the stage of a box */
+        pid_t program;
         unsigned long index, count;
         int error;
         FILE *trace;
@@ -171,7 +181,7 @@ struct plan {
 
 static int decide(struct plan *plan, const struct seccomp_notif *call) {
         if (plan->live)
-                return decide_live(plan->live, call);
+                return decide_live(plan->live, plan->program, call);
         if (plan->sealed || !is_stage((pid_t) call->pid))
                 return 0;
         (void) fprintf(plan->trace, "%d\n", call->data.nr);
@@ -188,6 +198,8 @@ static void serve_call(int listener, struct plan *plan) {
                 die("receiving");
         }
         struct seccomp_notif_resp answer = { .id = call.id, .error = decide(plan, &call) };
+        if (answer.error == NEVER)
+                return; /* with an answer it might still come about */
         if (answer.error == 0)
                 answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
         if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer) < 0 && errno != ENOENT)
@@ -254,6 +266,7 @@ int main(int argc, char **argv) {
         pid_t pid = fork();
         if (pid < 0)
                 die("fork");
+        plan.program = pid;
         if (pid == 0)
                 become(shared_fd, argv + (is_live ? 4 : 5));
         int pidfd = (int) syscall(SYS_pidfd_open, pid, 0);

@@ -11,6 +11,7 @@ from support.glovebox import find_binary
 
 HEAD = struct.Struct("=6I16s")
 CALLS_MAX = 8192
+KILL = 0xFFFFFFFF  # for an error: the process is killed when it is about to make the call
 
 # Numbers of x86-64.
 RENAMEAT, FSYNC, FDATASYNC, SENDMSG, SENDTO, WRITE, WRITEV = 264, 74, 75, 46, 44, 1, 20

@@ -140,6 +140,7 @@ static struct fixture begin(const char *version) {
         struct fixture fixture = { 0 };
         static int count;
         (void) snprintf(fixture.place.path, sizeof(fixture.place.path), "%s/%d.sock", place_dir, count++);
+        (void) snprintf(fixture.place.address, sizeof(fixture.place.address), "%.100s", fixture.place.path);
         int fd = listen_at(fixture.place.path); /* before the fork: the client may connect at once */
         (void) fflush(NULL);
         fixture.server = fork();
@@ -317,9 +318,11 @@ static void test_start(void) {
         struct daemon_client client = DAEMON_CLIENT_NONE;
         struct err err = { 0 };
         (void) snprintf(place.path, sizeof(place.path), "%s/refused.sock", place_dir);
+        (void) snprintf(place.address, sizeof(place.address), "%.100s", place.path);
         ok(daemon_client_open(&place, DAEMON_START, &client, &err) < 0, "a daemon that cannot be started");
         is_text(err.message, "the daemon could not be started: the disk is full; make room", "says why");
         (void) snprintf(place.path, sizeof(place.path), "%s/started.sock", place_dir);
+        (void) snprintf(place.address, sizeof(place.address), "%.100s", place.path);
         ok(daemon_client_open(&place, 0, &client, &err) < 0 && err.code == ERR_NOT_FOUND, "not started unasked");
         ok(daemon_client_open(&place, DAEMON_START, &client, &err) == 0, "started when asked to: %s", err.message);
         daemon_client_close(&client);
@@ -372,8 +375,21 @@ static void test_places(void) {
         ok(mkdir(path, 0700) == 0 && mkdir(inner, 0700) == 0 && chdir(inner) == 0, "a project and a directory in it");
         ok(strcmp(chosen(&nothing, true), expected) != 0, "a project that never had a daemon is not chosen");
         (void) close(listen_at(expected));
-        is_text(chosen(&nothing, true), expected, "one that had is, from below it too");
+        ok(strcmp(chosen(&nothing, true), expected) != 0, "a socket in the project is not the daemon's");
+        struct socket_place place;
+        ok(socket_place_choose(&project, false, &place, NULL) == 0 && place.in_runtime_dir &&
+                   strncmp(place.address, place_dir, strlen(place_dir)) != 0,
+           "that one lies elsewhere: %s", place.address);
+        struct err made = { 0 };
+        char runtime_dir[SOCKET_PATH_MAX];
+        (void) snprintf(runtime_dir, sizeof(runtime_dir), "%s", place.address);
+        *strrchr(runtime_dir, '/') = '\0';
+        ok(place_make_runtime_dir(runtime_dir, &made) == 0, "in a directory of our own %s", made.message);
+        (void) close(listen_at(place.address));
+        is_text(chosen(&nothing, true), expected, "a project with a daemon is chosen, from below it too");
+        (void) unlink(place.address);
         ok(strcmp(chosen(&nothing, false), expected) != 0, "but only by those who search");
+        ok(strcmp(chosen(&nothing, true), expected) != 0, "and not without its socket");
         const struct socket_choice relative = { .socket = "my.sock" };
         (void) snprintf(expected, sizeof(expected), "%s/my.sock", inner);
         is_text(chosen(&relative, false), expected, "a relative path becomes absolute");

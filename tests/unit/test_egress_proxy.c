@@ -5,8 +5,10 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -20,7 +22,7 @@ static int listen_on_loopback(uint16_t *ret_port) {
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         socklen_t size = sizeof(address);
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0 || bind(fd, (struct sockaddr *) &address, sizeof(address)) < 0 || listen(fd, 16) < 0 ||
+        if (fd < 0 || bind(fd, (struct sockaddr *) &address, sizeof(address)) < 0 || listen(fd, 128) < 0 ||
             getsockname(fd, (struct sockaddr *) &address, &size) < 0)
                 abort();
         *ret_port = ntohs(address.sin_port);
@@ -143,6 +145,42 @@ static void test_via(const struct place *place) {
         ok(strstr(hear(refused), "403 other.invalid:443 is not on the allow-list"), "the rules hold all the same");
 }
 
+/* One key opens all the connections that its boxes may have; another one's is served at once. */
+static void test_shares(const struct place *place) {
+        enum { BOXES = 70, EACH = 64, SOON_MS = 5000 };
+        static struct egress_rules greedy = { .key = "greedy" }, modest = { .key = "modest" };
+        static int held[BOXES * EACH];
+        struct rlimit files = { 0 };
+        (void) getrlimit(RLIMIT_NOFILE, &files);
+        files.rlim_cur = files.rlim_max;
+        (void) setrlimit(RLIMIT_NOFILE, &files);
+        if (files.rlim_cur < BOXES * EACH + 200) {
+                ok(true, "shares of connections # SKIP optional: too few descriptors here");
+                return;
+        }
+        (void) egress_rules_add(&greedy, "a.invalid", false, NULL);
+        (void) egress_rules_add(&modest, "a.invalid", false, NULL);
+        for (size_t i = 0; i < BOXES; i++) {
+                struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                               .sin_port = htons(admit(place, &greedy)) };
+                for (size_t n = 0; n < EACH; n++) {
+                        int fd = held[i * EACH + n] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+                        (void) connect(fd, (struct sockaddr *) &address, sizeof(address));
+                }
+        }
+        (void) usleep(500 * 1000); /* for the proxy to accept what it will */
+        _cleanup_fd_ int client = connect_to(admit(place, &modest));
+        struct timespec began, ended;
+        (void) clock_gettime(CLOCK_MONOTONIC, &began);
+        say(client, "CONNECT b.invalid:443 HTTP/1.1\r\n\r\n");
+        ok(strstr(hear(client), "403 b.invalid:443 is not on the allow-list"), "another key is answered");
+        (void) clock_gettime(CLOCK_MONOTONIC, &ended);
+        ok((ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000 < SOON_MS,
+           "while one has as many connections open as it can");
+        for (size_t i = 0; i < BOXES * EACH; i++)
+                fd_close(&held[i]);
+}
+
 /* In a network of its own, where a public address is this machine's. */
 static void test_own_public_address(const struct egress_operator *operator) {
         static const struct egress_rule rule, trusted = { .trusted = true };
@@ -184,6 +222,7 @@ int main(int argc, char **argv) {
         ok(place.pidfd >= 0 && egress_start(&operator, & egress, &err) == 0, "the proxy starts: %s", err.message);
         test_trusted(&place);
         test_via(&place);
+        test_shares(&place);
         egress_stop(&egress);
         test_own_public_address(&operator);
         ok(egress.fd == -1 && egress.pid == 0, "it is stopped");

@@ -213,6 +213,9 @@ static void test_data_in_pieces(void) {
         ok(parser.room <= 128 << 10 && message_parser_is_between(&parser), "which holds little, and nothing now");
         ok(message_queue_send(&queue, ends[0], MESSAGE_OUT, 1, 5, "abc", 3) == 0, "output has its number");
         ok(read(ends[1], room, SIZE) == 15 && memcmp(room + 8, "\5\0\0\0abc", 7) == 0, "before its bytes");
+        ok(message_queue_send_joined(&queue, ends[0], MESSAGE_ANSWER, 1, "{\"ok\":true,", 11, "\"a\":1}", 6) == 0,
+           "a payload in two parts");
+        ok(read(ends[1], room, SIZE) == 25 && memcmp(room + 8, "{\"ok\":true,\"a\":1}", 17) == 0, "is one message");
         message_parser_release(&parser);
         message_queue_release(&queue);
         free(content);

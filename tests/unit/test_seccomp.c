@@ -69,6 +69,12 @@ static uint32_t evaluate(const struct seccomp_data *data) {
         return NO_ANSWER;
 }
 
+static uint32_t ask_about(int number, const uint64_t arguments[static 4]) {
+        struct seccomp_data data = { .nr = number, .arch = ARCHITECTURE };
+        memcpy(data.args, arguments, 4 * sizeof(*arguments));
+        return evaluate(&data);
+}
+
 static uint32_t ask(uint32_t architecture, int number, uint64_t a0, uint64_t a1, uint64_t a2) {
         struct seccomp_data data = { .nr = number, .arch = architecture, .args = { a0, a1, a2 } };
         return evaluate(&data);
@@ -122,7 +128,7 @@ static void test_foreign_abi(void) {
 
 static const struct {
         const char *call;
-        uint64_t arguments[3];
+        uint64_t arguments[4];
         uint32_t verdict;
 } edges[] = {
         { "clone", { 0x01200011 }, ALLOW }, /* fork as glibc makes it */
@@ -135,6 +141,21 @@ static const struct {
         { "clone", { 0x20000000 }, ERRNO(EPERM) },
         { "clone", { 0x40000000 }, ERRNO(EPERM) },
         { "clone", { ANY_HIGH_WORD | 0x10000011 }, ERRNO(EPERM) },
+        { "clone", { 0x00008011 }, ERRNO(EPERM) }, /* CLONE_PARENT */
+        { "fcntl", { 0, 0 }, ALLOW },
+        { "fcntl", { 0, 1024 }, ERRNO(EINVAL) }, /* F_SETLEASE */
+        { "fcntl", { 0, 1025 }, ALLOW },
+        { "fcntl", { 0, ANY_HIGH_WORD | 1026 }, ERRNO(EINVAL) }, /* F_NOTIFY */
+        { "fcntl", { 0, 1030 }, ALLOW },                         /* F_DUPFD_CLOEXEC */
+        { "fcntl", { 0, 1034 }, ALLOW },                         /* F_GET_SEALS */
+        { "fcntl", { 0, 1040 }, ERRNO(EINVAL) },                 /* F_SETDELEG of a later kernel */
+        { "memfd_create", { 0, 1 }, ALLOW },
+        { "memfd_create", { 0, 1 | 4 }, ERRNO(ENOMEM) },
+        { "shmget", { 0, 4096, 01600 }, ALLOW },
+        { "shmget", { 0, 4096, 04000 | 01600 }, ERRNO(ENOMEM) },
+        { "mmap", { 0, 4096, 3, 0x22 }, ALLOW },
+        { "mmap", { 0, 4096, 3, 0x40022 }, ERRNO(ENOMEM) },
+        { "sync", { 0 }, ERRNO(0) },
         { "futex", { 0, 0 }, ALLOW },
         { "futex", { 0, 1 | 128 }, ALLOW },
         { "futex", { 0, 5 | 128 }, ALLOW },
@@ -213,7 +234,7 @@ static void test_argument_edges(void) {
                 if (number < 0)
                         continue; /* not on this architecture */
                 const uint64_t *a = edges[i].arguments;
-                uint32_t verdict = ask(ARCHITECTURE, number, a[0], a[1], a[2]);
+                uint32_t verdict = ask_about(number, a);
                 if (verdict != edges[i].verdict) {
                         printf("# %s(%#lx, %#lx, %#lx): %#x, expected %#x\n", edges[i].call, (unsigned long) a[0],
                                (unsigned long) a[1], (unsigned long) a[2], verdict, edges[i].verdict);

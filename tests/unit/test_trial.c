@@ -46,6 +46,17 @@ static unsigned count_maps(const char *rights) {
         return n;
 }
 
+static unsigned count_shared(void) {
+        char line[512];
+        unsigned n = 0;
+        FILE *file = fopen("/proc/self/maps", "re");
+        while (file && fgets(line, sizeof(line), file))
+                n += strstr(line, " rw-s ") != NULL;
+        if (file)
+                (void) fclose(file);
+        return n;
+}
+
 static void try(volatile uint8_t *arena) {
         (void) arena[READ * PAGE];
         arena[WRITTEN * PAGE] ^= 1;
@@ -64,7 +75,9 @@ static void check_child(const uint8_t *arena) {
 }
 
 int main(void) {
+        unsigned shared = count_shared();
         ok(trial_begin() < 0, "not without being opened");
+        ok(count_shared() == shared, "and then nothing is shared with kernels");
         ok(imprint_open() == 0 && trial_open() == 0, "opened");
         uint8_t *arena = imprint_arena_allocate(NULL, ARENA);
         if (!arena)

@@ -1,20 +1,31 @@
 """What a program changes besides its variables, and expects to find again after a sleep.
 
-A table of rows (name, save, restore). A row that cannot be saved or restored is left out: it is comfort, not data.
-State inside imported modules other than these rows is not kept.
+A table of rows (name, save, restore). A row that cannot be restored is named in the answer of WAKE.
+State inside imported modules other than these rows is not kept; what of it can be seen, `ambient_not_carried` names.
 """
 
 from __future__ import annotations
 
+import builtins
+import gc
 import importlib
 import os
 import random
 import sys
+import time
+import warnings
 from typing import Any, Callable
+
+from glovebox_kernel import logs
 
 _modules_at_start = frozenset(sys.modules)
 _environ_at_start: dict[str, str] = {}
 _path_at_start: list[str] = []
+_filters_at_start: list[Any] = []
+_hooks_at_start: dict[str, Any] = {}
+_builtins_at_start: dict[str, Any] = {}
+_LAST = ("_", "__glovebox_last__")  # the last value, and whether it is the kernel that has put it there (runner.py)
+_HOOKS = ("stdin", "stdout", "stderr", "excepthook", "displayhook", "unraisablehook", "breakpointhook")
 
 
 def ambient_mark_start() -> None:
@@ -22,6 +33,9 @@ def ambient_mark_start() -> None:
     _environ_at_start.clear()
     _environ_at_start.update(os.environ)
     _path_at_start[:] = sys.path
+    _filters_at_start[:] = warnings.filters
+    _hooks_at_start.update({name: getattr(sys, name) for name in _HOOKS})
+    _builtins_at_start.update(vars(builtins))
 
 
 def _save_environ() -> dict[str, str | None]:
@@ -38,6 +52,8 @@ def _restore_environ(changes: dict[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+    if "TZ" in changes:
+        time.tzset()
 
 
 def _save_path() -> list[str] | None:
@@ -125,18 +141,151 @@ def _restore_matplotlib(options: dict[str, Any]) -> None:
     matplotlib.rcParams.update(options)
 
 
+def _get_umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _save_warnings() -> list[Any] | None:
+    """The filters whose category can be found by its name; those of other categories are named as not carried."""
+    if list(warnings.filters) == _filters_at_start:
+        return None
+    return [_plain_filter(one) for one in warnings.filters if _is_importable(one[2])]
+
+
+def _plain_filter(one: Any) -> Any:
+    action, message, category, module, line = one
+    return action, getattr(message, "pattern", message), category, getattr(module, "pattern", module), line
+
+
+def _is_importable(kind: type) -> bool:
+    return kind.__module__ != "__main__" and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+
+
+def _restore_warnings(filters: list[Any]) -> None:
+    warnings.resetwarnings()
+    for action, message, category, module, line in reversed(filters):
+        warnings.filterwarnings(action, message or "", category, module or "", line)
+
+
+def _save_locale() -> str | None:
+    locale: Any = sys.modules.get("locale")
+    return locale.setlocale(locale.LC_ALL) if locale is not None else None
+
+
+def _restore_locale(name: str) -> None:
+    import locale
+
+    if locale.setlocale(locale.LC_ALL) != name:
+        locale.setlocale(locale.LC_ALL, name)
+
+
+def _save_decimal() -> Any:
+    decimal: Any = sys.modules.get("decimal")
+    return decimal.getcontext().copy() if decimal is not None else None
+
+
+def _restore_decimal(context: Any) -> None:
+    import decimal
+
+    decimal.setcontext(context)
+
+
+def _save_socket() -> float | None:
+    module: Any = sys.modules.get("socket")
+    return module.getdefaulttimeout() if module is not None else None
+
+
+def _restore_socket(seconds: float) -> None:
+    import socket
+
+    socket.setdefaulttimeout(seconds)
+
+
+def _save_interpreter() -> dict[str, Any]:
+    return {
+        "recursion": sys.getrecursionlimit(),
+        "switch": sys.getswitchinterval(),
+        "digits": sys.get_int_max_str_digits() if hasattr(sys, "get_int_max_str_digits") else None,
+        "gc": gc.isenabled(),
+        "gc_thresholds": gc.get_threshold(),
+    }
+
+
+def _restore_interpreter(saved: dict[str, Any]) -> None:
+    sys.setrecursionlimit(saved["recursion"])
+    sys.setswitchinterval(saved["switch"])
+    if saved["digits"] is not None and hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(saved["digits"])
+    gc.set_threshold(*saved["gc_thresholds"])
+    if not saved["gc"]:
+        gc.disable()
+
+
+def _save_rdkit() -> int | None:
+    module: Any = sys.modules.get("rdkit.Chem.rdchem")
+    return int(module.GetDefaultPickleProperties()) if module is not None else None
+
+
+def _restore_rdkit(properties: int) -> None:
+    module: Any = importlib.import_module("rdkit.Chem.rdchem")
+    if int(module.GetDefaultPickleProperties()) != properties:
+        module.SetDefaultPickleProperties(properties)
+
+
 _ROWS: tuple[tuple[str, Callable[[], Any], Callable[[Any], Any]], ...] = (
-    # The first three come before modules: imports depend on them.
+    # The first four come before modules: imports depend on them.
+    ("umask", _get_umask, os.umask),
     ("environ", _save_environ, _restore_environ),
     ("directory", os.getcwd, os.chdir),
     ("path", _save_path, _restore_path),
     ("modules", _save_modules, _restore_modules),
-    ("recursion", sys.getrecursionlimit, sys.setrecursionlimit),
+    ("interpreter", _save_interpreter, _restore_interpreter),
+    ("recursion", lambda: None, sys.setrecursionlimit),  # of files of version 1
     ("random", random.getstate, random.setstate),
+    ("locale", _save_locale, _restore_locale),
+    ("decimal", _save_decimal, _restore_decimal),
+    ("socket", _save_socket, _restore_socket),
     ("numpy", _save_numpy, _restore_numpy),
     ("pandas", _save_pandas, _restore_pandas),
     ("matplotlib", _save_matplotlib, _restore_matplotlib),
+    ("rdkit", _save_rdkit, _restore_rdkit),
+    ("logging", logs.logs_save, logs.logs_restore),
+    ("warnings", _save_warnings, _restore_warnings),  # last: imports add filters of their own
 )
+
+
+def ambient_not_carried() -> list[str]:
+    """What sleep does not carry, of what can be seen: a sentence for each."""
+    told = []
+    changed = [name for name in _HOOKS if _hooks_at_start.get(name) is not getattr(sys, name)]
+    if changed:
+        told.append(f"sys.{', sys.'.join(changed)}: set by the code, will be as at the start")
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        told.append("sys.settrace, sys.setprofile: the function that is set will be gone")
+    names = [name for name, value in vars(builtins).items() if name not in _LAST and not _is_builtin(name, value)]
+    if names:
+        told.append(f"builtins that the code set or replaced: {', '.join(sorted(names)[:20])}")
+    modules = sorted(_workspace_modules())
+    if modules:
+        told.append(f"variables of modules imported from the workspace: {', '.join(modules[:20])}: imported anew")
+    if any(not _is_importable(one[2]) for one in warnings.filters):
+        told.append("warnings filters for categories that cells define")
+    return told + logs.logs_not_carried()
+
+
+def _is_builtin(name: str, value: Any) -> bool:
+    return name in _builtins_at_start and _builtins_at_start[name] is value
+
+
+def _workspace_modules() -> list[str]:
+    workspace = (os.environ.get("WORKSPACE_DIR") or "/workspace").rstrip("/") + "/"
+    return [
+        name
+        for name, module in list(sys.modules.items())
+        if str(getattr(module, "__file__", None) or "").startswith(workspace)
+    ]
 
 
 def ambient_save() -> dict[str, Any]:

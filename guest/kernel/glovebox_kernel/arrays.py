@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections.abc import Iterable
 from typing import Any, Callable
 
 from glovebox_kernel import vault
@@ -19,11 +20,17 @@ from glovebox_kernel.vault import SMALL_BYTES, VaultWriter
 Reducer = Callable[[Any], Any]
 
 
+class SpoiltError(Exception):
+    """The value reaches memory that was damaged on the disk."""
+
+
 class ArrayReducers:
     """Reduce functions for one file. `table` maps exact types to them; `find` looks at base classes."""
 
-    def __init__(self, writer: VaultWriter) -> None:
+    def __init__(self, writer: VaultWriter, spoilt: Iterable[Any] = ()) -> None:
         self._writer = writer
+        # Memory that did not come back from the disk as it was: whatever reaches it cannot be reduced.
+        self._spoilt = {one if isinstance(one, tuple) else id(one) for one in spoilt}
         self._byte_roots: dict[int, Any] = {}
         self._buffers: dict[tuple[int, int], Any] = {}
         self._numpy: Any = sys.modules.get("numpy")
@@ -58,6 +65,8 @@ class ArrayReducers:
 
     def _reduce_array(self, array: Any) -> Any:
         root = array_root(array)
+        if id(root) in self._spoilt:
+            raise SpoiltError
         if type(root) is not self._numpy.ndarray:
             return NotImplemented
         base = root.base.obj if type(root.base) is memoryview else root.base
@@ -98,6 +107,8 @@ class ArrayReducers:
         if buffer.size < SMALL_BYTES or not buffer.is_cpu:
             return NotImplemented
         key = (buffer.address, buffer.size)
+        if key in self._spoilt:
+            raise SpoiltError
         first = self._buffers.setdefault(key, buffer)
         if first is not buffer:
             return same_restore, (first,)
@@ -149,7 +160,8 @@ def array_restore(dtype: Any, shape: tuple[int, ...], axes: tuple[int, ...], pla
         array = _array_empty(numpy, dtype, shape, axes)
         flat = memoryview(array_flat_bytes(array, axes))
         if isinstance(place, int):
-            reader.read_into(place, flat)
+            if not reader.read_into(place, flat):
+                reader.spoilt.append(array)
         else:
             flat[:] = place
     if not write:
@@ -212,7 +224,8 @@ def buffer_restore(offset: int, size: int) -> Any:
     if mapped is not None:
         return pyarrow.py_buffer(mapped)
     buffer = pyarrow.allocate_buffer(size)
-    reader.read_into(offset, memoryview(buffer))
+    if not reader.read_into(offset, memoryview(buffer)):
+        reader.spoilt.append((buffer.address, buffer.size))
     return buffer
 
 

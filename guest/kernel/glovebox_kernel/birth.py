@@ -17,6 +17,7 @@ import time
 from typing import Any, Callable, NoReturn
 
 from glovebox_kernel import main as kernel
+from glovebox_kernel.program import program_set_end
 from glovebox_kernel.reseed import reseed, reseed_is_short, reseed_prepared
 from glovebox_kernel.turns import Rest
 
@@ -59,16 +60,17 @@ class Birth:
         if not self._is_prepared:
             ctypes.pythonapi.PyOS_BeforeFork()
 
-    def pretend(self, fd: int, requests: bytes) -> int:
+    def pretend(self, fds: tuple[int, int], requests: bytes) -> int:
         """What follows is as in a kernel, asked for this. The other end of its channel, or less than 0."""
         self._library.spawn_pretend(_IS_USUAL | _IS_SECOND | (0 if self._is_prepared else _IS_AWAITED))
-        return self._library.trial_feed(fd, requests, len(requests))
+        return self._library.trial_feed(*fds, requests, len(requests))
 
-    def try_out(self, fd: int, requests: bytes, end: Callable[[], object]) -> None:
+    def try_out(self, fds: tuple[int, int], requests: bytes, end: Callable[[], object]) -> None:
         """In a child that is no kernel and in no box. It is like one from here on, and ends in the library."""
-        if self.pretend(fd, requests) < 0:
-            os._exit(1)  # fd is still the nursery's
+        if self.pretend(fds, requests) < 0:
+            os._exit(1)  # they are still the nursery's
         os._exit = lambda _status: end()  # type: ignore[assignment]
+        program_set_end(end)
 
     def await_fork(self) -> bool:
         """True in each kernel, sealed, and in the nursery never: False after the last order."""
@@ -93,11 +95,11 @@ class Birth:
             self._made.rehearse()
         return self._made.serve()
 
-    def rehearse(self, fd: int, requests: bytes) -> None:
+    def rehearse(self, fds: tuple[int, int], requests: bytes) -> None:
         """In a nursery: the life of a light kernel. Its Kernel is of no further use."""
         self._made.pretend()
         self._is_prepared = True
-        other_fd = self.pretend(fd, requests)
+        other_fd = self.pretend(fds, requests)
         if self.await_fork():
             self.live()
         if other_fd >= 0:

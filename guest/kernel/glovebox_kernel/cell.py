@@ -16,6 +16,7 @@ _FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 CO_COROUTINE = 0x80  # inspect.CO_COROUTINE; inspect itself takes long to import
 SOURCES_MAX_BYTES = 8 << 20
+MAGICS_MAX = 200
 _CACHE_ENTRIES = 128
 _CACHE_SOURCE_MAX = 1024
 
@@ -42,15 +43,15 @@ class CellCompiler:
         self._future = 0
         self.cache: OrderedDict[str, Cell] = OrderedDict()
 
-    def compile(self, source: str) -> Cell:
+    def compile(self, source: str, file: str | None = None) -> Cell:
         """May raise whatever the compiler raises; the lines are known by then, so that it can show them."""
-        if cell := self.cache.get(source):
+        if file is None and (cell := self.cache.get(source)):
             return cell
         self.count += 1
-        name = f"<cell {self.count}>"
+        name = file or f"<cell {self.count}>"
         self.remember(name, source)
-        cell = self._compile(source, name)
-        if len(source) <= _CACHE_SOURCE_MAX:
+        cell = self._compile_with_magics(source, name)
+        if file is None and len(source) <= _CACHE_SOURCE_MAX:
             self.cache[source] = cell
             if len(self.cache) > _CACHE_ENTRIES:
                 self.cache.popitem(last=False)
@@ -66,14 +67,33 @@ class CellCompiler:
 
     def remember(self, name: str, source: str) -> None:
         """Tracebacks read `linecache`; the oldest sources go first when there are too many."""
-        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        # The last line ends like the others: traceback counts columns from both ends.
+        lines = [line + "\n" for line in source.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+        linecache.cache[name] = (len(source), None, lines, name)
+        self._sources_bytes += len(source) - len(self.sources.get(name, ""))
         self.sources[name] = source
-        self._sources_bytes += len(source)
         while self._sources_bytes > SOURCES_MAX_BYTES and len(self.sources) > 1:
             old, text = self.sources.popitem(last=False)
             self._sources_bytes -= len(text)
             linecache.cache.pop(old, None)
             self.cache.clear()
+
+    def _compile_with_magics(self, source: str, name: str) -> Cell:
+        """Each syntax error may be one more line that is no Python; the first error is the one to tell."""
+        first: SyntaxError | None = None
+        for _ in range(MAGICS_MAX):
+            try:
+                return self._compile(source, name)
+            except SyntaxError as error:
+                first = first or error
+                from glovebox_kernel import magics  # who types none does not pay for it
+
+                rewritten = magics.magics_rewrite(source, error)
+                if rewritten is None:
+                    # An error of Python's own behind lines that were rewritten is told as it is.
+                    raise
+                source = rewritten
+        raise first or SyntaxError("too many lines that are no Python")
 
     def _compile(self, source: str, name: str) -> Cell:
         # dont_inherit: this file's own __future__ imports must not reach the user's code.

@@ -1,4 +1,4 @@
-"""The kernel's end of the stream to its host: frames in, frames out.
+"""The kernel's ends of two pipes, from its host and to it: frames in, frames out.
 
 A frame is `u32 length` (little endian, of the payload), `u8 type`, three zero bytes, then the payload. Payloads are
 UTF-8 JSON objects, except those of PING and PONG, which are raw bytes that come back as they went.
@@ -12,31 +12,41 @@ UTF-8 JSON objects, except those of PING and PONG, which are raw bytes that come
 | 5    | WAKE    | to kernel | id, path                                                                      |
 | 6    | CONTEXT | to kernel | id, op ("new", "drop", "list"), name                                          |
 | 7    | PACKAGES | to kernel | id, names, replaced                                                          |
+| 8    | PIECE   | to kernel | raw: a part of a frame that is too large to be written at once                |
+| 9    | PROGRAM | to kernel | texts, see program.py. What follows in the pipe is the program's standard input |
 | 128  | READY   | to host   | protocol, pid, python: sent once, before anything else                        |
 | 129  | RESULT  | to host   | the end of an EXECUTE: id, status, exit_code, result, displays, error, figures |
 | 130  | DISPLAY | to host   | id, data (MIME bundle): while a run is on                                     |
 | 131  | PONG    | to host   | raw                                                                           |
 | 132  | ANSWER  | to host   | the end of TRIM, SLEEP, WAKE, CONTEXT, PACKAGES and of what is not understood |
+| 133  | REPEATED | to host  | raw: the id of a request that was answered before                             |
+| 134  | STARTED | to host   | a PROGRAM was read: the pipe for requests is its standard input from here on  |
+| 135  | ENDED   | to host   | the end of a PROGRAM: "exit STATUS", or "failed ERRNO" of its exec()          |
 
 docs/KERNEL-PROTOCOL.md gives every field.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import select
 import struct
 from typing import Any, Callable, Protocol
 
-EXECUTE, PING, TRIM, SLEEP, WAKE, CONTEXT, PACKAGES = 1, 2, 3, 4, 5, 6, 7
-READY, RESULT, DISPLAY, PONG, ANSWER = 128, 129, 130, 131, 132
+EXECUTE, PING, TRIM, SLEEP, WAKE, CONTEXT, PACKAGES, PIECE, PROGRAM = 1, 2, 3, 4, 5, 6, 7, 8, 9
+READY, RESULT, DISPLAY, PONG, ANSWER, REPEATED, STARTED, ENDED = 128, 129, 130, 131, 132, 133, 134, 135
 
-PROTOCOL = 1
-FRAME_MAX_BYTES = 32 << 20
+PROTOCOL = 2
+REQUEST_MAX_BYTES = 32 << 20
+REPLY_MAX_BYTES = 3 << 20
 _READ_BYTES = 64 << 10
 _FIRST_READ_BYTES = 4 << 10  # most frames are small, and memory for more would be asked for each time
+_HIGH_FD = 700  # below every usual limit of open files
 _HEADER = struct.Struct("<IB3s")
+_PIECE = struct.Struct("<III")  # size of the whole payload, offset, type
 _ZERO = b"\0\0\0"
 
 
@@ -95,44 +105,93 @@ def frame_pack(kind: int, payload: bytes) -> bytes:
 class Turns(Protocol):
     """Answers what it can by itself: turns.py."""
 
-    def serve(self, fd: int) -> bytes: ...
+    def serve(self, requests_fd: int, replies_fd: int) -> bytes: ...
 
 
 class Channel:
-    """Owns the descriptor. Blocking, one reader and one writer: the kernel's only thread."""
+    """Owns the descriptors. Blocking, one reader and one writer: the kernel's only thread."""
 
-    def __init__(self, fd: int) -> None:
-        os.set_inheritable(fd, False)
-        os.set_blocking(fd, True)
-        self.fd = fd
+    def __init__(self, requests_fd: int, replies_fd: int) -> None:
+        for fd in (requests_fd, replies_fd):
+            os.set_inheritable(fd, False)
+            os.set_blocking(fd, True)
+        self.requests_fd = requests_fd
+        self.fd = replies_fd
         self._pending = b""
-        # Waiting in read() would end, for nothing, whenever the host has taken what was sent before: two more switches
-        # between processes in every run. Waiting in poll() does not.
+        self._pieces = bytearray()
+        self._identity = (0, 0)
         poll = select.poll()
-        poll.register(fd, select.POLLIN)
+        poll.register(requests_fd, select.POLLIN)
         self._wait = poll.poll
 
     def practise(self) -> None:
         """What receive() does first, without waiting."""
         self._wait(0)
 
+    def become_input(self) -> None:
+        """The process becomes a program: requests are its standard input, and the low numbers are free for it."""
+        if self._pending:
+            raise ChannelError("something follows PROGRAM: the stream is out of step")
+        self.send(STARTED, b"")
+        os.dup2(self.requests_fd, 0)
+        fd = fcntl.fcntl(self.fd, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD)
+        self.close()
+        self.fd = fd  # no requests any more: close() closes this one alone
+        status = os.fstat(fd)
+        self._identity = status.st_dev, status.st_ino
+
+    def tell_end(self, text: bytes) -> None:
+        """ENDED, unless the program has closed the channel, or something else has its number."""
+        with contextlib.suppress(OSError):
+            status = os.fstat(self.fd)
+            if (status.st_dev, status.st_ino) == self._identity:
+                self.send(ENDED, text)
+
     def close(self) -> None:
         if self.fd >= 0:
+            if self.requests_fd >= 0:
+                os.close(self.requests_fd)
             os.close(self.fd)
-            self.fd = -1
+            self.requests_fd = self.fd = -1
 
     def receive(self, turns: Turns | None = None) -> tuple[int, bytes] | None:
         """The next frame, or None when the host closed its end between two frames. What `turns` can answer is answered
         meanwhile."""
+        while (frame := self._receive(turns)) is not None:
+            if frame[0] == PIECE:
+                frame = self._join(frame[1])
+            elif self._pieces:
+                self._pieces = bytearray()  # the host that sent them is gone
+            if frame is not None:
+                return frame
+        return None
+
+    def _join(self, piece: bytes) -> tuple[int, bytes] | None:
+        """A frame that came in pieces, with its last one. A host that takes over from another begins at the first."""
+        if len(piece) < _PIECE.size:
+            raise ChannelError("a piece of a frame without its head: the stream is out of step")
+        whole, offset, kind = _PIECE.unpack_from(piece)
+        if offset == 0:
+            self._pieces = bytearray()
+        if whole > REQUEST_MAX_BYTES or offset != len(self._pieces) or offset + len(piece) - _PIECE.size > whole:
+            raise ChannelError(f"a piece at {offset} of {whole} bytes: the stream is out of step")
+        self._pieces += memoryview(piece)[_PIECE.size :]
+        if len(self._pieces) < whole:
+            return None
+        payload = bytes(self._pieces)
+        self._pieces = bytearray()
+        return kind, payload
+
+    def _receive(self, turns: Turns | None) -> tuple[int, bytes] | None:
         pending = self._pending
         if not pending:
-            pending = turns.serve(self.fd) if turns else self._wait_and_read()
+            pending = turns.serve(self.requests_fd, self.fd) if turns else self._wait_and_read()
             if not pending:
                 return None
         if len(pending) < _HEADER.size:
             pending = self._fill(pending, _HEADER.size)
         length, kind, zero = _HEADER.unpack_from(pending)
-        if length > FRAME_MAX_BYTES or zero != _ZERO:
+        if length > REQUEST_MAX_BYTES or zero != _ZERO:
             raise ChannelError(f"frame of type {kind} with {length} bytes: the stream is out of step")
         end = _HEADER.size + length
         if len(pending) < end:
@@ -142,20 +201,20 @@ class Channel:
 
     def _wait_and_read(self) -> bytes:
         self._wait()
-        return os.read(self.fd, _FIRST_READ_BYTES)
+        return os.read(self.requests_fd, _FIRST_READ_BYTES)
 
     def _fill(self, start: bytes, size: int) -> bytes:
         buffer = bytearray(start)
         while len(buffer) < size:
-            more = os.read(self.fd, max(_READ_BYTES, min(size - len(buffer), 1 << 20)))
+            more = os.read(self.requests_fd, max(_READ_BYTES, min(size - len(buffer), 1 << 20)))
             if not more:
                 raise ChannelError("the host closed the stream in the middle of a frame")
             buffer += more
         return bytes(buffer)
 
     def send(self, kind: int, payload: bytes) -> None:
-        if len(payload) > FRAME_MAX_BYTES:
-            raise ChannelError(f"frame of type {kind} with {len(payload)} bytes: more than {FRAME_MAX_BYTES}")
+        if len(payload) > REPLY_MAX_BYTES:
+            raise ChannelError(f"frame of type {kind} with {len(payload)} bytes: more than {REPLY_MAX_BYTES}")
         data: bytes | memoryview = _HEADER.pack(len(payload), kind, _ZERO) + payload
         written = os.write(self.fd, data)
         while written < len(data):

@@ -30,7 +30,7 @@ def failure_describe(error: BaseException) -> dict[str, str]:
     return {
         "name": type(error).__name__,
         "value": text_clip(value, VALUE_MAX_CHARS),
-        "traceback": _clip_middle(text, TRACEBACK_MAX_CHARS) + _hint(chain),
+        "traceback": _clip_middle(text, TRACEBACK_MAX_CHARS) + _hint(chain) + _module_hint(error),
     }
 
 
@@ -42,6 +42,22 @@ def _hint(chain: list[type[BaseException]]) -> str:
     if os.environ.get("https_proxy"):
         return "[this box reaches its hosts only through the proxy that http_proxy and https_proxy name]\n"
     return "[this box has no network; allow hosts when it is made: --allow-host HOST, or network of the API's create]\n"
+
+
+def _module_hint(error: BaseException) -> str:
+    """Only in a session, which packages can be added to, and not for a part of a package that is there."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    top = name.partition(".")[0] if isinstance(name, str) else ""
+    if (
+        not top
+        or top in sys.modules
+        or top in getattr(sys, "stdlib_module_names", ())
+        or not os.path.isdir("/run/session")
+    ):
+        return ""
+    from glovebox_kernel.magics import PACKAGES
+
+    return f"[to add it to this session: glovebox session install NAME {PACKAGES.get(top, top)}]\n"
 
 
 def failure_name_only(error: BaseException) -> dict[str, str]:
@@ -73,10 +89,11 @@ def _cut_frames(trace: TracebackType | None) -> TracebackType | None:
     """Start at the first line of a cell, if there is one (an event loop stands above it); drop our own frames."""
     kept: list[TracebackType] = []
     first_cell = None
+    main = sys.modules["__main__"].__dict__
     while trace is not None:
         filename = trace.tb_frame.f_code.co_filename
         if not filename.startswith(_PACKAGE):
-            if first_cell is None and filename.startswith("<cell "):
+            if first_cell is None and (filename.startswith("<cell ") or trace.tb_frame.f_globals is main):
                 first_cell = len(kept)
             kept.append(trace)
         trace = trace.tb_next

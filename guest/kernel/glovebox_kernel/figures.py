@@ -6,9 +6,12 @@ replaces `show` at the moment pyplot is imported, because Agg's own `show` only 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import re
 import sys
+import warnings
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Callable
@@ -25,10 +28,51 @@ def is_figure(value: Any) -> bool:
     return kind is not None and isinstance(value, kind)
 
 
+# Fonts for what DejaVu lacks, as Debian and others name them; the first that are there are used.
+_WIDE_FONTS = (
+    "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK TC", "Noto Sans CJK KR", "Noto Sans SC", "Noto Sans JP",
+    "Noto Sans KR", "Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "AR PL UMing CN",
+    "AR PL UKai CN", "Droid Sans Fallback", "IPAexGothic", "IPAGothic", "TakaoGothic", "VL Gothic", "NanumGothic",
+    "UnDotum", "Unifont",
+)  # fmt: skip
+_WIDE_FONTS_MAX = 3
+_GLYPH = re.compile(r"Glyph (\d+) ")
+_MISSING_SHOWN = 20
+
+
 def figure_png(figure: Any) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", bbox_inches="tight")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        figure.savefig(buffer, format="png", bbox_inches="tight")
+    _tell_warnings(caught)
     return buffer.getvalue()
+
+
+def _tell_warnings(caught: list[warnings.WarningMessage]) -> None:
+    """The place of a warning would be a line of ours, which tells nobody anything."""
+    missing: dict[str, None] = {}
+    for warning in caught:
+        text = str(warning.message)
+        glyph = _GLYPH.match(text)
+        if glyph and int(glyph[1]) < 0x110000:
+            missing[chr(int(glyph[1]))] = None
+        elif text:
+            print(f"{warning.category.__name__}: {text}", file=sys.stderr)
+    if missing:
+        shown = "".join(list(missing)[:_MISSING_SHOWN]) + (" ..." if len(missing) > _MISSING_SHOWN else "")
+        print(f"[the figure has characters for which there is no font here: {shown}; "
+              "a font that the host has is used, fonts-noto-cjk for instance]", file=sys.stderr)  # fmt: skip
+
+
+def _use_wide_fonts(matplotlib: Any) -> None:
+    """After the usual fonts: a character that they lack is taken from these."""
+    manager = getattr(sys.modules.get("matplotlib.font_manager"), "fontManager", None)
+    there = {font.name for font in getattr(manager, "ttflist", ())}
+    found = [name for name in _WIDE_FONTS if name in there][:_WIDE_FONTS_MAX]
+    families = list(matplotlib.rcParams["font.family"])
+    if found and not set(found) & set(families):
+        matplotlib.rcParams["font.family"] = families + found
 
 
 def figures_open() -> list[Any]:
@@ -90,6 +134,8 @@ class PyplotHook:
 
         # A function and not the bound method: matplotlib sets attributes on it.
         pyplot.show = show  # type: ignore[attr-defined]
+        with contextlib.suppress(Exception):  # a matplotlib too old for it shows what it can
+            _use_wide_fonts(sys.modules["matplotlib"])
         global registry
         registry = sys.modules["matplotlib._pylab_helpers"].Gcf.figs
 

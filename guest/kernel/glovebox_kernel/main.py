@@ -1,7 +1,7 @@
 """The kernel process: set-up and the loop.
 
 Started in one of two ways:
-- `python3 -m glovebox_kernel --fd 3`: by exec, cold;
+- `python3 -m glovebox_kernel --requests 3 --replies 4`: by exec, cold;
 - `serve(kernel)` in a process forked from a nursery that called `preload([...])` and `make(fd)` before: then
   `after_fork()` first.
 The loop starts no thread and holds no descriptor besides the channel and copies of 1 and 2.
@@ -12,10 +12,11 @@ from __future__ import annotations
 import builtins
 import contextlib
 import ctypes
+import errno
 import importlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Callable, NoReturn
 
 from glovebox_kernel import channel as wire
@@ -23,14 +24,16 @@ from glovebox_kernel import figures, stdio, store
 from glovebox_kernel.ambient import ambient_mark_start
 from glovebox_kernel.cell import CellCompiler
 from glovebox_kernel.channel import Channel, ChannelError, json_pack, json_unpack
-from glovebox_kernel.command import CommandError, command_check
+from glovebox_kernel.command import CommandError, command_check, environment_check, environment_lent
 from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
 from glovebox_kernel.mime import bundle_make
 from glovebox_kernel.packages import PackagesHook, packages_mark_start, packages_stale
+from glovebox_kernel.program import program_become, program_prepare
 from glovebox_kernel.refusal import HeldBack, RequestError
 from glovebox_kernel.reseed import reseed
-from glovebox_kernel.runner import Runner
+from glovebox_kernel.runner import Runner, last_forget
+from glovebox_kernel.snapshots import snapshots_save
 from glovebox_kernel.trim import TrimError, Trimmer, memory_release
 from glovebox_kernel.turns import Rest, Turns
 
@@ -76,8 +79,8 @@ def rehearse(gate: Gate) -> None:
 class Kernel:
     """Owns the channel and all state of the kernel. One per process."""
 
-    def __init__(self, fd: int) -> None:
-        self._channel = Channel(fd)
+    def __init__(self, fds: tuple[int, int]) -> None:
+        self._channel = Channel(*fds)
         self._gate = Gate()
         self._stdio = stdio.Stdio()
         self._table = ContextTable()
@@ -87,6 +90,7 @@ class Kernel:
         self.has_begun = False
         self._is_hooked = False
         self._turns: Turns | None = None
+        self._plain_input = builtins.input
         version = sys.version.split(maxsplit=1)[0]
         self._ready = b'{"protocol":%d,"pid":%%d,"python":"%s"}' % (wire.PROTOCOL, version.encode())
         self._requests: dict[int, Callable[[dict[str, Any]], Answer]] = {
@@ -103,6 +107,8 @@ class Kernel:
         In a nursery 1 and 2 must be of the kind that they will be, and the channel is not there yet."""
         self._gate.install()
         self._stdio.install()
+        if builtins.input is not stdio.input_refuse:
+            self._plain_input = builtins.input
         builtins.input = stdio.input_refuse  # type: ignore[assignment]
         builtins.display = self._runner.display  # type: ignore[attr-defined]
         builtins.load = store.load  # type: ignore[attr-defined]
@@ -110,6 +116,7 @@ class Kernel:
         figures.PyplotHook(self._runner.show_figures).install()
         PackagesHook.install()
         self._install_exit()
+        program_prepare()
         sys.argv = [""]
 
     def expect_descriptors(self) -> None:
@@ -127,7 +134,7 @@ class Kernel:
             sys.path.insert(0, "")  # as in an interactive Python: the current directory, wherever that will be
         if not self._is_hooked:
             # A child must neither print twice what its parent had not yet flushed, nor speak to the host.
-            os.register_at_fork(before=self._stdio.flush, after_in_child=self._channel.close)
+            os.register_at_fork(before=self._stdio.flush_before_fork, after_in_child=self._channel.close)
             self._is_hooked = True
         self._table.get(DEFAULT).enter()
         ambient_mark_start()
@@ -137,6 +144,7 @@ class Kernel:
         if not self._is_hooked:
             self.enter_environment()
         self._gate.pid = os.getpid()
+        last_forget()
         self._stdio.begin()
         if has_packages:
             packages_mark_start()
@@ -162,6 +170,7 @@ class Kernel:
             self.answer(wire.EXECUTE, json_pack({"id": "", "code": source}))
             self._table.drop(DEFAULT)
         self._stdio.close()
+        last_forget()
         sys.modules["__main__"] = main_module
         sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = before  # type: ignore[misc]
 
@@ -207,18 +216,32 @@ class Kernel:
             self._execute(payload)
         elif kind == wire.PING:
             self._channel.send(wire.PONG, payload)
+        elif kind == wire.PROGRAM:
+            self._become_program(payload)
         else:
-            self._channel.send(wire.ANSWER, json_pack(self._handle(kind, payload)))
+            reply = self._handle(kind, payload)
+            if reply is not None:
+                self._channel.send(wire.ANSWER, json_pack(reply))
+
+    def _become_program(self, payload: bytes) -> NoReturn:
+        """It has this process from here on; children of it must not speak to the host."""
+        self._channel.become_input()
+        self._stdio.leave()
+        program_become(payload, self._channel.tell_end)
 
     def _execute(self, payload: bytes) -> None:
         try:
             request = json_unpack(payload)
             run_id, code = request["id"], request.get("code")
+            if self._is_repeated(run_id):
+                return
             context = self._table.get(request.get("context", DEFAULT))
             if "argv" in request:
                 command_check(request)
             elif not isinstance(code, str):
                 raise RequestError("code must be given, as text")
+            else:
+                environment_check(request)
         except (ValueError, KeyError, RequestError, ContextError, CommandError) as error:
             self._channel.send(wire.ANSWER, json_pack(_refusal(_id_of(payload), error)))
             return
@@ -227,8 +250,32 @@ class Kernel:
         else:
             if self._trimmer.is_trimmed:
                 self._restore_or_die()
-            payload = self._runner.run(run_id, code, context, bool(request.get("store_history", True)))
+            with environment_lent(request.get("env")), self._input_lent(request):
+                is_counted = bool(request.get("store_history", True))
+                payload = self._runner.run(run_id, code, context, is_counted, _script(request))
         self._channel.send(wire.RESULT, payload)
+
+    @contextlib.contextmanager
+    def _input_lent(self, request: dict[str, Any]) -> Iterator[None]:
+        """Standard input for one run of code, where the host offers one."""
+        token = request.get("input")
+        if token is None:
+            yield
+            return
+        import io
+
+        from glovebox_kernel import host_input
+
+        token = host_input.token_check(token)
+        raw = host_input.HostInput(token or "00000000", self._runner.show_quietly)
+        before = sys.stdin, builtins.input
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", "surrogateescape")
+        builtins.input = self._plain_input
+        try:
+            yield
+        finally:
+            sys.stdin, builtins.input = before
+            raw.finish()
 
     def _restore_or_die(self) -> None:
         try:
@@ -237,23 +284,39 @@ class Kernel:
             os.write(2, f"glovebox kernel: trimmed data cannot be read back: {error}: variables are lost\n".encode())
             os._exit(EXIT_DATA_LOST)
 
-    def _handle(self, kind: int, payload: bytes) -> Answer:
-        """TRIM, SLEEP, WAKE, CONTEXT, PACKAGES: always an answer."""
+    def _is_repeated(self, request_id: Any) -> bool:
+        """A host that took over from another sends the request that it finds without an answer again: done once, it is
+        not done twice. The answer is on its way already."""
+        if not request_id or not isinstance(request_id, str):
+            return False
+        if request_id == self._runner.last_id:
+            self._channel.send(wire.REPEATED, request_id.encode("utf-8", "replace"))
+            return True
+        self._runner.last_id = request_id
+        return False
+
+    def _handle(self, kind: int, payload: bytes) -> Answer | None:
+        """TRIM, SLEEP, WAKE, CONTEXT, PACKAGES: an answer, unless it was answered before."""
         request_id = None
         try:
             request = json_unpack(payload)
             request_id = request.get("id")
+            if self._is_repeated(request_id):
+                return None
             handler = self._requests.get(kind)
             if handler is None:
                 raise RequestError(f"there is no frame of type {kind}")
             return {"id": request_id, "ok": True, **handler(request)}
         except HeldBack as error:
             return {**_refusal(request_id, error), "held": error.held}
+        except OSError as error:
+            return {**_refusal(request_id, error), "errno": errno.errorcode.get(error.errno or 0, "")}
         except Exception as error:
             return _refusal(request_id, error)
 
     def _trim(self, request: dict[str, Any]) -> Answer:
         self._restore_or_die()
+        snapshots_save(self._table.contexts.values())
         return self._trimmer.trim(self._table.contexts.values(), _text(request, "directory"))
 
     def _sleep(self, request: dict[str, Any]) -> Answer:
@@ -261,7 +324,9 @@ class Kernel:
         path = _text(request, "path")
         from glovebox_kernel import sleep  # it imports much, and most kernels never sleep
 
-        answer = sleep.kernel_sleep(self._table, self._runner.cells, path, self._pending_tasks())
+        snapshots_save(self._table.contexts.values())
+        trees = [tree for tree in request.get("files", []) if isinstance(tree, str)]
+        answer = sleep.kernel_sleep(self._table, self._runner.cells, path, self._pending_tasks(), trees)
         self._is_ending = bool(request.get("exit", False))
         return answer
 
@@ -270,7 +335,10 @@ class Kernel:
             raise RequestError("this kernel has variables: only a fresh one can be woken into")
         from glovebox_kernel import sleep
 
-        return sleep.kernel_wake(self._table, self._runner.cells, _text(request, "path"))
+        try:
+            return sleep.kernel_wake(self._table, self._runner.cells, _text(request, "path"))
+        except sleep.WakeError as error:
+            return {"ok": False, "error": str(error), "damaged": error.names}
 
     def _context(self, request: dict[str, Any]) -> Answer:
         operation = request.get("op")
@@ -305,6 +373,16 @@ def _text(request: dict[str, Any], name: str) -> str:
     return value
 
 
+def _script(request: dict[str, Any]) -> tuple[str, list[str]] | None:
+    """The name of the file that the code is from, and its arguments."""
+    name, arguments = request.get("file", ""), request.get("args", [])
+    if not name and not arguments:
+        return None
+    if not isinstance(name, str) or not isinstance(arguments, list):
+        return None
+    return name.replace("\0", ""), [str(argument) for argument in arguments]
+
+
 def _refusal(request_id: Any, error: BaseException) -> Answer:
     if isinstance(error, (TrimError, HeldBack, RequestError, ContextError, CommandError, OSError)):
         text = str(error)
@@ -322,9 +400,9 @@ def _id_of(payload: bytes) -> Any:
         return None
 
 
-def make(fd: int) -> Kernel:
+def make(fds: tuple[int, int]) -> Kernel:
     """A kernel that can begin, here or in a process forked from here."""
-    kernel = Kernel(fd)
+    kernel = Kernel(fds)
     kernel.prepare()
     return kernel
 
@@ -343,10 +421,11 @@ def main() -> None:
     import argparse
 
     parser = argparse.ArgumentParser(prog="glovebox_kernel", description="The Python kernel of a Glovebox box.")
-    parser.add_argument("--fd", type=int, default=3, help="the inherited stream socket (default: 3)")
+    parser.add_argument("--requests", type=int, default=3, help="the inherited pipe of requests (default: 3)")
+    parser.add_argument("--replies", type=int, default=4, help="the inherited pipe of replies (default: 4)")
     parser.add_argument("--preload", default="", help="modules to import first, separated by commas")
     arguments = parser.parse_args()
     preload(name for name in arguments.preload.split(",") if name)
     if sys.path and sys.path[0] == os.getcwd():
         del sys.path[0]
-    serve(make(arguments.fd))
+    serve(make((arguments.requests, arguments.replies)))

@@ -14,8 +14,9 @@ from typing import Any, Callable
 from glovebox_kernel import figures
 
 TEXT_MAX_CHARS = 1 << 20
-IMAGE_MAX_BYTES = 8 << 20
-BUNDLE_MAX_CHARS = 16 << 20
+IMAGE_MAX_BYTES = 2 << 20
+BUNDLE_MAX_BYTES = 2900 << 10  # as JSON: with what is around it, it must fit a frame
+_SHRUNK_CHARS = 64 << 10
 Bundle = dict
 
 _METHODS = (
@@ -78,7 +79,7 @@ def bundle_of_raw(data: Any) -> Bundle:
 def bundle_bound(bundle: Bundle) -> Bundle:
     """Each form is bounded already; together they must still fit a frame. The largest go first, and it is said."""
     dropped = []
-    while sum(map(_form_size, bundle.values())) > BUNDLE_MAX_CHARS:
+    while sum(map(_form_size, bundle.values())) > BUNDLE_MAX_BYTES:
         largest = max(bundle, key=lambda mime: _form_size(bundle[mime]))
         dropped.append(largest)
         del bundle[largest]
@@ -88,8 +89,16 @@ def bundle_bound(bundle: Bundle) -> Bundle:
     return bundle
 
 
+def bundle_shrink(bundle: Bundle) -> Bundle:
+    """One that is still too large for a frame: the beginning of its text."""
+    text = bundle.get("text/plain")
+    return {
+        "text/plain": text_clip(text if isinstance(text, str) else "", _SHRUNK_CHARS) + "\n[the rest was too large]"
+    }
+
+
 def _form_size(form: Any) -> int:
-    return len(form) if isinstance(form, str) else len(json.dumps(form))
+    return len(json.dumps(form, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _call_method(method: Callable[[Any], Any], value: Any) -> Any:

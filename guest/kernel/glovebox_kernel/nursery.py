@@ -1,7 +1,7 @@
 """The nursery: imports what every kernel wants, once, and is forked for each kernel.
 
 `python3 -m glovebox_kernel.nursery MODULE,MODULE… [light]`, started by a ward (src/session/ward.h) with the maker's socket as
-descriptor 3 and the library guest/nursery/spawn.c as descriptor 4. It never runs a user's code, and ends when the maker's
+descriptor 3, a pipe for answers to it as 4, and the library guest/nursery/spawn.c as 5. It never runs a user's code, and ends when the maker's
 socket does.
 """
 
@@ -22,8 +22,8 @@ from glovebox_kernel.birth import Birth
 from glovebox_kernel.rehearsal import lives_rehearse, nursery_rehearse, trial_requests
 from glovebox_kernel.trim import memory_keep, memory_trim
 
-CHANNEL_FD = 3  # of a kernel; in a nursery it is the maker's socket, which nothing here reads or writes
-LIBRARY_FD = 4
+CHANNEL_FDS = 3, 4  # of a kernel; in a nursery they are the maker's, which nothing here reads or writes
+LIBRARY_FD = 5
 _PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
 _ARENA_BYTES = 1 << 20
 _PLACE_SEEDED = 2
@@ -38,7 +38,7 @@ def _library() -> ctypes.PyDLL:
     library.place_is_survey.restype = ctypes.c_bool
     library.place_end.restype = None
     library.spawn_pretend.restype = None
-    library.trial_feed.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+    library.trial_feed.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     library.imprint_arena_allocate.restype = ctypes.c_void_p
     library.imprint_arena_allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.imprint_arena_free.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
@@ -125,7 +125,7 @@ def _make_kernel() -> kernel.Kernel:
     null_fds = os.dup(1), os.dup(2)
     for fd in (1, 2):
         os.dup2(write_fd, fd)
-    made = kernel.make(CHANNEL_FD)
+    made = kernel.make(CHANNEL_FDS)
     made.expect_descriptors()
     for fd, null_fd in zip((1, 2), null_fds):
         os.dup2(null_fd, fd)
@@ -186,16 +186,16 @@ def main() -> None:
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
     announced = 0, len(names) - len(failed), ",".join(failed).encode()
-    requests = trial_requests()
+    requests = trial_requests(ends_as_program=not is_light)
     library.place_end()
     imprint.fill()
     imprint.end()
     imprint.take()
     birth.before_fork()
     if library.place_is_survey():
-        birth.try_out(CHANNEL_FD, requests, library.place_report)
+        birth.try_out(CHANNEL_FDS, requests, library.place_report)
     elif imprint.is_trial():
-        birth.try_out(CHANNEL_FD, requests, library.trial_end)
+        birth.try_out(CHANNEL_FDS, requests, library.trial_end)
     else:
         library.spawn_announce(*announced)
     if birth.await_fork():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from json.encoder import encode_basestring
 from typing import Any
 
-from glovebox_kernel.channel import FRAME_MAX_BYTES, json_pack
+from glovebox_kernel.channel import REPLY_MAX_BYTES, json_pack
+from glovebox_kernel.mime import bundle_shrink
 
 # What most runs end with. Filled in, it is what json_pack would write, in a third of the time.
 _PLAIN = (
@@ -23,7 +24,9 @@ def outcome_pack(outcome: dict[str, Any]) -> bytes:
     """Always something that can be sent: where the result cannot, an error takes its place."""
     try:
         payload = json_pack(outcome)
-        if len(payload) > FRAME_MAX_BYTES:
+        if len(payload) > REPLY_MAX_BYTES and isinstance(outcome.get("result"), dict):
+            payload = json_pack({**outcome, "result": bundle_shrink(outcome["result"])})
+        if len(payload) > REPLY_MAX_BYTES:
             raise ValueError(f"the result has {len(payload)} bytes")
         return payload
     except (ValueError, TypeError, RecursionError, MemoryError) as error:

@@ -13,3 +13,7 @@ class HeldBack(Exception):
     def __init__(self, held: list[dict[str, str]]) -> None:
         super().__init__("what is held in " + ", ".join(entry["name"] for entry in held[:10]) + " cannot be saved")
         self.held = held
+
+
+class MagicError(Exception):
+    """A magic that is not there, or that cannot be done in a box."""

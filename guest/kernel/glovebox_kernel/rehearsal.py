@@ -17,8 +17,9 @@ import time
 from collections.abc import Iterator
 
 from glovebox_kernel.birth import Birth
-from glovebox_kernel.channel import EXECUTE, frame_pack, json_pack
+from glovebox_kernel.channel import EXECUTE, PROGRAM, frame_pack, json_pack
 from glovebox_kernel.main import Kernel
+from glovebox_kernel.program import program_rehearse
 from glovebox_kernel.reseed import reseed
 from glovebox_kernel.turns import Rest
 
@@ -48,12 +49,13 @@ _COMMON = {
 def nursery_rehearse() -> None:
     read_fd, write_fd = os.pipe()
     os.set_blocking(read_fd, False)
-    kernel = Kernel(write_fd)
+    kernel = Kernel((os.dup(0), write_fd))
     kernel.practise(_read_along(read_fd))
     kernel.close()
     os.close(read_fd)
     for _ in range(_TIMES):
         _rehearse_start()
+        program_rehearse()
     linecache.clearcache()
     gc.collect()
 
@@ -63,20 +65,23 @@ def lives_rehearse(library: ctypes.PyDLL, rest: Rest) -> None:
     where it found each attribute."""
     requests = trial_requests()
     before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__, sys.modules["__main__"]
-    fd = os.dup(0)
+    fds = os.dup(0), os.dup(0)
     for _ in range(_TIMES):
-        Birth(Kernel(fd), library, [], rest).rehearse(fd, requests)
-    os.close(fd)
+        Birth(Kernel(fds), library, [], rest).rehearse(fds, requests)
+    for fd in fds:
+        os.close(fd)
     sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = before[:6]  # type: ignore[misc]
     sys.modules["__main__"] = before[6]
     linecache.clearcache()
     gc.collect()
 
 
-def trial_requests() -> bytes:
+def trial_requests(ends_as_program: bool = False) -> bytes:
     """What nearly every kernel is asked for, as it would come from a host."""
     sources = (source for module, source in _COMMON.items() if module in sys.modules)
-    return b"".join(frame_pack(EXECUTE, json_pack({"id": "", "code": source})) for source in sources)
+    last = frame_pack(PROGRAM, b"python\x002\0-c\0print(6 * 7)\0") if ends_as_program else b""
+    cells = [frame_pack(EXECUTE, json_pack({"id": "", "code": source})) for source in sources]
+    return b"".join((*cells, last))
 
 
 def _read_along(read_fd: int) -> Iterator[str]:

@@ -6,13 +6,14 @@ Only the end of the process (os._exit, a signal, a crash) is not told from here:
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from glovebox_kernel import figures, mime
 from glovebox_kernel.cell import CO_COROUTINE, Cell, CellCompiler
-from glovebox_kernel.channel import DISPLAY, Channel, json_pack
+from glovebox_kernel.channel import DISPLAY, REPLY_MAX_BYTES, Channel, json_pack
 from glovebox_kernel.command import command_run
 from glovebox_kernel.context import Context
 from glovebox_kernel.failure import failure_describe, failure_name_only
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130
 
 _modules = sys.modules
+_builtins = builtins.__dict__
+LAST = "__glovebox_last__"  # beside `_`: what we have put there
+Script = Optional[tuple[str, list[str]]]
+
+
+def last_forget() -> None:
+    """After a rehearsal: `_` is nothing yet."""
+    if _builtins.get("_") is _builtins.pop(LAST, None):
+        _builtins.pop("_", None)
 
 
 class Runner:
@@ -36,18 +46,23 @@ class Runner:
         self._gate = gate
         self._stdio = stdio
         self.run_id: Any = None
+        self.last_id = ""  # of the last request of any kind: main.Kernel and the nursery's library
         self.count = 0
         self.displays = 0
         self._figures: list[str] = []
         self._shown: Any = None
 
-    def run(self, run_id: Any, source: str, context: Context, is_counted: bool = True) -> bytes:
-        """Execute; everything printed has left the process when this returns."""
+    def run(self, run_id: Any, source: str, context: Context, is_counted: bool = True, script: Script = None) -> bytes:
+        """Execute; everything printed has left the process when this returns. `script` is a file's name and its
+        arguments."""
         self.run_id = run_id
         self.displays = 0
         self.count += is_counted
         _modules["__main__"] = context.module
-        bundle, failure = self._gate.run_guarded(self._execute, source, context.namespace)
+        if script is None:
+            bundle, failure = self._gate.run_guarded(self._execute, source, context.namespace)
+        else:
+            bundle, failure = self._gate.run_guarded(self._execute_script, source, context.namespace, script)
         return self.conclude(bundle, failure)
 
     def show(self, value: Any) -> tuple[mime.Bundle | None, BaseException | None]:
@@ -84,15 +99,34 @@ class Runner:
         self.displays = 0
         self._figures = []
         self._stdio.flush()
-        code, failure = self._gate.run_guarded(command_run, request)
+        code, failure = self._gate.run_guarded(command_run, request, self.show_quietly)
         outcome = self._outcome(None, failure)
         if failure is None and code != 0:
             outcome.update(status="error", exit_code=code)
         self._gate.repair()
         return outcome_pack(outcome)
 
+    def _execute_script(self, source: str, namespace: dict[str, Any], script: Script) -> mime.Bundle | None:
+        """As a program would see it: its name in tracebacks, `__file__`, and its arguments; all three for this run."""
+        name, arguments = script or ("", [])
+        cell = self.cells.compile(source, name or None)
+        before = sys.argv, namespace.get("__file__")
+        sys.argv = [name, *arguments]
+        if name:
+            namespace["__file__"] = os.path.join(os.environ.get("WORKSPACE_DIR") or "/workspace", name)
+        try:
+            return self._evaluate(cell, namespace)
+        finally:
+            sys.argv = before[0]
+            if before[1] is not None:
+                namespace["__file__"] = before[1]
+            else:
+                namespace.pop("__file__", None)
+
     def _execute(self, source: str, namespace: dict[str, Any]) -> mime.Bundle | None:
-        cell = self.cells.cache.get(source) or self.cells.compile(source)
+        return self._evaluate(self.cells.cache.get(source) or self.cells.compile(source), namespace)
+
+    def _evaluate(self, cell: Cell, namespace: dict[str, Any]) -> mime.Bundle | None:
         if cell.is_async:
             value = self._await(_evaluate_async(cell, namespace))
         else:
@@ -104,6 +138,8 @@ class Runner:
     def _show(self, value: Any) -> mime.Bundle | None:
         if value is None:
             return None
+        if _builtins.get("_") is _builtins.get(LAST):  # else somebody else's, gettext's for instance
+            _builtins[LAST] = _builtins["_"] = value
         bundle = mime.bundle_make(value)
         if "image/png" in bundle and figures.is_figure(value):
             self._shown = value
@@ -182,12 +218,22 @@ class Runner:
         finally:
             figures.figures_close()
 
+    def show_quietly(self, bundle: mime.Bundle) -> None:
+        """Something for the client and not for a person: it is no display of the run."""
+        if self._channel.fd >= 0:
+            frame = json_pack({"id": self.run_id, "data": bundle})
+            self._stdio.flush()
+            with self._gate:
+                self._channel.send(DISPLAY, frame)
+
     def _send_display(self, bundle: mime.Bundle) -> None:
         if self._channel.fd < 0:
             # A forked child of a cell: there is no host to show it to.
             print(bundle.get("text/plain", ""))
             return
         frame = json_pack({"id": self.run_id, "data": bundle})
+        if len(frame) > REPLY_MAX_BYTES:
+            frame = json_pack({"id": self.run_id, "data": mime.bundle_shrink(bundle)})
         self._stdio.flush()
         with self._gate:
             self._channel.send(DISPLAY, frame)

@@ -1,30 +1,37 @@
 """Sleep: all variables of all contexts go to one file, so that the kernel process may end; wake: they come back.
 
-All names are saved as one pickle, so identity between names, shared memory and cycles survive. What cannot be saved
+All names are saved by one pickler, so identity between names, shared memory and cycles survive. What cannot be saved
 (an open file, a generator, a thread) holds the kernel back: it is named, with the reason, and nothing has changed.
 Before a file counts, a forked child tries to load it: a file that cannot be loaded must be found while the variables
-are still in memory.
+are still in memory. Files in memory (/tmp, the home directory) are saved beside the variables.
+
+A file that was damaged on the disk is noticed by its checksums (vault.py). Variables whose memory is damaged are left
+out and named; the others come back.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import io
 import os
 import pickle
 import signal
+import stat
 import sys
 from typing import Any, Callable
 
 from glovebox_kernel import vault
-from glovebox_kernel.ambient import ambient_restore, ambient_save
-from glovebox_kernel.arrays import ArrayReducers
+from glovebox_kernel.ambient import ambient_not_carried, ambient_restore, ambient_save
+from glovebox_kernel.arrays import ArrayReducers, SpoiltError
 from glovebox_kernel.byvalue import reducer_find
 from glovebox_kernel.cell import CellCompiler
 from glovebox_kernel.context import DEFAULT, Context, ContextTable
+from glovebox_kernel.molecules import molecules_whole
 from glovebox_kernel.refusal import HeldBack
+from glovebox_kernel.tmpfiles import TreeSaver, tree_restore
 from glovebox_kernel.trim import memory_watcher
-from glovebox_kernel.vault import VaultReader, VaultWriter
+from glovebox_kernel.vault import VaultError, VaultReader, VaultWriter
 
 _TRIAL_SECONDS = 120
 _HELD_MAX = 100
@@ -84,23 +91,22 @@ def place_restore(name: str, is_module: bool) -> Any:
     return context.module if is_module else context.namespace
 
 
-def kernel_sleep(table: ContextTable, cells: CellCompiler, path: str, tasks: list[str]) -> dict[str, Any]:
-    """Write the file; what the host is told. Raises HeldBack or OSError with nothing changed and no file left."""
+def kernel_sleep(
+    table: ContextTable, cells: CellCompiler, path: str, tasks: list[str], trees: list[str]
+) -> dict[str, Any]:
+    """Write the file; what the host is told. Raises HeldBack or OSError with nothing changed and no file left.
+
+    `trees`: directories in memory whose files are saved too."""
     held = _obstacles(tasks)
     if held:
         raise HeldBack(held)
     gc.collect()
     contexts = list(table.contexts.values())
     writer = VaultWriter(path)
+    saver = TreeSaver(writer)
     try:
-        try:
-            _dump_all(writer, contexts, cells, _all_items(contexts))
-        except Exception as error:
-            culprits = _find_culprits(contexts, _try_dump_one)
-            if not culprits and isinstance(error, OSError):
-                raise  # the disk is to blame, not a variable
-            raise HeldBack(culprits or [_held("", "*", "", error)]) from None
-        size = writer.finish()
+        entries = saver.save(trees)
+        size = _write(writer, contexts, cells, entries)
         trouble = _try_load(writer.fd)
         if trouble is not None:
             culprits = _find_culprits(contexts, lambda *one: _try_load_one(path, cells, *one))
@@ -109,65 +115,193 @@ def kernel_sleep(table: ContextTable, cells: CellCompiler, path: str, tasks: lis
     except BaseException:
         writer.discard()
         raise
-    return {"bytes": size, "names": sum(len(context.user_items()) for context in contexts)}
+    finally:
+        saver.close()
+    return {
+        "bytes": size,
+        "names": sum(len(context.user_items()) for context in contexts),
+        "files": len(entries),
+        "not_carried": ambient_not_carried(),
+    }
 
 
-Items = list  # of (context's name, list of (variable's name, value))
+def _write(writer: VaultWriter, contexts: list[Context], cells: CellCompiler, entries: list[Any]) -> int:
+    """The whole file; its size."""
+    items = _all_items(contexts)
+    try:
+        _dump_all(writer, contexts, cells, entries, items)
+    except Exception as error:
+        culprits = _find_culprits(contexts, _try_dump_one)
+        if not culprits and isinstance(error, OSError):
+            raise  # the disk is to blame, not a variable
+        raise HeldBack(culprits or [_held("", "*", "", error)]) from None
+    held = _open_files(writer.fd)
+    if held:
+        raise HeldBack(held)
+    return writer.finish([[context, name] for context, name, _ in items])
+
+
+Items = list  # of (context's name, variable's name, value)
 
 
 def _all_items(contexts: list[Context]) -> Items:
-    return [(context.name, context.user_items()) for context in contexts]
+    return [(context.name, name, value) for context in contexts for name, value in context.user_items()]
 
 
-def _dump_all(writer: VaultWriter, contexts: list[Context], cells: CellCompiler, items: Items) -> None:
+def _dump_all(
+    writer: VaultWriter, contexts: list[Context], cells: CellCompiler, entries: list[Any], items: Items
+) -> None:
     pickler = SleepPickler(writer.stream, ArrayReducers(writer))
+    pickler.dump({"files": entries, "not_carried": ambient_not_carried()})
     pickler.dump(ambient_save())
     pickler.dump_places(contexts)
     pickler.dump({"sources": cells.sources, "count": cells.count})
-    pickler.dump(items)
+    pickler.dump([(context, name) for context, name, _ in items])
+    with molecules_whole():
+        for _, _, value in items:
+            pickler.dump(value)
 
 
 def kernel_wake(table: ContextTable, cells: CellCompiler, path: str) -> dict[str, Any]:
-    """Fill the table from a file. On any exception the table is as it was."""
+    """Fill the table from a file; what the host is told. On any exception the table is as it was."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fresh, history, lost = _load_all(VaultReader(fd), ambient_restore)
+        reader = VaultReader(fd)
+        loaded = _load_all(reader, is_trial=False)
+    except VaultError as error:
+        raise WakeError(str(error), error.names) from None
     finally:
         os.close(fd)
+    if reader.spoilt:
+        _drop_spoilt(loaded, reader.spoilt)
     table.contexts.clear()
-    table.contexts.update(fresh.contexts)
-    for name, source in history["sources"].items():
+    table.contexts.update(loaded.table.contexts)
+    for name, source in loaded.history["sources"].items():
         cells.remember(name, source)
-    cells.count = max(cells.count, history["count"])
-    return {"names": sum(len(context.user_items()) for context in table.contexts.values()), "lost": lost}
+    cells.count = max(cells.count, loaded.history["count"])
+    return {
+        "names": sum(len(context.user_items()) for context in table.contexts.values()),
+        "lost": loaded.lost,
+        "damaged": [name if context == DEFAULT else f"{context}: {name}" for context, name in loaded.damaged],
+        "files_lost": loaded.files_lost + reader.notes,
+        "not_carried": loaded.not_carried,
+    }
 
 
-def _load_all(
-    reader: VaultReader, restore_ambient: Callable[[dict[str, Any]], list[str]]
-) -> tuple[ContextTable, dict[str, Any], list[str]]:
-    """New contexts with what the file holds, the history of cells, and which surroundings were lost."""
+class WakeError(Exception):
+    """The file cannot be used. `names` are the variables that are lost with it, as far as they are known."""
+
+    def __init__(self, message: str, names: list[list[str]]) -> None:
+        super().__init__(message)
+        self.names = [name if context == DEFAULT else f"{context}: {name}" for context, name in names]
+
+
+class Loaded:
+    """What a file holds: new contexts, the history of cells, and what did not come back."""
+
+    def __init__(self) -> None:
+        self.table = ContextTable()
+        self.history: dict[str, Any] = {}
+        self.lost: list[str] = []  # surroundings
+        self.files_lost: list[str] = []
+        self.damaged: list[tuple[str, str]] = []  # context and name of variables
+        self.not_carried: list[str] = []
+
+
+def _load_all(reader: VaultReader, is_trial: bool) -> Loaded:
+    """In a trial the surroundings and the files are this process's own, and stay."""
     global _waking
-    fresh = ContextTable()
+    loaded = Loaded()
     main_before = sys.modules.get("__main__")
     unpickler = pickle.Unpickler(reader.stream)
-    _waking, vault.current = fresh, reader
+    _waking, vault.current = loaded.table, reader
     try:
-        lost = restore_ambient(unpickler.load())
+        if reader.version > 1:
+            beside = unpickler.load()
+            loaded.not_carried = beside["not_carried"]
+            if not is_trial:
+                loaded.files_lost = tree_restore(beside["files"], reader)
+        surroundings = unpickler.load()
+        if not is_trial:
+            loaded.lost = ambient_restore(surroundings)
         for name in unpickler.load():
-            if name not in fresh.contexts:
-                fresh.new(name)
-        fresh.get(DEFAULT).enter()
+            if name not in loaded.table.contexts:
+                loaded.table.new(name)
+        loaded.table.get(DEFAULT).enter()
         unpickler.load()  # the places: now namespaces and modules are known by reference
-        history = unpickler.load()
-        for name, items in unpickler.load():
-            fresh.get(name).namespace.update(items)
+        loaded.history = unpickler.load()
+        if reader.version > 1:
+            _load_items(unpickler, reader, loaded)
+        else:
+            for name, items in unpickler.load():
+                loaded.table.get(name).namespace.update(items)
     except BaseException:
         if main_before is not None:
             sys.modules["__main__"] = main_before
         raise
     finally:
         _waking = vault.current = None
-    return fresh, history, lost
+    return loaded
+
+
+def _load_items(unpickler: pickle.Unpickler, reader: VaultReader, loaded: Loaded) -> None:
+    names = unpickler.load()
+    for number, (context, name) in enumerate(names):
+        n_spoilt = reader.n_spoilt
+        try:
+            value = unpickler.load()
+        except Exception:
+            if not reader.n_spoilt:
+                raise
+            # Zeros in place of its data were too much for it. Later pickles refer to parts of this one by number.
+            loaded.damaged += names[number:]
+            return
+        if reader.n_spoilt > n_spoilt:
+            loaded.damaged.append((context, name))
+        else:
+            loaded.table.get(context).namespace[name] = value
+
+
+def _drop_spoilt(loaded: Loaded, spoilt: list[Any]) -> None:
+    """Takes out every variable that reaches damaged memory, also if another one was the first to bring it."""
+    contexts = list(loaded.table.contexts.values())
+    for context in contexts:
+        for name, value in context.user_items():
+            nowhere: Any = _Nowhere()
+            pickler = SleepPickler(nowhere, ArrayReducers(nowhere, spoilt))
+            try:
+                pickler.dump_places(contexts)
+                pickler.dump(value)
+            except SpoiltError:
+                del context.namespace[name]
+                loaded.damaged.append((context.name, name))
+
+
+def _open_files(own_fd: int) -> list[dict[str, str]]:
+    """Files open for writing and internet connections that no variable holds: a variable would have been named."""
+    held = []
+    for entry in os.listdir("/proc/self/fd"):
+        fd = int(entry)
+        try:
+            status = os.fstat(fd)
+            is_written = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+            target = os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:
+            continue  # that of the listing itself
+        if fd <= 2 or fd == own_fd or target.startswith("/memfd:"):
+            continue
+        if stat.S_ISREG(status.st_mode) and is_written:
+            held.append(_held("", "*", "file", f"{target} is open for writing (descriptor {fd})"))
+        elif stat.S_ISSOCK(status.st_mode) and _is_internet(fd):
+            held.append(_held("", "*", "socket", f"a network connection is open (descriptor {fd})"))
+    return held[:_HELD_MAX]
+
+
+def _is_internet(fd: int) -> bool:
+    import socket
+
+    with socket.socket(fileno=os.dup(fd)) as copy:
+        return copy.family in (socket.AF_INET, socket.AF_INET6)
 
 
 def _obstacles(tasks: list[str]) -> list[dict[str, str]]:
@@ -176,8 +310,13 @@ def _obstacles(tasks: list[str]) -> list[dict[str, str]]:
     watcher = memory_watcher()
     if watcher is not None:
         held.append(_held("", "*", "", watcher))
+    if any(signal.getitimer(which)[0] for which in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)):
+        held.append(_held("", "*", "timer", "a timer is running (signal.setitimer or signal.alarm)"))
     if tasks:
         held.append(_held("", "*", "asyncio.Task", f"tasks are pending: {', '.join(tasks[:10])}"))
+    background = sys.modules.get("glovebox_kernel.background")
+    if background is not None and background.is_any_running():
+        held.append(_held("", "*", "process", "a command in the background is running"))
     try:
         # None: there are children, and none has ended. ChildProcessError: there are none.
         if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -234,8 +373,8 @@ def _try_load_one(
 ) -> str | None:
     writer = VaultWriter(path)
     try:
-        _dump_all(writer, contexts, cells, [(context, [(name, value)])])
-        writer.finish()
+        _dump_all(writer, contexts, cells, [], [(context, name, value)])
+        writer.finish([[context, name]])
         return _try_load(writer.fd)
     finally:
         writer.discard()
@@ -266,7 +405,7 @@ def _try_load_in_child(fd: int, write_fd: int) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_TRIAL_SECONDS)
         reader = VaultReader(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY), is_trial=True)
-        _load_all(reader, lambda _saved: [])  # the surroundings are this process's own
+        _load_all(reader, is_trial=True)
         exit_code = 0
     except BaseException as error:
         os.write(write_fd, f"{type(error).__name__}: {error}"[:1000].encode("utf-8", "replace"))

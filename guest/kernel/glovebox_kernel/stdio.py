@@ -21,7 +21,7 @@ from typing import Any, Callable
 FLOOD_LINES = 64
 FLOOD_SECONDS = 0.004
 TICK_SECONDS = 0.01
-FORKED_FDS = (4, 5)  # copies of 1 and 2 in a kernel that was forked
+FORKED_FDS = (5, 6)  # copies of 1 and 2 in a kernel that was forked
 _BUFFER_BYTES = 64 << 10
 _SIGNAL = signal.SIGRTMAX - 3
 
@@ -148,6 +148,7 @@ class Stdio:
         self._saved_fds: tuple[int, ...] = ()
         self.flooded: list[io.TextIOWrapper] = []
         self._ticker: Ticker | None = None
+        self._is_left = False
         self.streams: list[io.TextIOWrapper] = []
 
     def install(self) -> None:
@@ -170,10 +171,21 @@ class Stdio:
         os.close(null_fd)
         self._saved_fds = (os.dup(1), os.dup(2))
 
+    def leave(self) -> None:
+        """The process is a program from here on, with streams of its own."""
+        self.flush()
+        self._is_left = True
+        self.close()
+
+    def flush_before_fork(self) -> None:
+        if not self._is_left:
+            self.flush()
+
     def close(self) -> None:
         """Its descriptors; sys.stdout and its like are the caller's to put back."""
         for fd in self._saved_fds:
-            os.close(fd)
+            with contextlib.suppress(OSError):  # in a trial of the nursery's they are not there
+                os.close(fd)
 
     def _open(self, fd: int) -> io.TextIOWrapper:
         raw = io.FileIO(fd, "w", closefd=False)

@@ -27,7 +27,7 @@ class StoreError(Exception):
 
 def save(df: Any, name: str) -> str:
     """Keep a DataFrame, Series, numpy array or pyarrow Table under a name; returns the file's path."""
-    _check_name(name)
+    name = _check_name(name)
     if isinstance(df, str):
         raise StoreError(f"save() takes the data first and the name second: save(df, {df!r})")
     table, note = _table_from(df)
@@ -42,7 +42,7 @@ def save(df: Any, name: str) -> str:
 
 def load(name: str) -> Any:
     """What save() kept under this name (or any Parquet file `name`.parquet in the data directory)."""
-    _check_name(name)
+    name = _check_name(name)
     parquet = _pyarrow("parquet")
     with _data_directory() as directory_fd:
         try:
@@ -66,7 +66,8 @@ def load(name: str) -> Any:
 # Names and files.
 
 
-def _check_name(name: Any) -> None:
+def _check_name(name: Any) -> str:
+    """The name without the suffix, which may be given."""
     if not isinstance(name, str):
         raise StoreError(f"the name must be text, not {type(name).__name__}: save(df, 'sales')")
     if not _NAME.match(name):
@@ -74,6 +75,7 @@ def _check_name(name: Any) -> None:
             f"{name!r} is not a name: use 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or "
             "digit (no directories, no '.parquet' needed)"
         )
+    return name[: -len(_SUFFIX)] if name.endswith(_SUFFIX) and name != _SUFFIX else name
 
 
 def _data_path() -> str:

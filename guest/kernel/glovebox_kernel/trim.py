@@ -1,7 +1,7 @@
 """Trim: the bytes of large data go to disk and their memory back to the system, while the kernel lives on.
 
 The objects stay where they are. Only the pages under them are written to a file and dropped (MADV_DONTNEED), and read
-back to the same addresses before the next run. So dtypes, indexes, views, identity between names and what any other
+back to the same addresses before the next run, with a check that they are what was written. So dtypes, indexes, views, identity between names and what any other
 object holds are the same by construction. It takes that nobody looks in between: the loop runs no user code until
 then, and a kernel with user threads or user signal handlers is not trimmed.
 
@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import os
 import signal
 import sys
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,7 +27,7 @@ from glovebox_kernel.memory import RegionFinder, regions_merge, regions_private
 
 _MADV_DONTNEED = 4
 _THRESHOLD_BYTES = 1 << 20
-_IO_BYTES = 1 << 30
+_IO_BYTES = 4 << 20
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -42,6 +44,7 @@ class Trimmer:
         self.is_trimmed = False
         self._fd = -1
         self._regions: list[tuple[int, int]] = []
+        self._crc = 0
 
     def trim(self, contexts: Iterable[Context], directory: str) -> dict[str, Any]:
         """Write and drop; what the host is told. Raises TrimError or OSError with everything as it was."""
@@ -54,11 +57,11 @@ class Trimmer:
         if regions:
             fd = _open_unnamed(directory)
             try:
-                _transfer(os.pwritev, fd, regions)
+                crc = _transfer(os.pwritev, fd, regions)
             except BaseException:
                 os.close(fd)
                 raise
-            self._fd, self._regions, self.is_trimmed = fd, regions, True
+            self._fd, self._regions, self._crc, self.is_trimmed = fd, regions, crc, True
             for address, size in regions:
                 # A failure (locked memory) leaves the pages as they are: nothing is lost, only not gained.
                 _libc.madvise(address, size, _MADV_DONTNEED)
@@ -69,7 +72,8 @@ class Trimmer:
         """Bring everything back. An OSError here means that data is lost: the process must not go on."""
         if not self.is_trimmed:
             return
-        _transfer(os.preadv, self._fd, self._regions)
+        if _transfer(os.preadv, self._fd, self._regions) != self._crc:
+            raise OSError(errno.EIO, "it is not what was written (the checksum is another)")
         os.close(self._fd)
         self._fd, self._regions, self.is_trimmed = -1, [], False
 
@@ -145,15 +149,17 @@ def _open_unnamed(directory: str) -> int:
     return fd
 
 
-def _transfer(move: Any, fd: int, regions: list[tuple[int, int]]) -> None:
-    """pwritev or preadv between the regions, one after the other in the file, and memory."""
-    offset = 0
+def _transfer(move: Any, fd: int, regions: list[tuple[int, int]]) -> int:
+    """pwritev or preadv between the regions, one after the other in the file, and memory; the checksum of all."""
+    offset = crc = 0
     for address, size in regions:
         view = memoryview((ctypes.c_char * size).from_address(address)).cast("B")
         done = 0
         while done < size:
             moved = move(fd, [view[done : done + _IO_BYTES]], offset + done)
             if moved == 0:
-                raise OSError(5, "the trim file is shorter than the memory it holds")
+                raise OSError(errno.EIO, "the trim file is shorter than the memory it holds")
+            crc = zlib.crc32(view[done : done + moved], crc)
             done += moved
         offset += size
+    return crc

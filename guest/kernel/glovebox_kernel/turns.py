@@ -6,6 +6,7 @@ Only a kernel that was forked has that library; any other answers all requests i
 from __future__ import annotations
 
 import _signal
+import builtins
 import ctypes
 import sys
 from typing import TYPE_CHECKING, Protocol
@@ -39,7 +40,7 @@ class Turns:
         library.turn_open(
             (
                 cells, cells.cache, runner, gate, table.contexts, trimmer, stdio, stdio.streams, sys.__dict__,
-                stdio.flooded, figures, gate.handler, _signal.getsignal,
+                stdio.flooded, figures, gate.handler, _signal.getsignal, builtins.__dict__,
             )
         )  # fmt: skip
         library.turn_serve.restype = ctypes.py_object
@@ -47,13 +48,13 @@ class Turns:
         self._rest = rest
         self._is_used = False
 
-    def serve(self, fd: int) -> bytes:
+    def serve(self, requests_fd: int, replies_fd: int) -> bytes:
         """What came and must be answered elsewhere; b"" when the host is gone."""
         # One that never ran anything has its pages for the first run, and does not rest.
         first_ms = REST_AFTER_MS if self._is_used else -1
         self._is_used = True
         frame: bytes | None
-        while (frame := self._serve(fd, first_ms, REST_AFTER_MS)) is None:
+        while (frame := self._serve(requests_fd, replies_fd, first_ms, REST_AFTER_MS)) is None:
             self._rest.begin()
             first_ms = -1
         return frame

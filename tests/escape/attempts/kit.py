@@ -33,7 +33,7 @@ GROUPS = ("mounts", "kernel", "proc", "files", "processes", "network", "resource
 
 # Call numbers of x86_64; from 424 on they are the same everywhere.
 CALLS = {
-    "getpid": 39, "clone": 56, "ptrace": 101, "syslog": 103, "personality": 135, "modify_ldt": 154,
+    "getpid": 39, "clone": 56, "io_setup": 206, "ptrace": 101, "syslog": 103, "personality": 135, "modify_ldt": 154,
     "pivot_root": 155, "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166,
     "swapon": 167, "swapoff": 168, "reboot": 169, "sethostname": 170, "setdomainname": 171, "iopl": 172,
     "ioperm": 173, "init_module": 175, "delete_module": 176, "quotactl": 179, "futex": 202, "clock_settime": 227,
@@ -49,7 +49,8 @@ CALLS = {
     "capset": 126, "shmget": 29, "shmat": 30, "mq_open": 240, "lookup_dcookie": 212, "uselib": 134,
 }  # fmt: skip
 GENERIC_CALLS = {  # where aarch64 differs: its own table
-    "getpid": 172, "clone": 220, "ptrace": 117, "syslog": 116, "personality": 92, "pivot_root": 41, "chroot": 51,
+    "getpid": 172, "clone": 220, "io_setup": 0,
+    "ptrace": 117, "syslog": 116, "personality": 92, "pivot_root": 41, "chroot": 51,
     "acct": 89, "settimeofday": 170, "mount": 40, "umount2": 39, "swapon": 224, "swapoff": 225, "reboot": 142,
     "sethostname": 161, "setdomainname": 162, "init_module": 105, "delete_module": 106, "quotactl": 60, "futex": 98,
     "clock_settime": 112, "mbind": 235, "set_mempolicy": 237, "get_mempolicy": 236, "kexec_load": 104, "add_key": 217,

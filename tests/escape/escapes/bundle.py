@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ATTEMPTS_DIR = Path(__file__).resolve().parents[1] / "attempts"
-MODULES = ("kit", "mounts", "kernel", "proc", "files", "processes", "network", "resources")
+MODULES = ("kit", "mounts", "kernel", "proc", "files", "processes", "network", "resources", "shared")
 
 # The descriptors are looked at before anything else could open one.
 STUB = """\

@@ -58,8 +58,8 @@ class KernelRunner(Runner):
         place = self.glovebox.place.path.name
         return {
             **super().paths(start),
-            # The channel to the host, which a kernel's children do not have, and its copies of 1 and 2.
-            "own_descriptors": {"3": "socket:", "4": "pipe:", "5": "pipe:"},
+            # The two pipes of its channel, which a kernel's children do not have, and its copies of 1 and 2.
+            "own_descriptors": {"3": "pipe:", "4": "pipe:", "5": "pipe:", "6": "pipe:"},
             # Directories of the host that a session is made of: the kernel shows the path of whatever is mounted.
             "own_mounts": {
                 "/workspace": f"/{place}/data/sessions/",

@@ -337,7 +337,8 @@ class GloveboxRunner(Runner):
         return environment
 
     def command(self, start: Start) -> list[str]:
-        command = [str(self.glovebox.binary), "run", *self.words]
+        # Alone: what lies beside the script is the harness's own, with canaries and sockets in it.
+        command = [str(self.glovebox.binary), "run", "--alone", *self.words]
         for name in ("memory", "cpus", "pids", "timeout", "tmp_size", "disk"):
             default = str(240 * slowness()) if name == "timeout" else None
             if name in start.options or default:

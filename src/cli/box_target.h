@@ -1,0 +1,12 @@
+/* A box that this process made, as a relay sees it: its agent tells how the program ended. */
+#pragma once
+
+#include "box/box.h"
+#include "cli/relay_target.h"
+
+struct box_target {
+        struct relay_target base;
+        struct box *box; /* borrowed */
+};
+
+struct box_target box_target_make(struct box *box);

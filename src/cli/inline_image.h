@@ -1,0 +1,12 @@
+/* Pictures in a terminal that can show them: the protocols of kitty and iTerm2, and sixel. */
+#pragma once
+
+#include <stdbool.h>
+
+enum inline_image_kind { INLINE_IMAGE_NONE, INLINE_IMAGE_KITTY, INLINE_IMAGE_ITERM, INLINE_IMAGE_SIXEL };
+
+/* What standard output can show: $GLOVEBOX_FIGURES (kitty, iterm, sixel, none), or what the terminal says it is. */
+enum inline_image_kind inline_image_choose(void);
+
+/* The bytes that show this PNG (base64, from a stranger: checked), to be freed; NULL when it cannot be shown. */
+char *inline_image_make(enum inline_image_kind kind, const char *base64);

@@ -1,0 +1,25 @@
+/* Standard input for a run in a session, once the run asks for it (guest/kernel/glovebox_kernel/host_input.py).
+ *
+ * A child reads it and puts pieces into the session's workspace, each when the one before was taken. So nothing is read
+ * for code that does not ask, a terminal is read line by line, and a run that ends does not wait for input to end. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "client/socket_place.h"
+
+struct input_feed {
+        char token[33];
+        pid_t pid;          /* 0: nobody has asked yet */
+        unsigned *written;  /* how many pieces, shared with the child; or NULL */
+        const struct socket_place *place;
+        const char *session;
+};
+
+/* A fresh token; nothing is read yet. */
+int input_feed_init(struct input_feed *feed, const struct socket_place *place, const char *session, struct err *err);
+
+/* The run asked, with this token. Somebody else's, or one for the second time, does nothing. */
+void input_feed_start(struct input_feed *feed, const char *token);
+void input_feed_stop(struct input_feed *feed);

@@ -1,0 +1,47 @@
+/* What a relay's program runs in: a box that this process made (box_target.c), or one that the daemon handed over
+ * (program_target.c). */
+#pragma once
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { RELAY_TARGET_FDS = 3 };
+
+enum relay_end {
+        RELAY_EXITED,      /* wait_status is the process's */
+        RELAY_NOT_STARTED, /* failed_errno */
+        RELAY_TIMEOUT,
+        RELAY_SIGNAL,      /* we were told to stop by end_signal */
+        RELAY_NO_READER,   /* nobody reads our output any more */
+        RELAY_BOX_DIED,    /* the agent is gone */
+};
+
+/* How the program ended. */
+struct relay_outcome {
+        enum relay_end end; /* EXITED, NOT_STARTED or BOX_DIED */
+        int wait_status, failed_errno;
+        uint64_t cpu_us, memory_peak_kib; /* of its main process, where that is known */
+};
+
+struct relay_target;
+
+struct relay_target_type {
+        /* Everything in the box, at once. */
+        void (*kill)(struct relay_target *target);
+        /* To the program and its process group; less than 0: there is nobody. */
+        int (*signal)(struct relay_target *target, int signal_number);
+        /* Fills in what to poll, up to RELAY_TARGET_FDS; how many. */
+        size_t (*watch)(struct relay_target *target, struct pollfd *ret_watched);
+        /* Something was polled. True when the program is over. */
+        bool (*serve)(struct relay_target *target, const struct pollfd *watched, struct relay_outcome *ret_outcome);
+        /* Is it ready for its standard input? NULL: always. */
+        bool (*takes_input)(const struct relay_target *target);
+        /* When it is over, its output is in the pipes: what other processes of the box hold open is not waited for. */
+        bool is_settled_by_end;
+};
+
+struct relay_target {
+        const struct relay_target_type *type;
+};

@@ -1,0 +1,134 @@
+#include "cli/run_neighbours.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "base/place.h"
+#include "box/policy.h"
+#include "box/spec.h"
+#include "cli/terminal.h"
+
+enum { LINKS_MAX = 1000, NAME_SHOWN_MAX = 255 };
+
+static void be_alone(struct run_request *request, const char *reason) {
+        request->is_alone = true;
+        (void) snprintf(request->alone_reason, sizeof(request->alone_reason), "%.199s", reason);
+}
+
+static int ask_policy(struct run_request *request, struct err *err) {
+        char data_dir[4096];
+        if (!request->code_source || request->is_alone)
+                return 0;
+        if (place_data_dir(data_dir, err) < 0)
+                return -1;
+        const struct policy policy = { .operator = true, .state_dir = data_dir };
+        struct err why;
+        _cleanup_fd_ int fd = -1;
+        if (policy_open_source(&policy, request->script_dir, false, &fd, &why) < 0)
+                be_alone(request, why.message);
+        return 0;
+}
+
+int run_neighbours_choose(struct run_request *request, struct err *err) {
+        if (!request->code_source)
+                return 0;
+        const char *slash = strrchr(request->code_source, '/');
+        request->script_dir = strndup(request->code_source, slash == request->code_source
+                                                                    ? 1
+                                                                    : (size_t) (slash - request->code_source));
+        if (!request->script_dir)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        struct stat status;
+        if (!request->is_alone && stat(request->script_dir, &status) == 0 && (status.st_mode & S_ISVTX) &&
+            (status.st_mode & S_IWOTH))
+                be_alone(request, "everybody can write to it");
+        return ask_policy(request, err);
+}
+
+void run_neighbours_link(const struct run_request *request, int workspace_fd) {
+        if (!request->code_source || request->is_alone || request->workspace)
+                return;
+        DIR *directory = opendir(request->script_dir);
+        struct dirent *entry;
+        for (size_t n = 0; directory && n < LINKS_MAX && (entry = readdir(directory));) {
+                char target[sizeof(BOX_CODE_DIR) + sizeof(entry->d_name) + 1];
+                if (entry->d_name[0] == '.' || strcmp(entry->d_name, "artifacts") == 0 ||
+                    strcmp(entry->d_name, "__pycache__") == 0)
+                        continue;
+                (void) snprintf(target, sizeof(target), BOX_CODE_DIR "/%s", entry->d_name);
+                n += symlinkat(target, workspace_fd, entry->d_name) == 0; /* one that cannot be made is no failure */
+        }
+        if (directory)
+                (void) closedir(directory);
+}
+
+/* ---- hints ---- */
+
+/* The last quoted name after `phrase`; false: there is none. */
+static bool find_name(const char *words, const char *phrase, char ret_name[static NAME_SHOWN_MAX + 1]) {
+        const char *found = NULL;
+        for (const char *at = words; (at = strstr(at, phrase)); at++)
+                found = at + strlen(phrase);
+        const char *end = found ? strchr(found, '\'') : NULL;
+        if (!end || end == found || end - found > NAME_SHOWN_MAX)
+                return false;
+        (void) snprintf(ret_name, NAME_SHOWN_MAX + 1, "%.*s", (int) (end - found), found);
+        return true;
+}
+
+static bool is_beside(const struct run_request *request, const char *name, char ret_path[static 4096]) {
+        struct stat status;
+        if (strstr(name, "..") || *name == '/')
+                return false;
+        (void) snprintf(ret_path, 4096, "%s/%s", request->script_dir, name);
+        return stat(ret_path, &status) == 0;
+}
+
+static void tell_hidden(const struct run_request *request, char *path) {
+        terminal_make_harmless(path);
+        if (*request->alone_reason)
+                (void) fprintf(stderr, "glovebox: %s lies beside the script, but its directory is not shown: %s\n", path,
+                               request->alone_reason);
+        else
+                (void) fprintf(stderr, "glovebox: %s lies beside the script, but --alone hides it; leave --alone out\n",
+                               path);
+}
+
+void run_neighbours_hint(const struct run_request *request, const char *last_words, size_t size) {
+        char name[NAME_SHOWN_MAX + 1], path[4096];
+        _cleanup_free_ char *words = request->script_dir ? strndup(last_words, size) : NULL;
+        if (!words)
+                return;
+        if (find_name(words, "No module named '", name)) {
+                char file[NAME_SHOWN_MAX + 8];
+                name[strcspn(name, ".")] = '\0';
+                (void) snprintf(file, sizeof(file), "%s.py", name);
+                if (request->is_alone && (is_beside(request, file, path) || is_beside(request, name, path)))
+                        tell_hidden(request, path);
+        } else if (find_name(words, "No such file or directory: '", name) && is_beside(request, name, path)) {
+                if (request->is_alone)
+                        tell_hidden(request, path);
+                else {
+                        terminal_make_harmless(path);
+                        terminal_make_harmless(name);
+                        (void) fprintf(stderr,
+                                       "glovebox: %s lies beside the script, which the box shows as " BOX_CODE_DIR
+                                       "/%s; the run's own directory is " BOX_WORKSPACE "\n",
+                                       path, name);
+                }
+        } else if (find_name(words, "Read-only file system: '", name) && is_beside(request, name, path)) {
+                terminal_make_harmless(path);
+                (void) fprintf(stderr,
+                               "glovebox: %s lies beside the script and can only be read there; write to a file of "
+                               "another name, or give the directory with --workspace\n",
+                               path);
+        }
+}

@@ -1,0 +1,17 @@
+/* What lies beside a script on the host: shown in the box, read-only, at /run/code. The names are in the run's empty
+ * workspace, too, as links: a script that opens "data.csv" finds the one beside it. */
+#pragma once
+
+#include "cli/run_request.h"
+
+/* Decides whether the script's directory is shown, and which. One that belongs to everybody, or that the mount policy
+ * forbids, is not: then the script is alone, and the request says why. The policy is asked with the caller's own HOME,
+ * whoever makes the box: nobody has asked for this directory by name. */
+int run_neighbours_choose(struct run_request *request, struct err *err);
+
+/* Puts the links into the workspace, by its descriptor. */
+void run_neighbours_link(const struct run_request *request, int workspace_fd);
+
+/* The run has failed, and this is the end of what it said: if it missed something that lies beside the script, says so
+ * on standard error. */
+void run_neighbours_hint(const struct run_request *request, const char *last_words, size_t size);

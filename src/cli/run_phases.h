@@ -1,0 +1,16 @@
+/* How long each part of a run took, for --verbose. */
+#pragma once
+
+#include <stdbool.h>
+
+/* From here on, if it is to be told. */
+void run_phases_begin(bool is_told);
+
+/* This part is over. */
+void run_phase(const char *name);
+
+/* "pool", "fork", "cold": where the box and its interpreter came from. */
+void run_phase_way(const char *way);
+
+/* On standard error. */
+void run_phases_tell(void);

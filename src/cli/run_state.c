@@ -1,0 +1,304 @@
+#include "cli/run_state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "base/place.h"
+#include "box/spec.h"
+#include "cli/limit_text.h"
+#include "cli/result.h"
+#include "cli/run_neighbours.h"
+#include "cli/run_program.h"
+#include "cli/terminal.h"
+
+enum { OUTPUT_KEPT_MAX = 1 << 20, OUTPUT_PIPE_BYTES = 1 << 20 };
+enum { EXIT_TIMEOUT = 124, EXIT_CANNOT_WRITE = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_MEMORY = 137 };
+
+static int make_id(char ret_id[static 33], struct err *err) {
+        unsigned char random[16];
+        if (getrandom(random, sizeof(random), 0) != sizeof(random))
+                return err_sys(err, errno, "asking for random bytes");
+        for (size_t i = 0; i < sizeof(random); i++)
+                (void) sprintf(ret_id + 2 * i, "%02x", random[i]);
+        return 0;
+}
+
+int run_begin(const struct run_request *request, struct run *ret_run, struct err *err) {
+        *ret_run = RUN_NONE;
+        ret_run->request = request;
+        return make_id(ret_run->id, err) < 0 ? -1 : place_data_dir(ret_run->data_dir, err);
+}
+
+/* The directory for artifacts is made for the run, and goes again if it was not used. */
+static void tidy_workspace(const struct run *run) {
+        if (run->workspace_source_fd >= 0 && !run->had_artifacts_dir)
+                (void) unlinkat(run->workspace_source_fd, "artifacts", AT_REMOVEDIR);
+}
+
+void run_release(struct run *run) {
+        relay_release(&run->relay);
+        tidy_workspace(run);
+        fd_close(&run->workspace_fd);
+        fd_close(&run->workspace_source_fd);
+        artifact_list_release(&run->before);
+        artifact_list_release(&run->artifacts);
+        json_decref(run->isolation);
+        run->isolation = NULL;
+}
+
+struct policy run_policy(const struct run *run) {
+        return (struct policy) { .operator = true, .state_dir = run->data_dir };
+}
+
+int run_open_workspace(struct run *run, const struct policy *policy, struct err *err) {
+        const struct run_request *request = run->request;
+        if (!request->workspace)
+                return 0;
+        if (policy && policy_open_source(policy, request->workspace, true, &run->workspace_source_fd, err) < 0)
+                return -1;
+        if (!policy && (run->workspace_source_fd = open(request->workspace, O_PATH | O_CLOEXEC)) < 0)
+                return err_sys(err, errno, "opening %s", request->workspace);
+        struct stat status;
+        if (fstat(run->workspace_source_fd, &status) < 0)
+                return err_sys(err, errno, "looking at %s", request->workspace);
+        if (!S_ISDIR(status.st_mode))
+                return err_set(err, ERR_USAGE, "--workspace: %s is not a directory", request->workspace);
+        char link[64];
+        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", run->workspace_source_fd);
+        ssize_t length = readlink(link, run->workspace_path, sizeof(run->workspace_path) - 1);
+        if (length < 0)
+                return err_sys(err, errno, "resolving %s", request->workspace);
+        run->workspace_path[length] = '\0';
+        run->had_artifacts_dir = faccessat(run->workspace_source_fd, "artifacts", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+        if (artifact_scan(run->workspace_source_fd, &run->before, err) < 0)
+                return -1;
+        return 0;
+}
+
+/* ---- streams ---- */
+
+void run_fill_relay(struct run *run, struct relay_target *target) {
+        const struct run_request *request = run->request;
+        struct relay *relay = &run->relay;
+        relay->target = target;
+        relay->timeout_ms = request->limits.timeout_ms;
+        relay->out.to_fd = request->json ? -1 : STDOUT_FILENO;
+        relay->error.to_fd = request->json ? -1 : STDERR_FILENO;
+        relay->out.kept_max = relay->error.kept_max = OUTPUT_KEPT_MAX;
+        relay->input_from_fd = request->stdin_is_code ? -1 : STDIN_FILENO;
+        if (run_program_reads_code(request)) {
+                relay->input = request->code;
+                relay->input_size = request->code_size;
+        }
+        if (request->source == RUN_FROM_FILE)
+                relay->error.tail = run->last_words;
+}
+
+int run_open_pipes(struct run *run, struct relay_target *target, int ret_theirs[static 3], struct err *err) {
+        int ends[3][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 } };
+        for (size_t i = 0; i < 3; i++)
+                if (pipe2(ends[i], O_CLOEXEC) < 0)
+                        return err_sys(err, errno, "making a pipe");
+        /* Much output then takes few turns. Refused to a user who has many such pipes: nothing is lost. */
+        (void) fcntl(ends[1][1], F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
+        run->relay.input_to_fd = ends[0][1];
+        run->relay.out.from_fd = ends[1][0];
+        run->relay.error.from_fd = ends[2][0];
+        run_fill_relay(run, target);
+        ret_theirs[0] = ends[0][0];
+        ret_theirs[1] = ends[1][1];
+        ret_theirs[2] = ends[2][1];
+        return 0;
+}
+
+/* ---- what came of it ---- */
+
+static int collect_artifacts(struct run *run, struct err *err) {
+        const struct run_request *request = run->request;
+        int from_fd = run->workspace_source_fd >= 0 ? run->workspace_source_fd : run->workspace_fd;
+        if (artifact_scan(from_fd, &run->artifacts, err) < 0)
+                return -1;
+        artifact_keep_changed(&run->artifacts, &run->before);
+        if (run->workspace_source_fd >= 0 && !request->output_dir)
+                return artifact_locate(&run->artifacts, run->workspace_path, err);
+        if (run->artifacts.count == 0)
+                return 0;
+        char out_dir[4200];
+        if (request->output_dir)
+                (void) snprintf(out_dir, sizeof(out_dir), "%s", request->output_dir);
+        else {
+                if (place_mark_data_dir(run->data_dir, err) < 0)
+                        return -1;
+                (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs", run->data_dir);
+                if (mkdir(out_dir, 0700) < 0 && errno != EEXIST)
+                        return err_sys(err, errno, "making %s", out_dir);
+                (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", run->data_dir, run->id);
+        }
+        return artifact_copy_out(from_fd, &run->artifacts, out_dir, request->limits.disk_bytes, err);
+}
+
+struct verdict {
+        enum run_status status;
+        int exit_code;
+        struct run_error error;
+        char message[600];
+};
+
+static void judge_memory(const struct run *run, struct verdict *verdict) {
+        verdict->status = RUN_OOM;
+        verdict->exit_code = EXIT_MEMORY;
+        verdict->error.name = "memory_limit";
+        limit_text_memory(verdict->message, sizeof(verdict->message), run->request->limits.memory_bytes,
+                          run->usage.memory_peak_bytes);
+}
+
+static void judge_not_started(const struct run *run, struct verdict *verdict) {
+        const struct relay *relay = &run->relay;
+        int code = relay->outcome.failed_errno;
+        bool missing = code == ENOENT;
+        static const char *const languages[] = { [RUN_PYTHON] = "python3", [RUN_BASH] = "bash" };
+        const struct run_request *request = run->request;
+        const char *what = request->language == RUN_COMMAND ? request->args[0]
+                           : request->language == RUN_OTHER ? request->interpreter
+                                                            : languages[request->language];
+        verdict->status = RUN_ERROR;
+        verdict->exit_code = missing ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+        verdict->error.name = missing ? "command_not_found" : "cannot_run";
+        (void) snprintf(verdict->message, sizeof(verdict->message), "cannot run \"%.200s\": %s%s", what,
+                        missing ? "there is no such command in image " : strerror(code),
+                        missing ? request->image : "");
+}
+
+static void judge(const struct run *run, struct verdict *ret) {
+        const struct relay *relay = &run->relay;
+        *ret = (struct verdict) { .status = RUN_OK };
+        switch (relay->end) {
+        case RELAY_EXITED:
+                if (WIFEXITED(relay->outcome.wait_status))
+                        ret->exit_code = WEXITSTATUS(relay->outcome.wait_status);
+                else
+                        ret->exit_code = 128 + WTERMSIG(relay->outcome.wait_status);
+                if (ret->exit_code != 0)
+                        ret->status = WIFSIGNALED(relay->outcome.wait_status) ? RUN_KILLED : RUN_ERROR;
+                break;
+        case RELAY_TIMEOUT:
+                ret->status = RUN_TIMEOUT;
+                ret->exit_code = EXIT_TIMEOUT;
+                ret->error.name = "timeout";
+                limit_text_timeout(ret->message, sizeof(ret->message), relay->timeout_ms);
+                break;
+        case RELAY_SIGNAL:
+                ret->status = RUN_INTERRUPTED;
+                ret->exit_code = 128 + relay->end_signal;
+                break;
+        case RELAY_NO_READER:
+                ret->status = RUN_INTERRUPTED;
+                ret->exit_code = 128 + SIGPIPE;
+                if (relay->write_errno == EPIPE)
+                        break;
+                ret->exit_code = EXIT_CANNOT_WRITE;
+                ret->error.name = "output";
+                (void) snprintf(ret->message, sizeof(ret->message),
+                                "the output could not be written: %s; the run was stopped",
+                                strerror(relay->write_errno));
+                break;
+        case RELAY_NOT_STARTED:
+                judge_not_started(run, ret);
+                break;
+        case RELAY_BOX_DIED:
+                ret->status = RUN_KILLED;
+                ret->exit_code = 128 + SIGKILL;
+                ret->error.name = "box_died";
+                (void) snprintf(ret->message, sizeof(ret->message), "the box was killed from outside");
+                break;
+        }
+        if (run->usage.oom_kills > 0 && ret->exit_code != 0 && relay->end != RELAY_TIMEOUT &&
+            relay->end != RELAY_SIGNAL)
+                judge_memory(run, ret);
+        if (ret->error.name)
+                ret->error.value = ret->error.message = ret->message;
+}
+
+static int print_json(const struct run *run, const struct verdict *verdict, struct err *err) {
+        const struct artifact_list *list = &run->artifacts;
+        _cleanup_free_ struct run_artifact *artifacts = calloc(list->count + 1, sizeof(*artifacts));
+        _cleanup_free_ char(*paths)[4200] = calloc(list->count + 1, sizeof(*paths));
+        if (!artifacts || !paths)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        for (size_t i = 0; i < list->count; i++) {
+                (void) snprintf(paths[i], sizeof(paths[i]), BOX_WORKSPACE "/%s", list->items[i].path);
+                artifacts[i] = (struct run_artifact) { paths[i], list->items[i].host_path,
+                                                       artifact_mime(list->items[i].path), list->items[i].size };
+        }
+        const struct relay *relay = &run->relay;
+        struct run_result result = {
+                .run_id = run->id,
+                .status = verdict->status,
+                .output = { relay->out.kept, relay->out.kept_size, relay->out.cut_bytes },
+                .error_output = { relay->error.kept, relay->error.kept_size, relay->error.cut_bytes },
+                .exit_code = verdict->exit_code,
+                .timed_out = verdict->status == RUN_TIMEOUT,
+                .oom_killed = run->usage.oom_kills > 0,
+                .duration_ms = relay->duration_ms,
+                .cpu_ms = (run->usage.cpu_us > relay->outcome.cpu_us ? run->usage.cpu_us : relay->outcome.cpu_us) / 1000,
+                .memory_peak_bytes =
+                        run->usage.memory_peak_bytes ? run->usage.memory_peak_bytes : relay->outcome.memory_peak_kib * 1024,
+                .error = verdict->error.name ? &verdict->error : NULL,
+                .artifacts = artifacts,
+                .n_artifacts = list->count,
+                .artifacts_cut = list->cut,
+                .isolation = run->isolation,
+        };
+        json_t *json = run_result_to_json(&result);
+        _cleanup_free_ char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+        json_decref(json);
+        if (!text)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        if (puts(text) == EOF || fflush(stdout) == EOF)
+                return err_sys(err, errno, "writing the result");
+        return 0;
+}
+
+static void print_messages(const struct run *run, const struct verdict *verdict) {
+        if (verdict->error.name)
+                (void) fprintf(stderr, "glovebox: %s\n", verdict->message);
+        if (run->artifacts.cut)
+                (void) fprintf(stderr,
+                               "glovebox: not all artifacts were kept: there are too many, they are nested too deep "
+                               "or together larger than --disk; raise --disk, or write them to a --workspace\n");
+        if (run->request->quiet || run->workspace_source_fd >= 0)
+                return;
+        for (size_t i = 0; i < run->artifacts.count && i < 20; i++) {
+                char shown[4300]; /* the run chose this name, and may have meant it for the terminal */
+                (void) snprintf(shown, sizeof(shown), "%s", run->artifacts.items[i].host_path);
+                terminal_make_harmless(shown);
+                (void) fprintf(stderr, "glovebox: artifact %s\n", shown);
+        }
+        if (run->artifacts.count > 20)
+                (void) fprintf(stderr, "glovebox: and %zu more artifacts\n", run->artifacts.count - 20);
+}
+
+int run_conclude(struct run *run, struct err *err) {
+        if (collect_artifacts(run, err) < 0)
+                return -1;
+        struct verdict verdict;
+        judge(run, &verdict);
+        if (run->request->json) {
+                if (print_json(run, &verdict, err) < 0)
+                        return -1;
+        } else
+                print_messages(run, &verdict);
+        if (verdict.exit_code != 0 && run->relay.end == RELAY_EXITED)
+                run_neighbours_hint(run->request, run->last_words, run->relay.error.tail_size);
+        return verdict.exit_code;
+}

@@ -1,0 +1,9 @@
+/* Settings of `glovebox serve` that cannot work are refused when it starts. */
+#pragma once
+
+#include "api/service.h"
+#include "base/err.h"
+#include "session/serve_options.h"
+
+/* Before the ceiling is settled: 0 there means that nothing was said. */
+int serve_check(const struct serve_options *options, const struct service_settings *service, struct err *err);

@@ -1,0 +1,61 @@
+#include "session/artifact_listing.h"
+
+#include <stdlib.h>
+
+#include "base/fd.h"
+#include "session/asker.h"
+#include "session/daemon.h"
+#include "session/errand.h"
+
+enum { PATIENCE_MS = 60000 };
+
+struct listing {
+        struct asker *asker; /* NULL: it has left */
+        artifact_listed *done;
+};
+
+static void listing_free(struct listing *listing) {
+        if (listing->asker)
+                listing->asker->held_by = NULL;
+        free(listing);
+}
+
+static int list_in_child(const int *fds, int out_fd, void *context) {
+        (void) context;
+        struct artifact_list list = { 0 };
+        struct json_text bytes = { 0 };
+        if (artifact_scan(fds[0], &list, NULL) < 0)
+                return -1;
+        artifact_list_pack(&list, &bytes);
+        return bytes.failed ? -1 : fd_write_all(out_fd, bytes.bytes, bytes.size);
+}
+
+static void on_listed(void *context, const char *bytes, size_t size) {
+        struct listing *listing = context;
+        struct asker *asker = listing->asker;
+        artifact_listed *done = listing->done;
+        struct artifact_list list = { 0 };
+        listing_free(listing);
+        if (asker)
+                done(asker, bytes && artifact_list_unpack(bytes, size, &list) == 0 ? &list : NULL);
+}
+
+int artifact_listing_get(struct asker *asker, int workspace_fd, artifact_listed *done, struct err *err) {
+        struct artifact_list list = { 0 };
+        if (artifact_scan_few(workspace_fd, &list)) {
+                done(asker, &list);
+                return 0;
+        }
+        struct listing *listing = malloc(sizeof(*listing));
+        if (!listing)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        *listing = (struct listing) { asker, done };
+        asker->held_by = &listing->asker;
+        const struct errand_order order = { .fds = { workspace_fd }, .n_fds = 1, .timeout_ms = PATIENCE_MS,
+                                            .work = list_in_child, .done = on_listed, .context = listing,
+                                            daemon_errand_of(asker->daemon, asker->owner) };
+        if (errand_start(asker->daemon->loop, &order, err))
+                return 0;
+        listing_free(listing);
+        return -1;
+}

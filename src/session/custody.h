@@ -1,0 +1,23 @@
+/* The descriptors of living kernels in the vault's keeping (session/vault.h), and another vault when that one dies.
+ *
+ * The daemon holds every descriptor that the vault holds. So a vault that dies, or that does not answer, is replaced:
+ * the new one gets the descriptors of all living kernels, and nothing is lost unless the daemon dies in the
+ * milliseconds in between. */
+#pragma once
+
+#include "base/err.h"
+
+struct daemon;
+struct session;
+
+/* Connects to the vault at the start, or starts one. */
+int custody_open(struct daemon *daemon, struct err *err);
+
+/* Replaces a vault that has died, now: at the end of the daemon nobody would come back to it. */
+void custody_make_sure(struct daemon *daemon);
+
+void custody_close(struct daemon *daemon);
+
+/* The kernel of a session that is kept. */
+void custody_put(struct session *session);
+void custody_drop(struct daemon *daemon, const char *kernel_id);

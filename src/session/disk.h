@@ -1,0 +1,82 @@
+/* The disk limit of sessions, and the reserve of the host.
+ *
+ * Theory of operation. A workspace on a file system with project quotas is bounded by the kernel (project_quota.h). Any
+ * other is watched: while something runs, a timer looks at how much is free on the file system (one system call) and has
+ * the meter (meter.h) measure each session that is in use, the more often the faster space goes away. A run that takes
+ * its session past the limit is ended with the status "disk". A session that is past its limit stays usable: a run in it
+ * may remove files, and is ended only if it adds to them; its result says that the limit is still exceeded.
+ *
+ * Below the reserve nobody writes: uploads, new sessions and installs are refused, and runs that write are ended. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "session/kernel_reply.h"
+
+struct daemon;
+struct limits;
+struct loop_timer;
+struct run;
+struct session;
+
+/* Of a session. */
+struct disk_use {
+        bool is_quota;     /* the kernel bounds it: not watched */
+        bool is_busy;      /* something ran, or was written, since it was last measured */
+        bool is_asked;     /* the meter was asked and has not answered */
+        bool is_over;      /* as it was last measured */
+        bool is_fresh;     /* measured since its run ended */
+        uint64_t bytes, files;   /* as last measured */
+        uint64_t pending;        /* bytes that clients have sent since then */
+        uint64_t pending_before; /* of them, those that were there when the meter was asked */
+        uint64_t written;        /* by its processes */
+        uint64_t measured_ms, took_ms;
+        uint64_t free_bytes;     /* of the file system, then */
+        struct kernel_reply outcome; /* of a run whose result waits for a measurement; owned */
+};
+
+/* Of the daemon. */
+struct disk_watch {
+        struct loop_timer *timer;
+        uint64_t reserve_bytes;
+        uint64_t free_bytes;
+        bool is_idle;  /* the timer waits longer */
+        bool is_short; /* less than the reserve is free */
+};
+
+/* Finds the reserve. ERR_USAGE when it is more than there is. */
+int disk_open(struct daemon *daemon, struct err *err);
+void disk_close(struct daemon *daemon);
+
+/* Is it bounded by a quota? With `is_new` its directories were just made and are empty: then it gets one, if the file
+ * system has quotas. */
+void disk_bound(struct session *session, bool is_new);
+
+/* Its row has other limits now. */
+void disk_limit_changed(struct session *session);
+
+/* It is about to be removed. */
+void disk_unbound(struct session *session);
+
+/* A run begins. */
+void disk_begin_run(struct session *session, struct run *run);
+
+/* The run has ended with this outcome. True: it is to be told later, by disk_told(session, outcome). */
+bool disk_hold_result(struct session *session, const struct kernel_reply *outcome,
+                      void (*told)(struct session *session, const struct kernel_reply *outcome));
+
+/* May so many bytes more be written into it from outside? ERR_NO_SPACE says why not. Counts them. session NULL: into
+ * none in particular. */
+int disk_admit(struct daemon *daemon, struct session *session, uint64_t size, struct err *err);
+
+/* What was admitted was not written after all. */
+void disk_give_back(struct session *session, uint64_t size);
+
+/* What is wrong with it, for a run's result: "disk limit 1 GiB …", or "" when nothing is. */
+void disk_describe(const struct session *session, char *ret_text, size_t room);
+
+/* "quota", "watched", "tmpfs" or "none": who bounds it. */
+const char *disk_bounded_by(const struct session *session);

@@ -1,0 +1,39 @@
+/* The daemon's helper processes (vault, maker, reaper, janitor, proxy): when one dies, another is started.
+ *
+ * The owner of a helper starts the process, calls helper_started, and calls helper_died when it sees its end. The first
+ * replacement is started at once. A helper that dies within a second is started again after a pause that doubles each
+ * time, up to half a second: a helper that cannot live costs a fork now and then, never a busy loop. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+
+struct helper {
+        const char *name;   /* "vault" */
+        struct loop *loop;
+        int (*start)(void *context, struct err *err); /* calls helper_started */
+        void *context;
+        pid_t pid;          /* 0: it is down */
+        bool is_wanted;     /* false: nobody has needed it so far, or the daemon is ending */
+        uint64_t started_ms;
+        uint64_t n_restarts;
+        unsigned n_short_lives; /* in a row */
+        struct loop_timer *timer;
+        char trouble[160];  /* why it could not be started last; "" */
+};
+
+/* The process is there. Its first start and every later one. */
+void helper_started(struct helper *helper, pid_t pid);
+
+/* It is gone: says so in the log and has another started. The owner has cleaned up after it. */
+void helper_died(struct helper *helper);
+
+/* Starts none any more. */
+void helper_retire(struct helper *helper);
+
+/* "running", "restarting", or "off": not needed so far. */
+const char *helper_state(const struct helper *helper);

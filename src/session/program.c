@@ -1,0 +1,134 @@
+#include "session/program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/build.h"
+#include "base/memory.h"
+#include "session/asker.h"
+#include "session/client.h"
+#include "session/daemon.h"
+#include "session/row.h"
+#include "session/session.h"
+
+enum { PATIENCE_MS = 5000 }; /* for a caller that should have ended its program, and did not */
+
+/* As the caller receives them (docs/PROTOCOL.md). */
+static const enum maker_fd handed_over[] = { MAKER_REQUESTS, MAKER_REPLIES, MAKER_OUT,    MAKER_ERR,       MAKER_PIDFD,
+                                             MAKER_CONTROL,  MAKER_KERNEL,  MAKER_STATUS, MAKER_WORKSPACE,
+                                             MAKER_LISTENER, MAKER_LEASE };
+
+static struct session *make_session(struct asker *asker, json_t *json, struct err *err) {
+        struct registry_session row;
+        if (row_from_json(asker, json, &row, err) < 0 || registry_make_id(row.id, err) < 0)
+                return NULL;
+        if (!json_object_get(json, "workspace"))
+                *row.workspace = '\0'; /* a project's own is for its sessions */
+        return session_make(asker->daemon, &row, true, err);
+}
+
+int program_begin(struct asker *asker, json_t *json, struct err *err) {
+        if (!client_request_of(asker))
+                return err_set(err, ERR_UNSUPPORTED, "a program's box is handed over through the daemon's socket only");
+        struct session *session = make_session(asker, json, err);
+        if (!session)
+                return -1;
+        session->is_program = true;
+        session->wants_listener = json_is_true(json_object_get(json, "listener"));
+        session->light = json_is_true(json_object_get(json, "light"));
+        session->asker = asker;
+        asker->session = session;
+        asker->cancel_on_disconnect = true;
+        session_advance(session);
+        return 0;
+}
+
+static void on_deadline(void *context) {
+        struct session *session = context;
+        session->program_timer = NULL;
+        session_remove(session, false);
+}
+
+static json_t *describe(const struct session *session) {
+        const struct kernel *kernel = session->kernel;
+        unsigned slots = 0;
+        for (unsigned i = 0; i < ELEMENTS(handed_over); i++)
+                slots |= kernel->fds[handed_over[i]] >= 0 ? 1u << i : 0;
+        return json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:o}", "event", "box", "version", build_name(), "id",
+                         session->row.id, "group", kernel->group, "slots", (int) slots, "way",
+                         session->from_pool ? "pool" : kernel->fds[MAKER_KERNEL] >= 0 ? "fork" : "cold", "isolation",
+                         session_isolation(session));
+}
+
+void program_hand_over(struct session *session) {
+        struct kernel *kernel = session->kernel;
+        struct client_request *request = client_request_of(session->asker);
+        json_t *event = describe(session);
+        _cleanup_free_ char *text = event ? json_dumps(event, JSON_COMPACT) : NULL;
+        json_decref(event);
+        int fds[ELEMENTS(handed_over)];
+        size_t n_fds = 0;
+        for (size_t i = 0; i < ELEMENTS(handed_over); i++)
+                if (kernel->fds[handed_over[i]] >= 0)
+                        fds[n_fds++] = kernel->fds[handed_over[i]];
+        kernel_mark_usage(kernel);
+        session->state = SESSION_RUNNING;
+        session->daemon->tally.runs_started++;
+        session->program_timer = loop_timer(session->daemon->loop,
+                                            loop_now_ms() + session->row.limits.timeout_ms + PATIENCE_MS, on_deadline,
+                                            session);
+        int code = text ? client_send_event(request->client, request->number, text, fds, n_fds) : -1;
+        kernel_hand_over(kernel);
+        if (code < 0)
+                session_remove(session, false);
+}
+
+static json_t *describe_usage(struct kernel *kernel) {
+        kernel_measure(kernel);
+        return json_pack("{s:I, s:I, s:I}", "cpu_us", (json_int_t) kernel->usage.cpu_us, "memory_peak_bytes",
+                         (json_int_t) kernel->usage.memory_peak_bytes, "oom_kills",
+                         (json_int_t) kernel->usage.oom_kills);
+}
+
+int program_usage(struct asker *asker, json_t *json, struct err *err) {
+        const char *id = json_string_value(json_object_get(json, "id"));
+        struct session *session = asker->daemon->sessions;
+        while (session && (!session->is_program || !id || strcmp(session->row.id, id) != 0))
+                session = session->next;
+        if (!session || !session->kernel)
+                return err_set(err, ERR_NOT_FOUND, "this program has ended");
+        asker_answer(asker, describe_usage(session->kernel));
+        return 0;
+}
+
+void program_fail(struct session *session, const struct err *err) {
+        struct asker *asker = session->asker;
+        session->asker = NULL;
+        if (asker)
+                asker_refuse(asker, err);
+}
+
+void program_end(struct session *session) {
+        struct asker *asker = session->asker;
+        struct kernel *kernel = session->kernel;
+        session->asker = NULL;
+        if (!asker)
+                return;
+        json_t *answer = describe_usage(kernel);
+        if (kernel->exited)
+                (void) json_object_set_new(answer, "wait_status", json_integer(kernel->wait_status));
+        asker_answer(asker, answer);
+}
+
+void program_let_go_all(struct daemon *daemon) {
+        for (struct session *session = daemon->sessions, *next; session; session = next) {
+                next = session->next;
+                if (!session->is_program || session->removing || session->state != SESSION_RUNNING)
+                        continue;
+                if (session->asker)
+                        session->asker->session = NULL;
+                session->asker = NULL;
+                kernel_let_go(session->kernel);
+                session_free(session);
+        }
+}

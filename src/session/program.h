@@ -1,0 +1,31 @@
+/* A program: what `glovebox run` runs in a box of the daemon's. The daemon finds or makes the box and hands it over to
+ * the caller, who has the daemon's own user id: the channel to the Python in it, its agent, its workspace. From then on
+ * the caller speaks to the box itself, and no byte passes through the daemon, which keeps the limits, takes the box
+ * apart when the program has ended or its caller is gone, and tells what was used. */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/err.h"
+
+struct asker;
+struct daemon;
+struct session;
+
+/* A request for a box; answered when the program has ended. The box itself comes before, as an event. */
+int program_begin(struct asker *asker, json_t *json, struct err *err);
+
+/* What the program of this session has used so far. */
+int program_usage(struct asker *asker, json_t *json, struct err *err);
+
+/* The session's kernel is ready: hands it over. */
+void program_hand_over(struct session *session);
+
+/* It could not be made. */
+void program_fail(struct session *session, const struct err *err);
+
+/* The daemon ends: programs that were handed over go on without it. */
+void program_let_go_all(struct daemon *daemon);
+
+/* Its kernel has ended. */
+void program_end(struct session *session);

@@ -1,0 +1,28 @@
+/* Project quotas (ext4 and XFS, mounted with prjquota): the kernel itself bounds what a directory tree holds. Only root
+ * has them, and only from outside of a user namespace can a tree's project be changed, so that no box can leave its own.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Makes the directory, which must be empty, a project of its own with these limits. `name` chooses the project's number
+ * together with what is taken already. -errno: there are no quotas here, or they are not enforced; nothing was changed.
+ */
+int project_quota_set(int dir_fd, const char *name, uint64_t bytes, uint64_t files);
+
+/* Is it a project of ours whose limits are enforced? */
+bool project_quota_is_set(int dir_fd);
+
+/* Other limits for a project of ours. -errno */
+int project_quota_change(int dir_fd, uint64_t bytes, uint64_t files);
+
+/* Its limits are no more: the number is free for another when the files are gone. */
+void project_quota_clear(int dir_fd);
+
+/* ---- for its test ---- */
+
+/* The number that is tried first for this name, and the one after it. */
+uint32_t project_quota_number(const char *name);
+uint32_t project_quota_next(uint32_t number);
+bool project_quota_is_ours(uint32_t number);

@@ -1,0 +1,147 @@
+#include "session/recovery.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "session/kernel.h"
+#include "session/run_result.h"
+#include "session/session.h"
+
+/* Ends the open run with an error of our own. */
+static void end_run(struct journal *journal, const char *run_id, const char *status, const char *name,
+                    const char *message, enum journal_holds holds) {
+        struct run_result result;
+        _cleanup_json_text_ struct json_text text = { 0 };
+        size_t small;
+        struct err err;
+        run_result_judge_lost(run_id, status, name, message, &result);
+        run_result_write(&result, &text, &small);
+        json_text_put_literal(&text, ",\"stdout_cut_bytes\":0,\"stderr_cut_bytes\":0}");
+        if (text.failed || journal_end(journal, text.bytes, text.size, holds, &err) < 0) {
+                daemon_log("run %s: its end cannot be written down yet: %s", run_id,
+                           text.failed ? "out of memory" : err.message);
+                if (!text.failed)
+                        journal_end_later(journal, text.bytes, text.size, holds);
+        }
+        run_result_release(&result);
+}
+
+static bool hold(struct session *session, struct journal *journal, enum journal_holds holds) {
+        struct err err;
+        if (journal_holds(journal) == holds && !journal_open_request(journal))
+                return true;
+        if (journal_hold(journal, holds, &err) == 0)
+                return true;
+        daemon_log("session %s: %s", session->row.name, err.message);
+        return false;
+}
+
+/* Where the variables are, now that no kernel has them. */
+static enum journal_holds find_variables(struct session *session, const struct journal *journal) {
+        const struct journal_request *open = journal_open_request(journal);
+        bool has_file = session_has_sleep_file(session);
+        bool was_falling_asleep = open && !open->is_run && open->type == KERNEL_SLEEP;
+        struct journal_run newest;
+        switch (journal_holds(journal)) {
+        case JOURNAL_HOLDS_NOTHING:
+                return JOURNAL_HOLDS_NOTHING;
+        case JOURNAL_HOLDS_FILE:
+                return has_file ? JOURNAL_HOLDS_FILE : JOURNAL_HOLDS_LOST;
+        case JOURNAL_HOLDS_KERNEL:
+        case JOURNAL_HOLDS_TRIMMED:
+                /* A file is whole when it has its name, and nothing ran since the kernel was asked for it. */
+                return was_falling_asleep && has_file ? JOURNAL_HOLDS_FILE : JOURNAL_HOLDS_LOST;
+        case JOURNAL_HOLDS_UNKNOWN:
+                return has_file ? JOURNAL_HOLDS_FILE
+                       : journal_list(journal, &newest, 1) > 0 || open ? JOURNAL_HOLDS_LOST
+                                                                       : JOURNAL_HOLDS_NOTHING;
+        case JOURNAL_HOLDS_LOST:
+        case JOURNAL_HOLDS_STATES:
+                break;
+        }
+        return JOURNAL_HOLDS_LOST;
+}
+
+void recovery_settle(struct session *session, struct journal *journal) {
+        const char *run = journal_open_run(journal);
+        enum journal_holds holds = run ? JOURNAL_HOLDS_LOST : find_variables(session, journal);
+        if (run) {
+                daemon_log("session %s: run %s was lost with its kernel", session->row.name, run);
+                end_run(journal, run, "killed", "run_lost",
+                        "the run was on when its kernel, the daemon and the vault ended (the host restarted, or they "
+                        "were killed together): its result is lost, variables are lost, files are kept",
+                        JOURNAL_HOLDS_LOST);
+        } else if (!hold(session, journal, holds))
+                return; /* the file may be all there is */
+        if (holds != JOURNAL_HOLDS_FILE)
+                session_remove_sleep_file(session); /* an old one */
+}
+
+void recovery_settle_session(struct session *session) {
+        struct journal *journal;
+        if (session_open_journal(session, &journal, NULL) < 0) {
+                session->state = SESSION_NEW;
+                return;
+        }
+        recovery_settle(session, journal);
+        session->state = journal_holds(journal) == JOURNAL_HOLDS_FILE   ? SESSION_ASLEEP
+                         : journal_holds(journal) == JOURNAL_HOLDS_LOST ? SESSION_LOST
+                                                                        : SESSION_NEW;
+        journal_close(journal);
+}
+
+bool recovery_kernel_counts(struct session *session) {
+        struct journal *journal = session->kernel->journal;
+        if (journal_open_request(journal))
+                return true;
+        if (journal_holds(journal) == JOURNAL_HOLDS_UNKNOWN)
+                (void) hold(session, journal, JOURNAL_HOLDS_KERNEL);
+        bool counts = journal_holds(journal) == JOURNAL_HOLDS_KERNEL ||
+                      journal_holds(journal) == JOURNAL_HOLDS_TRIMMED;
+        if (journal_holds(journal) != JOURNAL_HOLDS_FILE)
+                session_remove_sleep_file(session);
+        return counts;
+}
+
+/* The session's journal, with its directory: a session that never had a kernel has none. */
+static int open_or_make(struct session *session, struct journal **ret_journal, struct err *err) {
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/journal", session->state_dir);
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, errno, "making %s", path);
+        return session_open_journal(session, ret_journal, err);
+}
+
+bool recovery_knows_run(struct session *session, const char *run_id) {
+        struct journal_run found;
+        struct journal *owned = NULL, *journal = session->kernel ? session->kernel->journal : NULL;
+        if (!journal && session_open_journal(session, &owned, NULL) < 0)
+                return false;
+        bool known = journal_find(journal ? journal : owned, run_id, &found, NULL) == 0;
+        journal_close(owned);
+        return known;
+}
+
+void recovery_record_failure(struct run *run, const struct err *err) {
+        struct session *session = run->session;
+        struct journal *owned = NULL, *journal = session->kernel ? session->kernel->journal : NULL;
+        struct err failed;
+        if (!run->waiting_number || session->removing || (journal && journal_open_request(journal)))
+                return;
+        struct journal_request request = { .type = KERNEL_EXECUTE, .timeout_ms = run->timeout_ms };
+        (void) snprintf(request.id, sizeof(request.id), "%s", run->id);
+        if (!journal && open_or_make(session, &owned, &failed) == 0)
+                journal = owned;
+        enum journal_holds holds = journal ? journal_holds(journal) : JOURNAL_HOLDS_UNKNOWN;
+        if (!journal || journal_begin(journal, &request, &failed) < 0)
+                daemon_log("run %s never began (%s), and that cannot be written down: %s", run->id, err->message,
+                           failed.message);
+        else
+                end_run(journal, run->id, "error", "not_run", err->message, holds);
+        journal_close(owned);
+}

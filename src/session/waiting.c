@@ -1,0 +1,174 @@
+#include "session/waiting.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "base/fd.h"
+#include "base/memory.h"
+#include "session/recovery.h"
+#include "session/session.h"
+
+enum { FILE_MAX = 128 << 20 };
+
+/* The order of the files is that of the runs. */
+static uint64_t next_number(struct session *session) {
+        uint64_t now = (uint64_t) loop_wall_ms() * 1000;
+        session->waiting_number = now > session->waiting_number ? now : session->waiting_number + 1;
+        return session->waiting_number;
+}
+
+static void path_of(const struct session *session, uint64_t number, const char *suffix, char ret_path[static 1200]) {
+        (void) snprintf(ret_path, 1200, "%.1000s/waiting/%020" PRIu64 "%s", session->state_dir, number, suffix);
+}
+
+static int write_file(struct session *session, uint64_t number, const char *text) {
+        char path[1200], beside[1200];
+        (void) snprintf(path, sizeof(path), "%.1000s/waiting", session->state_dir);
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+                return -errno;
+        path_of(session, number, "", path);
+        path_of(session, number, ".new", beside);
+        _cleanup_fd_ int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+        int code = fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
+        if (code == 0 && rename(beside, path) < 0)
+                code = -errno;
+        if (code < 0)
+                (void) unlink(beside);
+        return code;
+}
+
+int waiting_put(struct run *run, bool cancel_on_disconnect, struct err *err) {
+        if (run->waiting_number || run->session->ephemeral)
+                return 0;
+        json_t *json = json_pack("{s:s, s:I, s:b, s:O}", "id", run->id, "timeout_ms", (json_int_t) run->timeout_ms,
+                                 "cancel", (int) cancel_on_disconnect, "request", run->request);
+        _cleanup_free_ char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+        json_decref(json);
+        if (!text)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        uint64_t number = next_number(run->session);
+        _cleanup_free_ char *checked = NULL;
+        if (asprintf(&checked, "%s\n%08x\n", text, crc32c(0, text, strlen(text))) < 0) {
+                checked = NULL;
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        }
+        int code = write_file(run->session, number, checked);
+        if (code < 0)
+                return err_sys(err, -code, "the run cannot wait: it cannot be written to the disk");
+        run->waiting_number = number;
+        return 0;
+}
+
+void waiting_drop(struct run *run) {
+        char path[1200];
+        if (!run->waiting_number)
+                return;
+        path_of(run->session, run->waiting_number, "", path);
+        (void) unlink(path);
+        run->waiting_number = 0;
+}
+
+/* ---- what the last daemon left ---- */
+
+/* One line of JSON, and one with its checksum; those of older versions have no second. NULL: it is not what was written. */
+static json_t *read_checked(int fd) {
+        struct stat status;
+        if (fstat(fd, &status) < 0 || status.st_size < 2 || status.st_size > FILE_MAX)
+                return NULL;
+        size_t size = (size_t) status.st_size;
+        _cleanup_free_ char *text = malloc(size + 1);
+        if (!text || fd_read_exactly(fd, text, size) < 0)
+                return NULL;
+        text[size] = '\0';
+        char *end = memchr(text, '\n', size);
+        if (end && strtoul(end + 1, NULL, 16) != crc32c(0, text, (size_t) (end - text)))
+                return NULL;
+        return json_loadb(text, end ? (size_t) (end - text) : size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+}
+
+static struct run *read_run(struct session *session, uint64_t number, bool *ret_cancel) {
+        char path[1200];
+        path_of(session, number, "", path);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        json_t *json = fd < 0 ? NULL : read_checked(fd);
+        const char *id = json_string_value(json_object_get(json, "id"));
+        json_t *request = json_object_get(json, "request");
+        json_int_t timeout_ms = json_integer_value(json_object_get(json, "timeout_ms"));
+        struct run *run = id && *id && strlen(id) < sizeof(run->id) && json_is_object(request) && timeout_ms > 0
+                                  ? run_make(session, request, (uint64_t) timeout_ms)
+                                  : NULL;
+        if (run) {
+                (void) snprintf(run->id, sizeof(run->id), "%s", id);
+                run->waiting_number = number;
+        }
+        *ret_cancel = json_is_true(json_object_get(json, "cancel"));
+        json_decref(json);
+        return run;
+}
+
+static void load_one(struct session *session, uint64_t number) {
+        char path[1200];
+        bool cancel;
+        struct run *run = read_run(session, number, &cancel);
+        if (number > session->waiting_number)
+                session->waiting_number = number;
+        if (!run) {
+                path_of(session, number, "", path);
+                daemon_log("session %s: a waiting run cannot be read: %s", session->row.name, path);
+                char aside[1300];
+                (void) snprintf(aside, sizeof(aside), "%s.damaged", path);
+                (void) rename(path, aside);
+                return;
+        }
+        if (recovery_knows_run(session, run->id)) { /* it had begun */
+                waiting_drop(run);
+                run_free(run);
+                return;
+        }
+        struct run **last = &session->runs;
+        while (*last)
+                last = &(*last)->next;
+        *last = run;
+        if (cancel)
+                session_cancel(session, run);
+}
+
+static int compare(const void *one, const void *other) {
+        uint64_t a = *(const uint64_t *) one, b = *(const uint64_t *) other;
+        return a < b ? -1 : a > b;
+}
+
+void waiting_load(struct session *session) {
+        char path[1200];
+        (void) snprintf(path, sizeof(path), "%.1000s/waiting", session->state_dir);
+        DIR *directory = opendir(path);
+        if (!directory)
+                return;
+        uint64_t numbers[SESSION_RUNS_MAX];
+        size_t n = 0;
+        struct dirent *entry;
+        while ((entry = readdir(directory)) && n < SESSION_RUNS_MAX) {
+                char *end;
+                errno = 0;
+                uint64_t number = strtoull(entry->d_name, &end, 10);
+                if (end == entry->d_name || errno)
+                        continue;
+                if (strcmp(end, ".new") == 0)
+                        (void) unlinkat(dirfd(directory), entry->d_name, 0); /* never acknowledged */
+                else if (!*end)
+                        numbers[n++] = number;
+        }
+        (void) closedir(directory);
+        qsort(numbers, n, sizeof(numbers[0]), compare);
+        for (size_t i = 0; i < n; i++)
+                load_one(session, numbers[i]);
+}

@@ -1,0 +1,156 @@
+"""A script, what lies beside it, and who interprets it. With and without a daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.daemon import Daemon
+from support.daemons import make_daemons
+from support.glovebox import Completed
+
+Run = Callable[..., Completed]
+
+
+@pytest.fixture(params=["root", "user"], scope="module")
+def daemon(binary: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    for make in make_daemons(binary):
+        yield make("--pool", "1", "--preload", "json", who=request.param)
+
+
+@pytest.fixture(params=["warm", "cold"])
+def run(daemon: Daemon, request: pytest.FixtureRequest) -> Run:
+    more = ("--socket", daemon.socket) if request.param == "warm" else ("--no-daemon",)
+
+    def call(*words: str | Path, **options: object) -> Completed:
+        return daemon.glovebox("run", *more, *words, **options)  # type: ignore[arg-type]
+
+    return call
+
+
+@pytest.fixture
+def project(daemon: Daemon, request: pytest.FixtureRequest) -> Path:
+    path = daemon.glovebox.place.make(f"project-{abs(hash(request.node.name))}")
+    return path
+
+
+def put(daemon: Daemon, path: Path, text: str, mode: int = 0o600) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    daemon.glovebox.place.give(path)
+    return path
+
+
+def test_modules_and_data_beside_a_script_are_there(daemon: Daemon, run: Run, project: Path) -> None:
+    put(daemon, project / "helper.py", "VALUE = 7")
+    put(daemon, project / "data.csv", "a,b")
+    script = put(daemon, project / "main.py", "import helper; print(helper.VALUE, open('data.csv').read())")
+    done = run(script)
+    assert (done.returncode, done.stdout) == (0, "7 a,b\n"), done.stderr
+
+
+def test_what_is_beside_a_script_can_only_be_read(daemon: Daemon, run: Run, project: Path) -> None:
+    put(daemon, project / "data.csv", "a,b")
+    script = put(daemon, project / "main.py", "open('data.csv', 'w').write('x')")
+    done = run(script)
+    assert done.returncode == 1 and "can only be read there" in done.stderr, done.stderr
+    script = put(daemon, project / "main.py", "import os; os.remove('/run/code/data.csv')")
+    assert run(script).returncode == 1
+    assert (project / "data.csv").read_text() == "a,b"
+    script = put(daemon, project / "main.py", "open('new.csv', 'w').write('x'); print(open('new.csv').read())")
+    assert run(script).stdout == "x\n"
+    assert not (project / "new.csv").exists()
+
+
+def test_alone_hides_what_is_beside_a_script_and_says_so(daemon: Daemon, run: Run, project: Path) -> None:
+    put(daemon, project / "helper.py", "VALUE = 7")
+    script = put(daemon, project / "main.py", "import helper")
+    done = run("--alone", script)
+    assert done.returncode == 1
+    assert f"{project}/helper.py lies beside the script, but --alone hides it" in done.stderr, done.stderr
+    script = put(daemon, project / "main.py", "open('helper.py')")
+    assert "--alone hides it" in run("--alone", script).stderr
+    script = put(daemon, project / "main.py", "print(__file__, open(__file__).read())")
+    assert run("--alone", script).stdout.startswith("/run/code/main.py print(")
+
+
+def test_a_directory_that_may_not_be_shown_is_left_out(daemon: Daemon, run: Run, project: Path) -> None:
+    """The mount policy holds: keys beside a script are no neighbours."""
+    glovebox = daemon.glovebox
+    (project / ".ssh").mkdir(exist_ok=True)
+    glovebox.place.give(project / ".ssh")
+    put(daemon, project / "helper.py", "VALUE = 7")
+    script = put(daemon, project / "main.py", "import os; print(os.listdir('/run/code')); import helper")
+    done = run(script, env={"HOME": str(project)})
+    assert done.stdout == "['main.py']\n", done.stderr
+    assert "lies beside the script, but its directory is not shown: cannot mount" in done.stderr
+
+
+def test_sockets_of_a_project_are_covered(daemon: Daemon, run: Run, project: Path) -> None:
+    """A project's .sandbox leads to its daemon: no box may follow, nor put anything there."""
+    for name in (".sandbox", ".sandbox/inner"):
+        (project / name).mkdir()
+        daemon.glovebox.place.give(project / name)
+    code = "import os\nprint(os.listdir('.sandbox'))\nopen('.sandbox/new', 'w')"
+    done = run("--workspace", project, "-c", code)
+    assert done.stdout == "[]\n" and done.returncode == 1, done.stderr
+    code = "import os\nprint(os.listdir('/run/code/.sandbox'))"
+    assert run(put(daemon, project / "main.py", code)).stdout == "[]\n"
+
+
+def test_a_directory_that_everybody_can_write_to_is_left_out(daemon: Daemon, run: Run, project: Path) -> None:
+    project.chmod(0o1777)
+    put(daemon, project / "helper.py", "VALUE = 7")
+    script = put(daemon, project / "main.py", "import helper")
+    done = run(script)
+    assert done.returncode == 1 and "everybody can write to it" in done.stderr, done.stderr
+
+
+def test_a_missing_file_that_is_beside_is_told_with_a_workspace_too(daemon: Daemon, run: Run, project: Path) -> None:
+    put(daemon, project / "data.csv", "a,b")
+    script = put(daemon, project / "main.py", "open('data.csv')")
+    workspace = daemon.glovebox.place.make(f"work-{project.name}")
+    done = run("--workspace", workspace, script)
+    assert "which the box shows as /run/code/data.csv" in done.stderr, done.stderr
+
+
+def test_a_script_is_found_through_a_link(daemon: Daemon, run: Run, project: Path) -> None:
+    put(daemon, project / "helper.py", "VALUE = 7")
+    put(daemon, project / "main.py", "import helper; print(helper.VALUE)")
+    link = daemon.glovebox.place.path / f"link-{project.name}.py"
+    if not link.is_symlink():
+        link.symlink_to(project / "main.py")
+    assert run(link).stdout == "7\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("tool.sh", "echo $0 $1", "/run/code/tool.sh one\n"),
+        ("tool.bash", "echo ${BASH_VERSION:+bash}", "bash\n"),
+        ("tool.pl", "print join(',', 1 + 1, @ARGV), qq(\\n);", "2,one\n"),
+        ("tool", "#!/usr/bin/env python3\nimport sys; print(sys.argv[1:])", "['one']\n"),
+        ("tool", "#!/bin/sh\necho shell $1", "shell one\n"),
+        ("tool", "#!/usr/bin/perl -l\nprint 5;", "5\n"),
+        ("tool", "#!/usr/bin/env -S perl -l\nprint 6;", "6\n"),
+        ("tool", "print('no ending, no line')", "no ending, no line\n"),
+    ],
+)
+def test_the_interpreter_is_chosen_by_ending_and_first_line(
+    daemon: Daemon, run: Run, project: Path, name: str, text: str, expected: str
+) -> None:
+    done = run(put(daemon, project / name, text), "one")
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+
+
+def test_an_interpreter_that_the_image_lacks_is_named(daemon: Daemon, run: Run, project: Path) -> None:
+    done = run(put(daemon, project / "tool", "#!/usr/bin/env klingon\n"))
+    assert done.returncode == 127 and '"klingon"' in done.stderr, done.stderr
+
+
+def test_a_script_that_is_a_pipe_runs(daemon: Daemon, run: Run) -> None:
+    if daemon.glovebox.who == "user":
+        return  # the pipe is the tests', which are root's: only root may open it by this name
+    done = run("/dev/stdin", input="print('from a pipe')")
+    assert (done.returncode, done.stdout) == (0, "from a pipe\n"), done.stderr

@@ -1,0 +1,240 @@
+"""Which way a run takes, and what only one way could do: a daemon that dies, a caller that leaves, an upgrade."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.daemon import Daemon, wait_for
+from support.daemons import StartDaemon, make_daemons
+from support.glovebox import Completed, Glovebox
+
+WAYS = {"pool": "from the daemon's pool", "fork": "forked from its nursery", "here": "made here"}
+
+
+@pytest.fixture(params=["root", "user"], scope="module")
+def daemon(binary: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    for make in make_daemons(binary):
+        yield make("--pool", "2", "--preload", "json", who=request.param)
+
+
+@pytest.fixture
+def start_daemon(binary: Path) -> Iterator[StartDaemon]:
+    yield from make_daemons(binary)
+
+
+def wait_for_pool(daemon: Daemon) -> None:
+    client = daemon.client()
+
+    def is_full() -> bool:
+        pool = client.request("status")["pool"]
+        return pool["ready"] == pool["wanted"] and pool["light_ready"] == pool["light_wanted"]
+
+    wait_for("the pool", is_full)
+
+
+def way_of(done: Completed) -> str:
+    assert done.returncode == 0, done.stderr
+    return next(name for name, words in WAYS.items() if words in done.stderr)
+
+
+def test_every_option_has_a_warm_box(daemon: Daemon) -> None:
+    directory = daemon.glovebox.place.path / "beside"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    script = directory / "script.py"
+    script.write_text("print(1)")
+    daemon.glovebox.place.give(directory)
+    daemon.glovebox.place.give(script)
+    code = ["-c", "print(1)"]
+    expected: list[tuple[list[str], str]] = [
+        (code, "pool"),
+        (["--json", *code], "pool"),
+        (["-e", "A=1", *code], "pool"),
+        ([*code, "argument"], "pool"),
+        (["-c", "import atexit, signal, sys, threading; sys.stdin.read() # input"], "pool"),
+        (["-l", "bash", "-c", "echo 1"], "pool"),
+        (["--", "echo", "1"], "pool"),
+        (["-m", "platform"], "pool"),
+        (["--workspace", str(directory), *code], "fork"),
+        (["--data", str(directory), *code], "fork"),
+        (["--mount", f"{directory}:/mnt/x", *code], "fork"),
+        (["--memory", "300m", *code], "fork"),
+        (["--timeout", "9s", *code], "pool"),
+        ([str(script)], "fork"),
+        (["--alone", str(script)], "fork"),
+        (["--no-daemon", *code], "here"),
+    ]
+    for words, way in expected:
+        wait_for_pool(daemon)
+        done = daemon.cli("run", "--verbose", *words)
+        assert way_of(done) == way, words
+        assert re.search(r"\d ms  run", done.stderr) and re.search(r"\d ms  in all", done.stderr)
+
+
+def test_output_goes_on_when_the_daemon_dies(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--pool", "1", "--preload", "json")
+    wait_for_pool(daemon)
+    code = "import sys, time\nprint('begun', flush=True)\nsys.stdin.readline()\nprint('x' * 200000)\nsys.exit(3)"
+    with daemon.glovebox.popen("run", "--socket", daemon.socket, "-c", code, stdin=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout
+        assert process.stdout.readline() == "begun\n"
+        daemon.kill()
+        daemon.start()  # which clears up what nobody holds, and not this
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        assert process.stdout.read() == "x" * 200000 + "\n"
+        assert process.wait(30) == 3
+
+
+def test_a_command_goes_on_when_the_daemon_dies(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--pool", "1", "--preload", "json")
+    wait_for_pool(daemon)
+    words = ["-l", "bash", "-c", "echo begun; read line; echo $line; exit 4"]
+    with daemon.glovebox.popen("run", "--socket", daemon.socket, *words, stdin=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout
+        assert process.stdout.readline() == "begun\n"
+        daemon.kill()
+        assert process.communicate("go\n", 30)[0] == "go\n"
+        assert process.returncode == 4
+    daemon.start()
+
+
+def test_a_program_goes_on_when_the_daemon_stops(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--pool", "1", "--preload", "json")
+    wait_for_pool(daemon)
+    code = "print('begun', flush=True)\nprint(input())"
+    with daemon.glovebox.popen("run", "--socket", daemon.socket, "-c", code, stdin=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout
+        assert process.stdout.readline() == "begun\n"
+        assert daemon.terminate() == 0
+        assert process.communicate("go\n", 30)[0] == "go\n"
+        assert process.returncode == 0
+    daemon.start()
+
+
+def test_the_box_ends_with_its_caller(daemon: Daemon) -> None:
+    wait_for_pool(daemon)
+    seconds = f"{random.randrange(10**6, 10**7)}"
+    code = f"import subprocess\nsubprocess.Popen(['sleep', '{seconds}'])\nprint('begun', flush=True)\ninput()"
+    with daemon.glovebox.popen(
+        "run", "--socket", daemon.socket, "-c", code, stdin=subprocess.PIPE
+    ) as process:  # fmt: skip
+        assert process.stdout and process.stdout.readline() == "begun\n"
+        wait_for("its child", lambda: _find_sleeper(seconds))
+        process.kill()
+    wait_for("the box to end", lambda: not _find_sleeper(seconds))
+
+
+def _find_sleeper(seconds: str) -> bool:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == b"sleep\0%s\0" % seconds.encode():
+                return True
+    return False
+
+
+@pytest.mark.parametrize("more", [[], ["--no-daemon"]], ids=["warm", "cold"])
+def test_ctrl_c_is_a_keyboard_interrupt(daemon: Daemon, more: list[str]) -> None:
+    code = (
+        "import time\ntry:\n    print('begun', flush=True)\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n    raise"
+    )
+    words = ["run", "--socket", daemon.socket, *more, "-c", code]
+    with daemon.glovebox.popen(*words) as process:
+        assert process.stdout and process.stderr and process.stdout.readline() == "begun\n"
+        time.sleep(0.3)  # a signal that comes between two steps of Python does not end the sleep that follows
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (out, process.returncode) == ("interrupted\n", 130)
+    assert err.rstrip().endswith("KeyboardInterrupt")
+
+
+@pytest.mark.parametrize("more", [[], ["--no-daemon"]], ids=["warm", "cold"])
+def test_ctrl_c_reaches_the_children_and_deaf_programs_are_killed(daemon: Daemon, more: list[str]) -> None:
+    code = (
+        "import signal, subprocess\nsignal.signal(signal.SIGINT, lambda *_: print('heard', flush=True))\n"
+        "print('begun', flush=True)\nprint(subprocess.call(['sleep', '60']), flush=True)\n"
+        "while True:\n    signal.pause()"
+    )
+    with daemon.glovebox.popen("run", "--socket", daemon.socket, *more, "-c", code) as process:
+        assert process.stdout and process.stdout.readline() == "begun\n"
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+    assert (out, process.returncode) == ("heard\n-2\n", 130)
+
+
+@pytest.mark.parametrize("more", [[], ["--no-daemon"]], ids=["warm", "cold"])
+def test_limits_are_told_in_the_same_words(daemon: Daemon, more: list[str]) -> None:
+    glovebox = daemon.glovebox
+    slow = glovebox("run", "--socket", daemon.socket, *more, "--timeout", "300ms", "-c", "import time; time.sleep(60)")
+    assert slow.returncode == 124 and "time limit 0.3 s" in slow.stderr, slow
+    large = glovebox(
+        "run", "--socket", daemon.socket, *more, "--memory", "96m", "-c", "b = bytearray(400 << 20)"
+    )  # fmt: skip
+    assert large.returncode == 137 and "memory limit 96 MiB" in large.stderr, large
+    missing = glovebox("run", "--socket", daemon.socket, *more, "--", "no-such-command")
+    assert missing.returncode == 127 and "there is no such command" in missing.stderr, missing
+
+
+def test_a_daemon_of_another_build_is_not_used_in_silence(daemon: Daemon, tmp_path: Path) -> None:
+    """The same sources, another build id: as after an upgrade while the daemon runs."""
+    if daemon.glovebox.who != "root":
+        pytest.skip("optional: one user is enough")
+    other = _with_other_build_id(daemon.glovebox.binary, tmp_path)
+    kernel = str(Path(__file__).resolve().parents[2] / "guest/kernel")
+    done = subprocess.run(
+        [str(other), "run", "--socket", daemon.socket, "-c", "print(5)"],
+        env=daemon.glovebox.environment({"GLOVEBOX_KERNEL_DIR": kernel}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
+    assert "another build" in done.stderr and "glovebox stop" in done.stderr
+
+
+def _with_other_build_id(binary: Path, tmp_path: Path) -> Path:
+    data = bytearray(binary.read_bytes())
+    note = b"\x04\x00\x00\x00\x14\x00\x00\x00\x03\x00\x00\x00GNU\x00"
+    at = data.find(note)
+    assert at > 0, "the linker leaves a build id"
+    data[at + len(note)] ^= 0xFF
+    other = tmp_path / "glovebox"
+    other.write_bytes(bytes(data))
+    other.chmod(0o755)
+    return other
+
+
+def test_warm_starts_a_daemon(glovebox: Glovebox) -> None:
+    glovebox = glovebox.own_socket()
+    try:
+        first = glovebox("run", "--verbose", "--warm", "-c", "print(1)")
+        assert first.returncode == 0 and "made by the daemon" in first.stderr, first.stderr
+        assert glovebox("status").returncode == 0
+    finally:
+        glovebox("stop")
+
+
+def test_much_output_arrives_whole(daemon: Daemon) -> None:
+    code = "import os\nfor i in range(300):\n    os.write(1, b'%07d\\n' % i * 8192)"
+    for more in ([], ["--no-daemon"]):
+        path = daemon.glovebox.place.path / "out"
+        with path.open("wb") as out:
+            process = daemon.glovebox.popen("run", "--socket", daemon.socket, *more, "-c", code, stdout=out)
+            assert process.wait(60) == 0
+        assert path.stat().st_size == 300 * 65536
+        done = subprocess.Popen(["wc", "-c"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = daemon.glovebox.popen("run", "--socket", daemon.socket, *more, "-c", code, stdout=done.stdin)
+        assert process.wait(60) == 0
+        assert done.communicate()[0].strip() == b"%d" % (300 * 65536)

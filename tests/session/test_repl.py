@@ -1,0 +1,109 @@
+"""`glovebox repl`: on a real terminal, and from a pipe."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from support.glovebox import Glovebox, slowness
+
+UP, LEFT, CTRL_A, CTRL_C, CTRL_D = b"\033[A", b"\033[D", b"\x01", b"\x03", b"\x04"
+
+
+class Screen:
+    """A terminal with the program on it."""
+
+    def __init__(self, glovebox: Glovebox, *words: str) -> None:
+        self.fd, theirs = pty.openpty()
+        options = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "env": {"TERM": "xterm", "NO_COLOR": "1"}}
+        self.process = glovebox.popen("repl", *words, **options)
+        os.close(theirs)
+        self.seen = b""
+        self.expect(b">>> ")
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.fd, keys)
+
+    def expect(self, text: bytes) -> None:
+        deadline = time.monotonic() + 60 * slowness()
+        while text not in self.seen:
+            ready, _, _ = select.select([self.fd], [], [], 1)
+            assert time.monotonic() < deadline, self.seen
+            if ready:
+                self.seen += os.read(self.fd, 65536)
+        self.seen = self.seen[self.seen.index(text) + len(text) :]
+
+    def run(self, line: bytes, shown: bytes) -> None:
+        self.type(line + b"\r")
+        self.expect(b"\r\n" + shown)
+        self.expect(b">>> ")
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.fd)
+
+
+@pytest.fixture
+def screen(served_glovebox: Glovebox) -> Iterator[Screen]:
+    screen = Screen(served_glovebox, "demo")
+    yield screen
+    screen.close()
+
+
+def test_lines_run_and_values_are_shown(screen: Screen, served_glovebox: Glovebox) -> None:
+    screen.run(b"x = 41", b"")
+    screen.run(b"x + 1", b"42")
+    screen.run(b"_ * 2", b"84")
+    screen.type(b"for i in range(2):\r")
+    screen.expect(b"... ")
+    screen.type(b"    print('row', i)\r")
+    screen.expect(b"... ")
+    screen.type(b"\r")
+    screen.expect(b"row 0\r\nrow 1\r\n")
+    screen.run(b"1 / 0", b"Traceback")
+    screen.type(CTRL_D)
+    assert screen.process.wait(30) == 0
+    assert served_glovebox("exec", "demo", "-c", "x").stdout == "41\n", "the session stays"
+
+
+def test_history_editing_and_completion(screen: Screen, served_glovebox: Glovebox) -> None:
+    screen.run(b"value_of_mine = 7", b"")
+    screen.type(b"value_of\t")
+    screen.expect(b"value_of_mine")
+    screen.run(b" + 1", b"8")
+    screen.type(UP + UP)
+    screen.expect(b"value_of_mine = 7")
+    screen.type(CTRL_C)
+    screen.expect(b"^C")
+    screen.expect(b">>> ")
+    screen.run(b"1 + 2" + LEFT + b"\x7f" + b"4", b"")
+    screen.run(b"2" + CTRL_A + b"1", b"12")
+    screen.type(b"exit\r")
+    assert screen.process.wait(30) == 0
+    again = Screen(served_glovebox, "demo")
+    again.type(UP + UP)
+    again.expect(b"12")
+    again.close()
+
+
+def test_interrupt_ends_the_code_and_not_the_conversation(screen: Screen) -> None:
+    screen.type(b"import time; print('o' + 'n'); time.sleep(1000)\r")
+    screen.expect(b"on\r\n")
+    screen.process.send_signal(signal.SIGINT)  # as the terminal does, were it the process's own
+    screen.expect(b"KeyboardInterrupt")
+    screen.expect(b">>> ")
+    screen.run(b"6 * 7", b"42")
+
+
+def test_lines_from_a_pipe(served_glovebox: Glovebox) -> None:
+    text = "x = 1\ndef f():\n    return x + 1\n\nf()\nprint('''a\nb''')\n"
+    done = served_glovebox("repl", "demo", input=text)
+    assert (done.returncode, done.stdout) == (0, "2\na\nb\n"), done.stderr
+    assert served_glovebox("repl").returncode == 2
+    assert served_glovebox("repl", "demo", input="").returncode == 0

@@ -1,0 +1,146 @@
+"""Root file systems that people have, made once by the tools that make them and kept in build/test-images.
+
+Debian comes from mmdebstrap; the archives of docker and podman are made of it by dockerd and podman themselves. Without
+one of these tools the tests fail: tools/setup.sh test installs them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from support.dockerd import dockerd
+from support.glovebox import REPOSITORY
+
+DIRECTORY = Path(os.environ.get("GLOVEBOX_TEST_IMAGES", REPOSITORY / "build/test-images"))
+SUITES = {"debian12": "bookworm", "debian13": "trixie"}
+PACKAGES = {"debian12": "python3", "debian13": "python3,python3-numpy"}
+CHANGES = ("ENV COLOUR=teal", "ENV PATH=/opt/own/bin:/usr/bin:/bin", "ENV HOME=/elsewhere", "WORKDIR /srv")
+
+
+@contextlib.contextmanager
+def _lock() -> Iterator[None]:
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    with (DIRECTORY / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _run(*command: str | Path) -> None:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, f"{command[0]}: {done.stdout[-500:]} {done.stderr[-1500:]}"
+
+
+def _debian(name: str, to: Path) -> None:
+    assert shutil.which("mmdebstrap"), "mmdebstrap is missing: run tools/setup.sh test"
+    _run("mmdebstrap", "--quiet", "--variant=essential", f"--include={PACKAGES[name]}", SUITES[name], to)
+
+
+def _docker(_: str, to: Path) -> None:
+    """Both archives at once: most of the time goes into starting dockerd."""
+    with dockerd() as daemon:
+        daemon.import_tar(_make("debian13"), "glovebox-test", *CHANGES)
+        saves = to.name.startswith("docker-save")
+        daemon.save("glovebox-test", to if saves else DIRECTORY / "docker-save.tar")
+        daemon.export("glovebox-test", DIRECTORY / "docker-export.tar" if saves else to)
+
+
+def _podman(_: str, to: Path) -> None:
+    assert shutil.which("podman"), "podman is missing: run tools/setup.sh test"
+    store = DIRECTORY / "podman"
+    podman = ["podman", "--root", store / "root", "--runroot", store / "run", "--storage-driver", "vfs"]
+    changes = [word for text in CHANGES for word in ("--change", text)]
+    try:
+        _run(*podman, "import", "--quiet", *changes, _make("debian12"), "glovebox-test:1")
+        kind = "oci-dir" if to.name.startswith("oci-dir") else "oci-archive"
+        _run(*podman, "save", "--quiet", "--format", kind, "-o", to, "glovebox-test:1")
+    finally:
+        _run(*podman, "rmi", "--all", "--force")
+        shutil.rmtree(store, ignore_errors=True)
+
+
+def _filtered(source: Path, to: Path, rename: Callable[[str], str | None]) -> None:
+    with tarfile.open(source) as old, tarfile.open(to, "w", format=tarfile.GNU_FORMAT) as new:
+        for member in old:
+            name = rename(member.name.removeprefix("./"))
+            if name is None:
+                continue
+            member.name = name
+            if member.islnk():
+                target = rename(member.linkname.removeprefix("./"))
+                if target is None:
+                    continue
+                member.linkname = target
+            new.addfile(member, old.extractfile(member) if member.isreg() else None)
+
+
+def _without_python(_: str, to: Path) -> None:
+    _filtered(_make("debian12"), to, lambda name: None if "python3" in name else name)
+
+
+def _elsewhere(_: str, to: Path) -> None:
+    """The interpreter and its library in /opt/python, and nothing of it in /usr."""
+
+    def rename(name: str) -> str | None:
+        for old, new in (("usr/bin/python3.11", "bin/python3.11"), ("usr/lib/python3.11", "lib/python3.11")):
+            if name == old or name.startswith(old + "/"):
+                return "opt/python/" + new + name[len(old) :]
+        return None if name.startswith(("usr/bin/python3", "usr/lib/python3")) else name
+
+    _filtered(_make("debian12"), to, rename)
+
+
+def _busybox(_: str, to: Path) -> None:
+    """One program and its names; no /etc, no /tmp, no /home."""
+    program = shutil.which("busybox", path="/bin:/usr/bin")
+    assert program, "busybox is missing: run tools/setup.sh test"
+    names = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    content = Path(program).read_bytes()
+    with tarfile.open(to, "w") as archive:
+        member = tarfile.TarInfo("bin/busybox")
+        member.mode, member.size = 0o755, len(content)
+        archive.addfile(member, io.BytesIO(content))
+        for name in names:
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            if name != "busybox":
+                archive.addfile(link)
+
+
+MAKERS: dict[str, Callable[[str, Path], None]] = {
+    "debian12": _debian,
+    "debian13": _debian,
+    "docker-save": _docker,
+    "docker-export": _docker,
+    "oci-archive": _podman,
+    "oci-dir": _podman,
+    "without-python": _without_python,
+    "elsewhere": _elsewhere,
+    "busybox": _busybox,
+}
+
+
+def _make(name: str) -> Path:
+    path = DIRECTORY / (name if name == "oci-dir" else f"{name}.tar")
+    if not path.exists():
+        part = DIRECTORY / f"{name}.new{'' if name == 'oci-dir' else '.tar'}"
+        shutil.rmtree(part, ignore_errors=True)
+        part.unlink(missing_ok=True)
+        MAKERS[name](name, part)
+        part.rename(path)
+    return path
+
+
+def archive(name: str) -> Path:
+    """The archive (or, of `oci-dir`, the directory), made on first use. Anybody may read it."""
+    with _lock():
+        path = _make(name)
+        for place in (path, *path.rglob("*")) if path.is_dir() else (path,):
+            place.chmod(0o755 if place.is_dir() else 0o644)
+    return path
