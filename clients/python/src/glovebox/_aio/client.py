@@ -1,0 +1,35 @@
+"""One transport for each daemon, shared by all sandboxes there."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Union
+
+from .._place import Target
+from .unix import AsyncUnixTransport
+
+if TYPE_CHECKING:
+    from .http import AsyncHttpTransport
+
+AnyTransport = Union[AsyncUnixTransport, "AsyncHttpTransport"]
+_lock = threading.Lock()
+_transports: weakref.WeakValueDictionary[Target, AnyTransport] = weakref.WeakValueDictionary()
+
+
+def _make(target: Target) -> AnyTransport:
+    if target.url is None:
+        return AsyncUnixTransport(target)
+    from .http import AsyncHttpTransport  # only those who use it wait for its import
+
+    return AsyncHttpTransport(target)
+
+
+def transport_for(target: Target) -> AnyTransport:
+    """It lives, with its connections, as long as somebody uses it."""
+    with _lock:
+        transport = _transports.get(target)
+        if transport is None:
+            transport = _make(target)
+            _transports[target] = transport
+        return transport
