@@ -29,9 +29,9 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "box/seal/nursery_message.h"
 #include "mapping.h"
-#include "trial.h"
-#include "wire/nursery.h"
+#include "page_warmup.h"
 
 enum {
         PLACED_MAX = PAGE, /* bytes of an object; larger ones have pages of their own anyway */
@@ -57,7 +57,7 @@ struct seen {
 
 enum mode { MODE_NONE, MODE_PAGES, MODE_OBJECTS, MODE_PLACE };
 
-/* In shared memory, for the children's sake; and so that the imprint does not take it for the interpreter's. */
+/* In shared memory, for the children's sake; and so that the snapshot does not take it for the interpreter's. */
 struct state {
         struct plan plan;   /* what this process goes by */
         struct plan result; /* what a child found */
@@ -263,7 +263,7 @@ static void become_survey(enum mode wanted) {
         int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
         mode = wanted;
         /* Whoever asks the nursery for kernels is not to be heard here. */
-        if (null_fd < 0 || dup2(null_fd, NURSERY_SOCKET_FD) < 0 || trial_become_harmless() < 0 ||
+        if (null_fd < 0 || dup2(null_fd, NURSERY_SOCKET_FD) < 0 || page_warmup_become_harmless() < 0 ||
             (mode == MODE_OBJECTS && !make_slots()))
                 _exit(1);
         (void) close(null_fd);
@@ -277,7 +277,7 @@ static void choose_mode(void) {
                         become_survey(wanted);
                         return;
                 }
-                if (child < 0 || trial_await(child) < 0 || state->result.n == 0)
+                if (child < 0 || page_warmup_await(child) < 0 || state->result.n == 0)
                         return;
                 adopt_plan();
         }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "imprint.h"
+#include "cow_snapshot.h"
 
 #define PLACE_VARIABLE "GLOVEBOX_PLACE"
 
@@ -28,7 +28,7 @@ EXPORTED int place_begun(void);
 /* Is this a process that only finds out what kernels write to? It then does what kernels do, and calls place_report. */
 EXPORTED bool place_is_survey(void);
 
-/* Before the imprint is taken: from here on Python allocates as it always does. */
+/* Before the snapshot is taken: from here on Python allocates as it always does. */
 EXPORTED void place_end(void);
 
 /* In a survey. */

@@ -1,7 +1,7 @@
 /* Requests that ask for nothing but that code be run, answered without Python's loop around them: turn.c. */
 #pragma once
 
-#include "imprint.h" /* EXPORTED */
+#include "cow_snapshot.h" /* EXPORTED */
 
 struct _object;
 

@@ -65,9 +65,9 @@ static bool holds(const uint8_t *object, size_t i) {
         return object[0] == i % 251 && object[31 + i % 7 * 16] == i % 251;
 }
 
-/* What the imprint is for a nursery: from here on, a page that is written to is the process's own. */
+/* What the snapshot is for a nursery: from here on, a page that is written to is the process's own. */
 static uint8_t *heap_start;
-static void imprint(void) {
+static void snapshot(void) {
         size_t size = (size_t) ((uint8_t *) sbrk(0) - heap_start);
         int fd = memfd_create("heap", MFD_CLOEXEC);
         if (fd < 0 || ftruncate(fd, (off_t) size) < 0 || write(fd, heap_start, size) != (ssize_t) size ||
@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
         bool is_survey = place_is_survey();
         place_end();
         if (is_survey)
-                imprint();
+                snapshot();
         for (size_t i = 0; i < OBJECTS; i += EVERY)
                 objects[i][1] ^= 1;
         if (is_survey)
