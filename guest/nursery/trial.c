@@ -88,7 +88,7 @@ static bool split(uintptr_t start, uintptr_t end) {
 /* ---- in the child ---- */
 
 /* To look at its own pages it must be dumpable again, and what can be looked at should be worth little. */
-int trial_become_harmless(void) {
+static int become_harmless(void) {
         struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
         if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
@@ -228,7 +228,7 @@ void trial_settle(void) {
         drop_apart();
 }
 
-int trial_await(pid_t child) {
+static int await_child(pid_t child) {
         int status = -1;
         int pidfd = (int) syscall(SYS_pidfd_open, child, 0);
         struct pollfd wanted = { .fd = pidfd, .events = POLLIN };
@@ -253,12 +253,12 @@ static pid_t fork_plainly(void) {
 static int fork_trial(void) {
         pid_t child = fork_plainly();
         if (child != 0) {
-                int code = child < 0 ? -errno : trial_await(child);
+                int code = child < 0 ? -errno : await_child(child);
                 return code < 0 ? code : 1;
         }
         fd_close(&pagemap_fd);
         fd_close(&memory_fd);
-        if (trial_become_harmless() < 0)
+        if (become_harmless() < 0)
                 _exit(1);
         split_runs();
         return 0;

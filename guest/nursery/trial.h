@@ -2,7 +2,7 @@
  * For ctypes. All return 0 or -errno unless said otherwise; none needs anything of Python. */
 #pragma once
 
-#include <sys/types.h>
+#include <stddef.h>
 
 #include "imprint.h"
 
@@ -19,8 +19,3 @@ void trial_settle(void);
 /* A stream in place of fd, from which these bytes can be read, and after them its end. Its other end. */
 EXPORTED int trial_feed(int requests_fd, int replies_fd, const char *requests, size_t size);
 EXPORTED _Noreturn void trial_end(void);
-
-/* For children that are no kernels. The first gives up what is worth having; the second waits for the end of one, with
- * bounded patience: 0 if all went well. */
-int trial_become_harmless(void);
-int trial_await(pid_t child);

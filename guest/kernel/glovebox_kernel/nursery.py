@@ -26,7 +26,6 @@ CHANNEL_FDS = 3, 4  # of a kernel; in a nursery they are the maker's, which noth
 LIBRARY_FD = 5
 _PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
 _ARENA_BYTES = 1 << 20
-_PLACE_SEEDED = 2
 _ARENAS = ("PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator")
 
 
@@ -35,8 +34,6 @@ def _library() -> ctypes.PyDLL:
     library = ctypes.PyDLL(f"/proc/self/fd/{LIBRARY_FD}")
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
-    library.place_is_survey.restype = ctypes.c_bool
-    library.place_end.restype = None
     library.spawn_pretend.restype = None
     library.trial_feed.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     library.imprint_arena_allocate.restype = ctypes.c_void_p
@@ -92,17 +89,6 @@ class _Imprint:
         return self._is_open and self._library.trial_begin() == 0
 
 
-class _Rest:
-    """What a forked kernel does when nobody has asked it for a while."""
-
-    def __init__(self, library: ctypes.PyDLL) -> None:
-        self._library = library
-
-    def begin(self) -> None:
-        memory_trim()
-        self._library.imprint_return()
-
-
 def _other_threads() -> list[str]:
     """Names of the threads besides this one; a moment's patience for those that are ending."""
     names: list[str] = []
@@ -137,10 +123,14 @@ def _make_kernel() -> kernel.Kernel:
 def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_light: bool) -> Birth:
     """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
     nursery_rehearse()
-    rest = _Rest(library)
+
+    def on_idle() -> None:
+        memory_trim()
+        library.imprint_return()
+
     if is_light:
-        lives_rehearse(library, rest)
-    birth = Birth(_make_kernel(), library, own_path, rest)
+        lives_rehearse(library, on_idle)
+    birth = Birth(_make_kernel(), library, own_path, on_idle)
     memory_keep()  # its kernels trim when they rest
     birth.practise()
     if is_light:
@@ -152,24 +142,9 @@ def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_li
     return birth
 
 
-def _place(library: ctypes.PyDLL) -> None:
-    """Start once more, with the library there before Python is: what kernels write to shall lie together in memory
-    (guest/nursery/place.c). Without it kernels are forked all the same, and copy more pages."""
-    begun = library.place_begun()
-    if not begun and "GLOVEBOX_PLACE" not in os.environ and hasattr(sys, "orig_argv"):
-        environment = {**os.environ, "GLOVEBOX_PLACE": "1", "LD_PRELOAD": f"/proc/self/fd/{LIBRARY_FD}"}
-        os.execve(sys.orig_argv[0], sys.orig_argv, environment)
-    for name in ("GLOVEBOX_PLACE", "LD_PRELOAD") if not begun else ():  # of no use here, and nobody else's business
-        os.environ.pop(name, None)
-    if begun & _PLACE_SEEDED:
-        os.environ.pop("PYTHONHASHSEED", None)
-
-
 def main() -> None:
     library = _library()
     is_light = "light" in sys.argv[2:]
-    if is_light:
-        _place(library)
     os.close(LIBRARY_FD)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     imprint = _Imprint(library)
@@ -187,14 +162,11 @@ def main() -> None:
         return
     announced = 0, len(names) - len(failed), ",".join(failed).encode()
     requests = trial_requests(ends_as_program=not is_light)
-    library.place_end()
     imprint.fill()
     imprint.end()
     imprint.take()
     birth.before_fork()
-    if library.place_is_survey():
-        birth.try_out(CHANNEL_FDS, requests, library.place_report)
-    elif imprint.is_trial():
+    if imprint.is_trial():
         birth.try_out(CHANNEL_FDS, requests, library.trial_end)
     else:
         library.spawn_announce(*announced)
