@@ -2,10 +2,10 @@
  * nothing of Python.
  *
  * Theory of operation. An order names a box by its agent's pidfd. The nursery sets the pid namespace for its children
- * to the box's, clones once, and sets it back. The child belongs to the ward, not to us (CLONE_PARENT): it is reaped
+ * to the box's, clones once, and sets it back. The child belongs to the supervisor, not to us (CLONE_PARENT): it is reaped
  * whatever becomes of the nursery. Before it returns to Python, the child has entered the box's control groups and
  * namespaces, become its user, given up every privilege and descriptor, and heard from the maker that it may go: no
- * byte of Python code runs in between. Order is the security argument, as in the box's own stage (src/box/stage.c).
+ * byte of Python code runs in between. Order is the security argument, as in the box's own stage (src/box/seal/stage.c).
  *
  * Between two forks no Python code runs in the nursery either: it would write to memory that it shares with kernels,
  * and for each large page of it that it touches every later fork would have 512 entries to copy. */
@@ -27,13 +27,13 @@
 
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/fd_passing.h"
 #include "base/memory.h"
-#include "base/passing.h"
-#include "box/landlock.h"
-#include "box/privilege.h"
-#include "box/seccomp.h"
-#include "trial.h"
-#include "wire/nursery.h"
+#include "box/seal/landlock.h"
+#include "box/seal/nursery_message.h"
+#include "box/seal/privilege.h"
+#include "box/seal/seccomp.h"
+#include "page_warmup.h"
 
 enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_VERDICT = 7, KERNEL_GO = 8, KERNEL_FDS = 9 };
 
@@ -122,7 +122,7 @@ static void release_order(void) {
 }
 
 static int receive_order(void) {
-        ssize_t size = passing_receive(NURSERY_SOCKET_FD, &order, sizeof(order), fds, NURSERY_FDS, 0);
+        ssize_t size = fd_passing_receive(NURSERY_SOCKET_FD, &order, sizeof(order), fds, NURSERY_FDS, 0);
         if (size < 0)
                 return (int) size;
         order_size = (size_t) size;
@@ -253,7 +253,7 @@ static const struct {
         { seccomp_install, "installing the system-call filter" }, /* last: it forbids most of the above */
 };
 
-/* A build of the tests leaves out one row: see box/stage.c. The environment of the new kernel says which. */
+/* A build of the tests leaves out one row: see box/seal/stage.c. The environment of the new kernel says which. */
 #ifdef SPAWN_LEAVE_OUT
 static bool is_left_out(const char *what) {
         char text[128];
@@ -327,7 +327,7 @@ int spawn_serve(void) {
                 if (code == 0)
                         code = fork_kernel();
                 if (code == ORDER_DONE)
-                        trial_settle();
+                        page_warmup_settle();
         }
         return code;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/exchange.h"
+#include "api/api_request.h"
 #include "api/file.h"
 #include "api/routes.h"
 #include "api/sending.h"
@@ -17,14 +17,14 @@
 #include "base/utf8.h"
 #include "http/query.h"
 #include "http/text.h"
-#include "session/asker_errand.h"
+#include "session/caller_job.h"
 
 enum { ZIPS_MAX = 8 }; /* of one owner at a time: each holds the names of what it packs */
 
 /* ---- the list ---- */
 
 /* Names that are not UTF-8 cannot be told in JSON, and are left out. */
-static void describe(const struct artifact *artifact, const char *user, struct json_text *text) {
+static void describe(const struct artifact *artifact, const char *user, struct json_writer *text) {
         char path[ARTIFACT_PATH_MAX + 16];
         _cleanup_free_ char *encoded = http_encode(artifact->path, true);
         _cleanup_free_ char *url = NULL;
@@ -36,28 +36,28 @@ static void describe(const struct artifact *artifact, const char *user, struct j
         int length = snprintf(path, sizeof(path), "/workspace/%s", artifact->path);
         if (!utf8_is_valid(path, (size_t) length))
                 return;
-        json_text_put(text, ",", text->bytes[text->size - 1] == '[' ? 0 : 1);
-        json_text_put_literal(text, "{\"path\":");
-        json_text_put_string(text, path, (size_t) length);
-        json_text_put_literal(text, ",\"size\":");
-        json_text_put_number(text, (int64_t) artifact->size);
-        json_text_put_literal(text, ",\"mime\":");
-        json_text_put_string(text, artifact_mime(path), strlen(artifact_mime(path)));
-        json_text_put_literal(text, ",\"url\":");
-        json_text_put_string(text, url, strlen(url));
-        json_text_put_literal(text, "}");
+        json_writer_put(text, ",", text->bytes[text->size - 1] == '[' ? 0 : 1);
+        json_writer_put_literal(text, "{\"path\":");
+        json_writer_put_string(text, path, (size_t) length);
+        json_writer_put_literal(text, ",\"size\":");
+        json_writer_put_number(text, (int64_t) artifact->size);
+        json_writer_put_literal(text, ",\"mime\":");
+        json_writer_put_string(text, artifact_mime(path), strlen(artifact_mime(path)));
+        json_writer_put_literal(text, ",\"url\":");
+        json_writer_put_string(text, url, strlen(url));
+        json_writer_put_literal(text, "}");
 }
 
-static void write_list(const struct artifact_list *list, const char *user, struct json_text *text) {
-        json_text_put_literal(text, "{\"artifacts\":[");
+static void write_list(const struct artifact_list *list, const char *user, struct json_writer *text) {
+        json_writer_put_literal(text, "{\"artifacts\":[");
         for (size_t i = 0; !text->failed && i < list->count; i++)
                 describe(&list->items[i], user, text);
-        json_text_put_literal(text, "],\"cut\":");
-        json_text_put_bool(text, list->cut);
-        json_text_put_literal(text, "}");
+        json_writer_put_literal(text, "],\"cut\":");
+        json_writer_put_bool(text, list->cut);
+        json_writer_put_literal(text, "}");
 }
 
-static int list_many(int workspace_fd, const char *user, struct json_text *text, struct err *err) {
+static int list_many(int workspace_fd, const char *user, struct json_writer *text, struct err *err) {
         struct artifact_list list = { 0 };
         if (artifact_scan(workspace_fd, &list, err) < 0)
                 return -1;
@@ -65,38 +65,38 @@ static int list_many(int workspace_fd, const char *user, struct json_text *text,
         return 0;
 }
 
-void artifacts_list(struct exchange *exchange) {
+void artifacts_list(struct api_request *api_request) {
         struct err err;
         struct artifact_list list = { 0 };
-        _cleanup_free_ char *user = http_encode(exchange_user(exchange), false);
-        _cleanup_fd_ int workspace = file_open_workspace(exchange, &err);
+        _cleanup_free_ char *user = http_encode(api_request_user(api_request), false);
+        _cleanup_fd_ int workspace = file_open_workspace(api_request, &err);
         if (workspace < 0 || !user) {
                 if (workspace >= 0)
                         (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-                exchange_refuse(exchange, &err);
+                api_request_refuse(api_request, &err);
                 return;
         }
-        exchange_attend(exchange);
+        api_request_attend(api_request);
         if (!artifact_scan_few(workspace, &list)) {
-                if (asker_errand_start(&exchange->asker, workspace, list_many, user, &err) < 0)
-                        exchange_refuse(exchange, &err);
+                if (caller_job_start(&api_request->caller, workspace, list_many, user, &err) < 0)
+                        api_request_refuse(api_request, &err);
                 return;
         }
-        _cleanup_json_text_ struct json_text text = { 0 };
+        _cleanup_json_writer_ struct json_writer text = { 0 };
         write_list(&list, user, &text);
         artifact_list_release(&list);
         if (text.failed)
-                exchange_problem(exchange, 503, "busy", "the service is out of memory", NULL);
+                api_request_problem(api_request, 503, "busy", "the service is out of memory", NULL);
         else
-                exchange_answer_bytes(exchange, 200, "application/json", text.bytes, text.size);
+                api_request_answer_bytes(api_request, 200, "application/json", text.bytes, text.size);
 }
 
 /* ---- one ---- */
 
-static int read_path(const struct exchange *exchange, char ret_relative[static 4096], struct err *err) {
+static int read_path(const struct api_request *api_request, char ret_relative[static 4096], struct err *err) {
         static const char below[] = "artifacts/";
         struct http_pairs pairs;
-        if (http_query_parse(http_query(exchange->request), &pairs, err) < 0)
+        if (http_query_parse(http_query(api_request->request), &pairs, err) < 0)
                 return -1;
         const char *path = http_query_find(&pairs, "path");
         int code = path ? workspace_check_path(path, ret_relative, err)
@@ -108,21 +108,21 @@ static int read_path(const struct exchange *exchange, char ret_relative[static 4
         return code;
 }
 
-void artifacts_download(struct exchange *exchange) {
+void artifacts_download(struct api_request *api_request) {
         char relative[4096];
         struct err err;
         struct stat status;
         _cleanup_fd_ int workspace =
-                read_path(exchange, relative, &err) < 0 ? -1 : file_open_workspace(exchange, &err);
+                read_path(api_request, relative, &err) < 0 ? -1 : file_open_workspace(api_request, &err);
         _cleanup_fd_ int fd =
                 workspace < 0 ? -1 : workspace_open(workspace, relative, WORKSPACE_NO_LINKS, &status, &err);
         if (fd >= 0 && S_ISREG(status.st_mode)) {
-                serving_begin(exchange, take_fd(&fd), &status, strrchr(relative, '/') + 1);
+                serving_begin(api_request, take_fd(&fd), &status, strrchr(relative, '/') + 1);
                 return;
         }
         if (fd >= 0)
                 (void) err_set(&err, ERR_USAGE, "%.200s is a directory; …/artifacts/zip has all of them", relative);
-        exchange_refuse(exchange, &err);
+        api_request_refuse(api_request, &err);
 }
 
 /* ---- all ---- */
@@ -141,11 +141,11 @@ static void close_zip(struct sending_source *source) {
         free(source);
 }
 
-static size_t count_zips(const struct exchange *exchange) {
+static size_t count_zips(const struct api_request *api_request) {
         size_t n = 0;
-        for (const struct exchange *other = exchange->service->exchanges; other; other = other->next)
-                n += other->match.route == exchange->match.route &&
-                     strcmp(other->visitor.owner, exchange->visitor.owner) == 0;
+        for (const struct api_request *other = api_request->service->api_requests; other; other = other->next)
+                n += other->match.route == api_request->match.route &&
+                     strcmp(other->visitor.owner, api_request->visitor.owner) == 0;
         return n;
 }
 
@@ -160,37 +160,37 @@ static struct zip_source *open_zip(int workspace_fd, struct artifact_list *list)
 }
 
 /* The list is there, or cannot be had. */
-static void on_listed(struct asker *asker, struct artifact_list *list) {
-        struct exchange *exchange = (struct exchange *) asker;
+static void on_listed(struct caller *caller, struct artifact_list *list) {
+        struct api_request *api_request = (struct api_request *) caller;
         char name[API_PARAMETER_SIZE_MAX + 32];
         struct err err;
-        _cleanup_fd_ int workspace = list ? file_open_workspace(exchange, &err) : -1;
+        _cleanup_fd_ int workspace = list ? file_open_workspace(api_request, &err) : -1;
         if (!list)
                 (void) err_set(&err, ERR_SYSTEM, "the artifacts cannot be listed");
         else if (workspace < 0)
                 artifact_list_release(list);
         struct zip_source *source = workspace < 0 ? NULL : open_zip(take_fd(&workspace), list);
         if (!source) {
-                exchange_refuse(exchange, &err);
+                api_request_refuse(api_request, &err);
                 return;
         }
-        (void) snprintf(name, sizeof(name), "%s-artifacts.zip", exchange_user(exchange));
-        (void) serving_name(exchange, name);
-        sending_begin(exchange, &source->source, 200, "application/zip", HTTP_CHUNKED);
+        (void) snprintf(name, sizeof(name), "%s-artifacts.zip", api_request_user(api_request));
+        (void) serving_name(api_request, name);
+        sending_begin(api_request, &source->source, 200, "application/zip", HTTP_CHUNKED);
 }
 
-void artifacts_zip(struct exchange *exchange) {
+void artifacts_zip(struct api_request *api_request) {
         struct err err;
-        if (count_zips(exchange) > ZIPS_MAX) {
-                exchange_problem(exchange, 429, "limit", "this key has as many archives under way as it may",
+        if (count_zips(api_request) > ZIPS_MAX) {
+                api_request_problem(api_request, 429, "limit", "this key has as many archives under way as it may",
                                  "wait for one of them to be sent");
                 return;
         }
-        _cleanup_fd_ int workspace = file_open_workspace(exchange, &err);
+        _cleanup_fd_ int workspace = file_open_workspace(api_request, &err);
         if (workspace >= 0) {
-                exchange_attend(exchange);
-                if (artifact_listing_get(&exchange->asker, workspace, on_listed, &err) == 0)
+                api_request_attend(api_request);
+                if (artifact_listing_get(&api_request->caller, workspace, on_listed, &err) == 0)
                         return;
         }
-        exchange_refuse(exchange, &err);
+        api_request_refuse(api_request, &err);
 }

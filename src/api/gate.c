@@ -6,8 +6,8 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "daemon/daemon.h"
 #include "http/host.h"
-#include "session/daemon.h"
 
 enum { LOOK_MS = 1000 }; /* how soon a key that was added or taken away counts */
 

@@ -1,17 +1,17 @@
 /* What the service says about itself. */
 #include <string.h>
 
-#include "api/exchange.h"
+#include "api/api_request.h"
 #include "api/routes.h"
 #include "api/service.h"
 #include "session/session.h"
 
-void health_show(struct exchange *exchange) {
-        const struct service *service = exchange->service;
+void health_show(struct api_request *api_request) {
+        const struct service *service = api_request->service;
         json_t *capacity = json_pack("{s:I, s:I}", "sandboxes", (json_int_t) service_count_sandboxes(service, NULL),
                                      "sandboxes_max", (json_int_t) service->settings->sandboxes_max);
         json_t *engine = json_pack("{s:s, s:s}", "name", "native", "status", "ok");
-        exchange_answer(exchange, 200,
+        api_request_answer(api_request, 200,
                         json_pack("{s:s, s:s, s:[o], s:o, s:I}", "status", "ok", "version", GLOVEBOX_VERSION, "engines",
                                   engine, "capacity", capacity, "uptime_ms",
                                   (json_int_t) (loop_now_ms() - service->started_ms)));
@@ -27,12 +27,12 @@ static int describe(struct service *service, struct err *err) {
 }
 
 /* Written once: anybody may ask for it, as often as they like. */
-void health_describe(struct exchange *exchange) {
-        struct service *service = exchange->service;
+void health_describe(struct api_request *api_request) {
+        struct service *service = api_request->service;
         struct err err;
         if (!service->description && describe(service, &err) < 0)
-                exchange_refuse(exchange, &err);
+                api_request_refuse(api_request, &err);
         else
-                exchange_answer_bytes(exchange, 200, "application/json", service->description,
+                api_request_answer_bytes(api_request, 200, "application/json", service->description,
                                       strlen(service->description));
 }

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "api/exchange.h"
+#include "api/api_request.h"
 #include "api/routes.h"
 #include "api/service.h"
 #include "base/memory.h"
@@ -17,7 +17,7 @@
 struct metric;
 
 /* What a row may look at, and where it writes. */
-struct view {
+struct image_cache {
         FILE *out;
         const struct service *service;
         const struct daemon *daemon;
@@ -27,11 +27,11 @@ struct view {
 
 struct metric {
         const char *name, *type, *help;
-        double (*value)(const struct view *view);
-        void (*lines)(const struct view *view, const struct metric *metric); /* instead of value */
+        double (*value)(const struct image_cache *view);
+        void (*lines)(const struct image_cache *view, const struct metric *metric); /* instead of value */
 };
 
-static void put(const struct view *view, const char *name, const char *label, const char *text, double value) {
+static void put(const struct image_cache *view, const char *name, const char *label, const char *text, double value) {
         if (label)
                 (void) fprintf(view->out, "%s{%s=\"%s\"} %.15g\n", name, label, text, value);
         else
@@ -40,7 +40,7 @@ static void put(const struct view *view, const char *name, const char *label, co
 
 /* ---- the process ---- */
 
-static double memory_bytes(const struct view *view) {
+static double memory_bytes(const struct image_cache *view) {
         (void) view;
         unsigned long pages = 0;
         FILE *file = fopen("/proc/self/statm", "re");
@@ -52,7 +52,7 @@ static double memory_bytes(const struct view *view) {
         return (double) pages * (double) sysconf(_SC_PAGESIZE);
 }
 
-static double cpu_seconds(const struct view *view) {
+static double cpu_seconds(const struct image_cache *view) {
         (void) view;
         struct rusage usage;
         if (getrusage(RUSAGE_SELF, &usage) < 0)
@@ -61,25 +61,25 @@ static double cpu_seconds(const struct view *view) {
                (double) (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-static double longest_turn_seconds(const struct view *view) {
+static double longest_turn_seconds(const struct image_cache *view) {
         return (double) loop_turns(view->daemon->loop).longest_us / 1e6;
 }
 
-static double longest_turn_cpu_seconds(const struct view *view) {
+static double longest_turn_cpu_seconds(const struct image_cache *view) {
         return (double) loop_turns(view->daemon->loop).longest_cpu_us / 1e6;
 }
 
-static double uptime_seconds(const struct view *view) {
+static double uptime_seconds(const struct image_cache *view) {
         return (double) (loop_now_ms() - view->daemon->started_ms) / 1000;
 }
 
-static void build_lines(const struct view *view, const struct metric *metric) {
+static void build_lines(const struct image_cache *view, const struct metric *metric) {
         put(view, metric->name, "version", GLOVEBOX_VERSION, 1);
 }
 
 /* ---- sandboxes and kernels ---- */
 
-static void session_lines(const struct view *view, const struct metric *metric) {
+static void session_lines(const struct image_cache *view, const struct metric *metric) {
         static const char *const names[] = { "new", "idle", "running", "trimmed", "asleep", "lost" };
         unsigned n[ELEMENTS(names)] = { 0 };
         for (const struct session *session = view->daemon->sessions; session; session = session->next)
@@ -89,62 +89,62 @@ static void session_lines(const struct view *view, const struct metric *metric) 
                 put(view, metric->name, "state", names[i], n[i]);
 }
 
-static double sandboxes_max(const struct view *view) {
+static double sandboxes_max(const struct image_cache *view) {
         return (double) view->service->settings->sandboxes_max;
 }
 
-static double pool_should_hold(const struct view *view) {
-        return (double) (pool_wanted(view->daemon, false) + pool_wanted(view->daemon, true));
+static double pool_should_hold(const struct image_cache *view) {
+        return (double) (kernel_pool_wanted(view->daemon, false) + kernel_pool_wanted(view->daemon, true));
 }
 
-static double pool_holds(const struct view *view) {
-        return (double) (pool_ready(view->daemon, false) + pool_ready(view->daemon, true));
+static double pool_holds(const struct image_cache *view) {
+        return (double) (kernel_pool_ready(view->daemon, false) + kernel_pool_ready(view->daemon, true));
 }
 
-static void kernel_lines(const struct view *view, const struct metric *metric) {
-        const struct tally *tally = &view->daemon->tally;
-        put(view, metric->name, "how", "forked", (double) tally->kernels_forked);
-        put(view, metric->name, "how", "cold", (double) tally->kernels_cold);
-        put(view, metric->name, "how", "failed", (double) tally->kernels_failed);
+static void kernel_lines(const struct image_cache *view, const struct metric *metric) {
+        const struct counters *counters = &view->daemon->counters;
+        put(view, metric->name, "how", "forked", (double) counters->kernels_forked);
+        put(view, metric->name, "how", "cold", (double) counters->kernels_cold);
+        put(view, metric->name, "how", "failed", (double) counters->kernels_failed);
 }
 
-static double orders_waiting(const struct view *view) {
+static double orders_waiting(const struct image_cache *view) {
         return (double) view->daemon->n_orders;
 }
 
-static double orders_given(const struct view *view) {
+static double orders_given(const struct image_cache *view) {
         return (double) view->daemon->n_ordered;
 }
 
 /* ---- runs ---- */
 
-static double runs_started(const struct view *view) {
-        return (double) view->daemon->tally.runs_started;
+static double runs_started(const struct image_cache *view) {
+        return (double) view->daemon->counters.runs_started;
 }
 
-static void run_lines(const struct view *view, const struct metric *metric) {
-        for (size_t i = 0; i < TALLY_ENDS; i++)
-                put(view, metric->name, "status", tally_end_names[i], (double) view->daemon->tally.runs_ended[i]);
+static void run_lines(const struct image_cache *view, const struct metric *metric) {
+        for (size_t i = 0; i < COUNTERS_ENDS; i++)
+                put(view, metric->name, "status", counters_end_names[i], (double) view->daemon->counters.runs_ended[i]);
 }
 
-static void duration_lines(const struct view *view, const struct metric *metric) {
-        const struct tally *tally = &view->daemon->tally;
+static void duration_lines(const struct image_cache *view, const struct metric *metric) {
+        const struct counters *counters = &view->daemon->counters;
         char bucket[80], sum[80], count[80], bound[32];
         uint64_t n = 0;
         (void) snprintf(bucket, sizeof(bucket), "%s_bucket", metric->name);
         (void) snprintf(sum, sizeof(sum), "%s_sum", metric->name);
         (void) snprintf(count, sizeof(count), "%s_count", metric->name);
-        for (size_t i = 0; i <= TALLY_SPANS; i++) {
-                if (i < TALLY_SPANS)
-                        (void) snprintf(bound, sizeof(bound), "%g", (double) tally_spans_us[i] / 1e6);
-                n += tally->runs_within[i];
-                put(view, bucket, "le", i < TALLY_SPANS ? bound : "+Inf", (double) n);
+        for (size_t i = 0; i <= COUNTERS_SPANS; i++) {
+                if (i < COUNTERS_SPANS)
+                        (void) snprintf(bound, sizeof(bound), "%g", (double) counters_spans_us[i] / 1e6);
+                n += counters->runs_within[i];
+                put(view, bucket, "le", i < COUNTERS_SPANS ? bound : "+Inf", (double) n);
         }
-        put(view, sum, NULL, NULL, (double) tally->run_us / 1e6);
+        put(view, sum, NULL, NULL, (double) counters->run_us / 1e6);
         put(view, count, NULL, NULL, (double) n);
 }
 
-static double runs_waiting(const struct view *view) {
+static double runs_waiting(const struct image_cache *view) {
         unsigned n = 0;
         for (const struct session *session = view->daemon->sessions; session; session = session->next)
                 for (const struct run *run = session->runs; run; run = run->next)
@@ -152,48 +152,48 @@ static double runs_waiting(const struct view *view) {
         return n;
 }
 
-static double spilled_bytes(const struct view *view) {
+static double spilled_bytes(const struct image_cache *view) {
         return (double) share_used(&view->daemon->shares, SHARE_SPILL, NULL);
 }
 
 /* ---- the service ---- */
 
-static double clients(const struct view *view) {
+static double clients(const struct image_cache *view) {
         return (double) view->daemon->n_clients;
 }
 
-static void connection_lines(const struct view *view, const struct metric *metric) {
+static void connection_lines(const struct image_cache *view, const struct metric *metric) {
         put(view, metric->name, "outcome", "accepted", (double) view->http->accepted);
         put(view, metric->name, "outcome", "turned_away", (double) view->http->turned_away);
 }
 
-static double connections_open(const struct view *view) {
+static double connections_open(const struct image_cache *view) {
         return (double) view->http->open;
 }
 
-static double exchanges(const struct view *view) {
+static double api_requests(const struct image_cache *view) {
         unsigned n = 0;
-        for (const struct exchange *exchange = view->service->exchanges; exchange; exchange = exchange->next)
+        for (const struct api_request *api_request = view->service->api_requests; api_request; api_request = api_request->next)
                 n++;
         return n;
 }
 
-static double requests(const struct view *view) {
+static double requests(const struct image_cache *view) {
         return (double) view->http->requests;
 }
 
-static double streams(const struct view *view) {
+static double streams(const struct image_cache *view) {
         return (double) view->service->counted.streams;
 }
 
-static void refused_lines(const struct view *view, const struct metric *metric) {
+static void refused_lines(const struct image_cache *view, const struct metric *metric) {
         put(view, metric->name, "reason", "malformed", (double) view->http->refused);
         put(view, metric->name, "reason", "slow", (double) view->http->timeouts);
         put(view, metric->name, "reason", "unauthorized", (double) view->service->counted.unauthorized);
         put(view, metric->name, "reason", "quota", (double) view->service->counted.turned_away);
 }
 
-static void byte_lines(const struct view *view, const struct metric *metric) {
+static void byte_lines(const struct image_cache *view, const struct metric *metric) {
         put(view, metric->name, "direction", "in", (double) view->http->bytes_in);
         put(view, metric->name, "direction", "out", (double) view->http->bytes_out);
 }
@@ -201,11 +201,11 @@ static void byte_lines(const struct view *view, const struct metric *metric) {
 /* ---- keys ---- */
 
 /* Names of keys are letters, digits, "-" and "_": nothing in them needs to be escaped. */
-static bool is_shown(const struct view *view, const char *key) {
+static bool is_shown(const struct image_cache *view, const char *key) {
         return !*view->owner || strcmp(view->owner, key) == 0;
 }
 
-static void key_sandbox_lines(const struct view *view, const struct metric *metric) {
+static void key_sandbox_lines(const struct image_cache *view, const struct metric *metric) {
         for (size_t i = 0; i < view->service->keys.n; i++) {
                 const char *key = view->service->keys.keys[i].name;
                 if (is_shown(view, key))
@@ -213,7 +213,7 @@ static void key_sandbox_lines(const struct view *view, const struct metric *metr
         }
 }
 
-static void key_run_lines(const struct view *view, const struct metric *metric) {
+static void key_run_lines(const struct image_cache *view, const struct metric *metric) {
         for (const struct quota_use *use = view->service->uses.uses; use; use = use->next)
                 if (is_shown(view, use->owner))
                         put(view, metric->name, "key", use->owner,
@@ -254,21 +254,21 @@ static const struct metric metrics[] = {
         { "glovebox_http_connections_total", "counter", "HTTP connections.", .lines = connection_lines },
         { "glovebox_http_requests_total", "counter", "HTTP requests whose head was good.", .value = requests },
         { "glovebox_http_requests_open", "gauge", "Requests under way, and runs whose client has left.",
-          .value = exchanges },
+          .value = api_requests },
         { "glovebox_http_streams_total", "counter", "Answers that were streams of events.", .value = streams },
         { "glovebox_http_refused_total", "counter", "HTTP requests refused, by reason.", .lines = refused_lines },
         { "glovebox_http_bytes_total", "counter", "Bytes over HTTP.", .lines = byte_lines },
 };
 
-void metrics_show(struct exchange *exchange) {
+void metrics_show(struct api_request *api_request) {
         _cleanup_free_ char *text = NULL;
         size_t size = 0;
-        const struct service *service = exchange->service;
-        struct view view = { .out = open_memstream(&text, &size),
+        const struct service *service = api_request->service;
+        struct image_cache view = { .out = open_memstream(&text, &size),
                              .service = service,
                              .daemon = service->daemon,
                              .http = http_server_counters(service->server),
-                             .owner = exchange->visitor.owner };
+                             .owner = api_request->visitor.owner };
         for (size_t i = 0; view.out && i < ELEMENTS(metrics); i++) {
                 const struct metric *metric = &metrics[i];
                 (void) fprintf(view.out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help, metric->name,
@@ -279,7 +279,7 @@ void metrics_show(struct exchange *exchange) {
                         put(&view, metric->name, NULL, NULL, metric->value(&view));
         }
         if (view.out && fclose(view.out) == 0)
-                exchange_answer_bytes(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", text, size);
+                api_request_answer_bytes(api_request, 200, "text/plain; version=0.0.4; charset=utf-8", text, size);
         else
-                exchange_problem(exchange, 503, "busy", "the service is out of memory", NULL);
+                api_request_problem(api_request, 503, "busy", "the service is out of memory", NULL);
 }

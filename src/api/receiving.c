@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/exchange.h"
+#include "api/api_request.h"
 #include "api/file.h"
 #include "api/service.h"
 #include "base/fd.h"
@@ -12,7 +12,7 @@
 #include "http/multipart.h"
 #include "http/text.h"
 #include "session/session.h"
-#include "session/workspace.h"
+#include "store/workspace.h"
 
 enum {
         FILES_MAX = 32,       /* of one request: each holds two descriptors */
@@ -26,7 +26,7 @@ struct received {
 };
 
 struct receiving {
-        struct exchange *exchange;
+        struct api_request *api_request;
         char session_id[27];
         int workspace_fd;
         uint64_t max;          /* of one file */
@@ -41,12 +41,12 @@ struct receiving {
 };
 
 static struct share_claim claim_of(const struct receiving *receiving, size_t n) {
-        return (struct share_claim) { .key = receiving->exchange->visitor.owner, .amount = n };
+        return (struct share_claim) { .key = receiving->api_request->visitor.owner, .amount = n };
 }
 
 static void receiving_free(struct receiving *receiving) {
-        struct exchange *exchange = receiving->exchange;
-        struct session *session = session_find(exchange->service->daemon, exchange->visitor.owner,
+        struct api_request *api_request = receiving->api_request;
+        struct session *session = session_find(api_request->service->daemon, api_request->visitor.owner,
                                                receiving->session_id);
         for (size_t i = 0; i < receiving->n; i++) {
                 if (session && receiving->files[i].file.fd >= 0) /* not put into its place */
@@ -55,29 +55,29 @@ static void receiving_free(struct receiving *receiving) {
                 free(receiving->files[i].path);
         }
         const struct share_claim all = claim_of(receiving, receiving->n);
-        share_give(&receiving->exchange->service->daemon->shares, SHARE_FILES, &all);
+        share_give(&receiving->api_request->service->daemon->shares, SHARE_FILES, &all);
         multipart_close(receiving->multipart);
         fd_close(&receiving->workspace_fd);
         free(receiving);
 }
 
 static void refuse(struct receiving *receiving, const struct err *err) {
-        struct exchange *exchange = receiving->exchange;
+        struct api_request *api_request = receiving->api_request;
         bool is_crowded = receiving->is_crowded;
         receiving_free(receiving);
         if (is_crowded)
-                exchange_problem(exchange, 429, "limit", err->message, NULL);
+                api_request_problem(api_request, 429, "limit", err->message, NULL);
         else if (err->code == ERR_LIMIT)
-                exchange_problem(exchange, 413, "too_large", err->message, NULL);
+                api_request_problem(api_request, 413, "too_large", err->message, NULL);
         else
-                exchange_refuse(exchange, err);
+                api_request_refuse(api_request, err);
 }
 
 static void on_gone(void *context) {
         struct receiving *receiving = context;
-        struct exchange *exchange = receiving->exchange;
+        struct api_request *api_request = receiving->api_request;
         receiving_free(receiving);
-        exchange_free(exchange);
+        api_request_free(api_request);
 }
 
 /* ---- one file ---- */
@@ -87,7 +87,7 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
         if (receiving->n == FILES_MAX)
                 return err_set(err, ERR_LIMIT, "at most %d files can be sent at once", FILES_MAX);
         const struct share_claim one = claim_of(receiving, 1);
-        struct share_table *shares = &receiving->exchange->service->daemon->shares;
+        struct share_table *shares = &receiving->api_request->service->daemon->shares;
         if (share_take(shares, SHARE_FILES, &one, err) < 0) {
                 receiving->is_crowded = true;
                 return -1;
@@ -108,9 +108,9 @@ static int add_bytes(struct receiving *receiving, const char *bytes, size_t size
         if (size > receiving->max - received->size)
                 return err_set(err, ERR_LIMIT, "the file is larger than %llu bytes, which is the most it may have",
                                (unsigned long long) receiving->max);
-        struct exchange *exchange = receiving->exchange;
-        struct daemon *daemon = exchange->service->daemon;
-        struct session *session = session_find(daemon, exchange->visitor.owner, receiving->session_id);
+        struct api_request *api_request = receiving->api_request;
+        struct daemon *daemon = api_request->service->daemon;
+        struct session *session = session_find(daemon, api_request->visitor.owner, receiving->session_id);
         if (disk_admit(daemon, session, size, err) < 0)
                 return -1;
         received->size += size;
@@ -187,14 +187,14 @@ static json_t *finish_files(struct receiving *receiving, bool *ret_created, stru
 
 static void on_body_end(void *context) {
         struct receiving *receiving = context;
-        struct exchange *exchange = receiving->exchange;
+        struct api_request *api_request = receiving->api_request;
         struct err err;
         bool is_created = false;
         json_t *list = NULL;
         if (!receiving->multipart || multipart_finish(receiving->multipart, &err) == 0) {
                 if (receiving->n == 0)
                         (void) err_set(&err, ERR_USAGE, "there is no file in the form");
-                else if (!session_find(exchange->service->daemon, exchange->visitor.owner, receiving->session_id))
+                else if (!session_find(api_request->service->daemon, api_request->visitor.owner, receiving->session_id))
                         (void) err_set(&err, ERR_GONE, "the sandbox was destroyed meanwhile");
                 else
                         list = finish_files(receiving, &is_created, &err);
@@ -207,18 +207,18 @@ static void on_body_end(void *context) {
                                               : json_incref(json_array_get(list, 0));
         json_decref(list);
         receiving_free(receiving);
-        exchange_answer(exchange, is_created ? 201 : 200, answer);
+        api_request_answer(api_request, is_created ? 201 : 200, answer);
 }
 
 static const struct http_events body_events = { .on_body = on_body, .on_body_end = on_body_end, .on_gone = on_gone };
 
-bool receiving_is_form(const struct exchange *exchange) {
-        const char *type = http_header(exchange->request, "Content-Type");
+bool receiving_is_form(const struct api_request *api_request) {
+        const char *type = http_header(api_request->request, "Content-Type");
         return type && http_same_sized(type, strcspn(type, "; \t"), "multipart/form-data");
 }
 
 static int prepare(struct receiving *receiving, const struct session *session, const char *relative, struct err *err) {
-        const struct http_request *request = receiving->exchange->request;
+        const struct http_request *request = receiving->api_request->request;
         const char *type = http_header(request, "Content-Type");
         int64_t length = http_content_length(request);
         receiving->workspace_fd = session_open_workspace(session);
@@ -226,10 +226,10 @@ static int prepare(struct receiving *receiving, const struct session *session, c
                 return err_sys(err, -receiving->workspace_fd, "opening the files of the sandbox");
         (void) snprintf(receiving->session_id, sizeof(receiving->session_id), "%s", session->row.id);
         (void) snprintf(receiving->directory, sizeof(receiving->directory), "%s", relative);
-        struct daemon *daemon = receiving->exchange->service->daemon;
+        struct daemon *daemon = receiving->api_request->service->daemon;
         if (disk_admit(daemon, session_find(daemon, "", session->row.id), 0, err) < 0)
                 return -1;
-        if (receiving_is_form(receiving->exchange))
+        if (receiving_is_form(receiving->api_request))
                 return multipart_open(type, &form_events, receiving, &receiving->multipart, err);
         if (length > 0 && (uint64_t) length > receiving->max)
                 return err_set(err, ERR_LIMIT, "the file has %lld bytes, and may have %llu at most", (long long) length,
@@ -237,18 +237,18 @@ static int prepare(struct receiving *receiving, const struct session *session, c
         return add_file(receiving, relative, err);
 }
 
-void receiving_begin(struct exchange *exchange, const struct session *session, const char *relative) {
+void receiving_begin(struct api_request *api_request, const struct session *session, const char *relative) {
         struct receiving *receiving = calloc(1, sizeof(*receiving));
-        uint64_t disk_max = session->row.limits.disk_bytes, upload_max = exchange->service->settings->upload_max;
+        uint64_t disk_max = session->row.limits.disk_bytes, upload_max = api_request->service->settings->upload_max;
         struct err err = { 0 };
         if (!receiving) {
-                exchange_problem(exchange, 503, "busy", "the service is out of memory", "try again in a moment");
+                api_request_problem(api_request, 503, "busy", "the service is out of memory", "try again in a moment");
                 return;
         }
-        receiving->exchange = exchange;
+        receiving->api_request = api_request;
         receiving->max = disk_max < upload_max ? disk_max : upload_max;
         if (prepare(receiving, session, relative, &err) < 0)
                 refuse(receiving, &err);
         else
-                http_attend(exchange->request, &body_events, receiving);
+                http_attend(api_request->request, &body_events, receiving);
 }

@@ -4,12 +4,12 @@
 
 #include <stdbool.h>
 
-struct exchange;
+struct api_request;
 struct session;
 
 /* The body is one file, `relative`; or, when it is multipart/form-data, its parts are files in that directory. The last
- * thing that is done with the exchange. */
-void receiving_begin(struct exchange *exchange, const struct session *session, const char *relative);
+ * thing that is done with the api_request. */
+void receiving_begin(struct api_request *api_request, const struct session *session, const char *relative);
 
 /* Is the body multipart/form-data? */
-bool receiving_is_form(const struct exchange *exchange);
+bool receiving_is_form(const struct api_request *api_request);

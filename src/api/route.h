@@ -17,12 +17,12 @@ struct api_query {
         bool is_required;
 };
 
-struct exchange;
+struct api_request;
 
 struct api_route {
         const char *method;  /* GET answers HEAD too */
         const char *pattern; /* "/sandbox/{user_id}/file": a name in braces stands for one segment */
-        void (*run)(struct exchange *exchange);
+        void (*run)(struct api_request *api_request);
         const char *name; /* the operation's, unique in the table */
         const char *summary;
         const struct api_query *query; /* NULL: nothing is documented */

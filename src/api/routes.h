@@ -6,44 +6,44 @@
 extern const struct api_routes api_routes;
 extern const struct api_schema api_schemas[];
 
-struct exchange;
+struct api_request;
 
 /* sandbox.c */
-void sandbox_create(struct exchange *exchange);
-void sandbox_list(struct exchange *exchange);
-void sandbox_show(struct exchange *exchange);
-void sandbox_destroy(struct exchange *exchange);
-void sandbox_interrupt(struct exchange *exchange);
-void sandbox_restart(struct exchange *exchange);
-void sandbox_hibernate(struct exchange *exchange);
-void sandbox_isolation(struct exchange *exchange);
+void sandbox_create(struct api_request *api_request);
+void sandbox_list(struct api_request *api_request);
+void sandbox_show(struct api_request *api_request);
+void sandbox_destroy(struct api_request *api_request);
+void sandbox_interrupt(struct api_request *api_request);
+void sandbox_restart(struct api_request *api_request);
+void sandbox_hibernate(struct api_request *api_request);
+void sandbox_isolation(struct api_request *api_request);
 
 /* execution.c */
-void execution_execute(struct exchange *exchange);
-void execution_shell(struct exchange *exchange);
-void execution_install(struct exchange *exchange);
-void execution_list(struct exchange *exchange);
-void execution_show(struct exchange *exchange);
-void execution_events(struct exchange *exchange);
-void execution_cancel(struct exchange *exchange);
+void execution_execute(struct api_request *api_request);
+void execution_shell(struct api_request *api_request);
+void execution_install(struct api_request *api_request);
+void execution_list(struct api_request *api_request);
+void execution_show(struct api_request *api_request);
+void execution_events(struct api_request *api_request);
+void execution_cancel(struct api_request *api_request);
 
 /* file.c */
-void file_read(struct exchange *exchange);
-void file_write(struct exchange *exchange);
-void file_remove(struct exchange *exchange);
+void file_read(struct api_request *api_request);
+void file_write(struct api_request *api_request);
+void file_remove(struct api_request *api_request);
 
 /* artifact.c */
-void artifacts_list(struct exchange *exchange);
-void artifacts_download(struct exchange *exchange);
-void artifacts_zip(struct exchange *exchange);
+void artifacts_list(struct api_request *api_request);
+void artifacts_download(struct api_request *api_request);
+void artifacts_zip(struct api_request *api_request);
 
 /* health.c */
-void health_show(struct exchange *exchange);
-void health_describe(struct exchange *exchange);
+void health_show(struct api_request *api_request);
+void health_describe(struct api_request *api_request);
 
 /* metrics.c */
-void metrics_show(struct exchange *exchange);
+void metrics_show(struct api_request *api_request);
 
 /* page.c */
-void page_show(struct exchange *exchange);
-void page_lead(struct exchange *exchange);
+void page_show(struct api_request *api_request);
+void page_lead(struct api_request *api_request);

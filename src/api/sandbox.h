@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 
-struct exchange;
+struct api_request;
 
 /* May this user_id have a sandbox, as far as quotas go? One that exists may. */
-bool sandbox_has_room(const struct exchange *exchange, const char *user_id, struct err *err);
+bool sandbox_has_room(const struct api_request *api_request, const char *user_id, struct err *err);

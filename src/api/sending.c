@@ -3,17 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/exchange.h"
+#include "api/api_request.h"
 
 struct sending {
-        struct exchange *exchange;
+        struct api_request *api_request;
         struct sending_source *source;
 };
 
 static void sending_free(void *context) {
         struct sending *sending = context;
         sending->source->close(sending->source);
-        exchange_free(sending->exchange);
+        api_request_free(sending->api_request);
         free(sending);
 }
 
@@ -21,7 +21,7 @@ static void sending_free(void *context) {
 static void feed(void *context) {
         static char piece[SENDING_PIECE]; /* one thread, one user at a time */
         struct sending *sending = context;
-        struct http_request *request = sending->exchange->request;
+        struct http_request *request = sending->api_request->request;
         ssize_t n;
         int code = 0;
         do {
@@ -40,17 +40,17 @@ static void feed(void *context) {
 
 static const struct http_events events = { .on_drained = feed, .on_gone = sending_free };
 
-void sending_begin(struct exchange *exchange, struct sending_source *source, int status, const char *type,
+void sending_begin(struct api_request *api_request, struct sending_source *source, int status, const char *type,
                    int64_t length) {
-        struct http_request *request = exchange->request;
+        struct http_request *request = api_request->request;
         struct sending *sending = malloc(sizeof(*sending));
         if (!sending || http_stream_begin(request, status, type, length) < 0) {
                 free(sending);
                 source->close(source);
-                exchange_problem(exchange, 503, "busy", "the service is out of memory", "try again in a moment");
+                api_request_problem(api_request, 503, "busy", "the service is out of memory", "try again in a moment");
                 return;
         }
-        *sending = (struct sending) { exchange, source };
+        *sending = (struct sending) { api_request, source };
         if (strcmp(http_method(request), "HEAD") == 0) {
                 http_stream_end(request);
                 sending_free(sending);

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct exchange;
+struct api_request;
 
 enum { SENDING_PIECE = 128 << 10 };
 
@@ -15,6 +15,6 @@ struct sending_source {
         void (*close)(struct sending_source *source);
 };
 
-/* The last thing that is done with the exchange. Takes the source. `length` as in http_stream_begin. */
-void sending_begin(struct exchange *exchange, struct sending_source *source, int status, const char *type,
+/* The last thing that is done with the api_request. Takes the source. `length` as in http_stream_begin. */
+void sending_begin(struct api_request *api_request, struct sending_source *source, int status, const char *type,
                    int64_t length);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/exchange.h"
+#include "api/api_request.h"
 #include "api/gate.h"
 #include "api/routes.h"
 #include "session/session.h"
@@ -48,9 +48,9 @@ static void handle(void *context, struct http_request *request) {
         }
         if (!match.route->is_open && !gate_admits_visitor(service, request, &visitor))
                 return;
-        struct exchange *exchange = exchange_open(service, request, &match, &visitor);
-        if (exchange)
-                match.route->run(exchange);
+        struct api_request *api_request = api_request_open(service, request, &match, &visitor);
+        if (api_request)
+                match.route->run(api_request);
 }
 
 /* ---- start and end ---- */
@@ -70,7 +70,7 @@ static void place_socket(struct service *service) {
 static void on_beat(void *context) {
         struct service *service = context;
         service->beat = loop_timer(service->daemon->loop, loop_now_ms() + BEAT_MS, on_beat, service);
-        exchange_beat_all(service);
+        api_request_beat_all(service);
 }
 
 static int check_settings(const struct service *service, struct err *err) {
@@ -89,9 +89,9 @@ static void close_service(void *front) {
                 return;
         loop_timer_drop(&service->beat);
         http_server_close(service->server);
-        while (service->exchanges) { /* those that wait for a run without a client */
-                asker_leave(&service->exchanges->asker);
-                exchange_free(service->exchanges);
+        while (service->api_requests) { /* those that wait for a run without a client */
+                caller_leave(&service->api_requests->caller);
+                api_request_free(service->api_requests);
         }
         quota_table_release(&service->uses);
         free(service->description);

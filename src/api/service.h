@@ -1,7 +1,7 @@
 /* The service: the daemon's operations over HTTP.
  *
  * The way of a request: the server reads its head (src/http), the gate decides whether it may come in (gate.h), the
- * table finds its row (route.h, routes.c), the row makes an exchange of it (exchange.h), and that asks the session
+ * table finds its row (route.h, routes.c), the row makes an api_request of it (api_request.h), and that asks the session
  * layer for the very same operations as the daemon's own socket does. */
 #pragma once
 
@@ -36,7 +36,7 @@ struct service {
         struct quota_table uses;
         uint64_t keys_looked_ms; /* when the file of keys was last looked at, ... */
         int64_t keys_changed_ns; /* ... and when it had been changed */
-        struct exchange *exchanges; /* under way */
+        struct api_request *api_requests; /* under way */
         char *description;          /* openapi.json, once somebody asked for it */
         struct loop_timer *beat;
         struct {

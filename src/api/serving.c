@@ -7,14 +7,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/exchange.h"
+#include "api/api_request.h"
 #include "api/sending.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "http/range.h"
 #include "http/text.h"
-#include "session/artifact.h"
+#include "store/artifact.h"
 
 enum { TAG_SIZE = 2 + 32 + 1, SETTLED_NS = 50 * 1000000 };
 
@@ -55,7 +55,7 @@ static const char *type_of(const char *name) {
         return type;
 }
 
-int serving_name(struct exchange *exchange, const char *name) {
+int serving_name(struct api_request *api_request, const char *name) {
         char plain[256], value[1200];
         _cleanup_free_ char *encoded = http_encode(name, false);
         size_t n = 0;
@@ -65,7 +65,7 @@ int serving_name(struct exchange *exchange, const char *name) {
         if (!encoded)
                 return -1;
         (void) snprintf(value, sizeof(value), "attachment; filename=\"%s\"; filename*=UTF-8''%.800s", plain, encoded);
-        return http_add_header(exchange->request, "Content-Disposition", value) < 0 ? -1 : 0;
+        return http_add_header(api_request->request, "Content-Disposition", value) < 0 ? -1 : 0;
 }
 
 /* What changes whenever the file does. It is made of the change time, which code cannot set as it can the time of
@@ -102,9 +102,9 @@ static enum http_range_kind choose_range(const struct http_request *request, uin
         return http_range_parse(range, size, ret_first, ret_length);
 }
 
-static int add_head(struct exchange *exchange, const char *name, const char *tag) {
-        struct http_request *request = exchange->request;
-        if (serving_name(exchange, name) < 0 || http_add_header(request, "Accept-Ranges", "bytes") < 0 ||
+static int add_head(struct api_request *api_request, const char *name, const char *tag) {
+        struct http_request *request = api_request->request;
+        if (serving_name(api_request, name) < 0 || http_add_header(request, "Accept-Ranges", "bytes") < 0 ||
             http_add_header(request, "Content-Security-Policy",
                             "default-src 'none'; sandbox; frame-ancestors 'none'") < 0 ||
             http_add_header(request, "Cross-Origin-Resource-Policy", "same-origin") < 0)
@@ -112,16 +112,16 @@ static int add_head(struct exchange *exchange, const char *name, const char *tag
         return *tag ? http_add_header(request, "ETag", tag) : 0;
 }
 
-static void refuse_range(struct exchange *exchange, uint64_t size) {
+static void refuse_range(struct api_request *api_request, uint64_t size) {
         char text[64];
         (void) snprintf(text, sizeof(text), "bytes */%llu", (unsigned long long) size);
-        (void) http_add_header(exchange->request, "Content-Range", text);
+        (void) http_add_header(api_request->request, "Content-Range", text);
         (void) snprintf(text, sizeof(text), "the file has %llu bytes", (unsigned long long) size);
-        exchange_problem(exchange, 416, "range", text, "ask for a range that begins before its end");
+        api_request_problem(api_request, 416, "range", text, "ask for a range that begins before its end");
 }
 
-void serving_begin(struct exchange *exchange, int fd, const struct stat *status, const char *name) {
-        struct http_request *request = exchange->request;
+void serving_begin(struct api_request *api_request, int fd, const struct stat *status, const char *name) {
+        struct http_request *request = api_request->request;
         uint64_t size = (uint64_t) status->st_size, first, length;
         char tag[TAG_SIZE], text[96];
         make_tag(status, tag);
@@ -132,17 +132,17 @@ void serving_begin(struct exchange *exchange, int fd, const struct stat *status,
         if (is_listed(http_header(request, "If-None-Match"), tag)) {
                 (void) http_add_header(request, "ETag", tag);
                 (void) http_respond(request, 304, NULL, "", 0);
-                exchange_free(exchange);
+                api_request_free(api_request);
         } else if (kind == HTTP_RANGE_NONE)
-                refuse_range(exchange, size);
-        else if (!file || add_head(exchange, name, tag) < 0)
-                exchange_problem(exchange, 503, "busy", "the service is out of memory", "try again in a moment");
+                refuse_range(api_request, size);
+        else if (!file || add_head(api_request, name, tag) < 0)
+                api_request_problem(api_request, 503, "busy", "the service is out of memory", "try again in a moment");
         else {
                 (void) snprintf(text, sizeof(text), "bytes %llu-%llu/%llu", (unsigned long long) first,
                                 (unsigned long long) (first + length - 1), (unsigned long long) size);
                 if (kind == HTTP_RANGE_PART)
                         (void) http_add_header(request, "Content-Range", text);
-                sending_begin(exchange, &file->source, kind == HTTP_RANGE_PART ? 206 : 200, type_of(name),
+                sending_begin(api_request, &file->source, kind == HTTP_RANGE_PART ? 206 : 200, type_of(name),
                               (int64_t) length);
                 return;
         }

@@ -3,10 +3,10 @@
 
 #include <sys/stat.h>
 
-struct exchange;
+struct api_request;
 
-/* The last thing that is done with the exchange. Takes the descriptor. `name` is what the client saves it as. */
-void serving_begin(struct exchange *exchange, int fd, const struct stat *status, const char *name);
+/* The last thing that is done with the api_request. Takes the descriptor. `name` is what the client saves it as. */
+void serving_begin(struct api_request *api_request, int fd, const struct stat *status, const char *name);
 
 /* "attachment" with this name, in any alphabet. 0, or -1: out of memory. */
-int serving_name(struct exchange *exchange, const char *name);
+int serving_name(struct api_request *api_request, const char *name);

@@ -4,24 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/exchange.h"
+#include "api/api_request.h"
+#include "base/json_writer.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "session/asker.h"
-#include "session/json_text.h"
+#include "session/caller.h"
 
 /* ---- one event ---- */
 
 /* `text` is JSON on one line. Number 0: it has none, and a client that comes back goes on from the one before. */
-static void put_event(struct exchange *exchange, const char *name, uint64_t number, const char *text, size_t size) {
-        struct http_request *request = exchange->request;
+static void put_event(struct api_request *api_request, const char *name, uint64_t number, const char *text, size_t size) {
+        struct http_request *request = api_request->request;
         char head[96];
         int n = 0;
-        if (exchange->form == EXCHANGE_EVENTS && number)
+        if (api_request->form == API_REQUEST_EVENTS && number)
                 n = snprintf(head, sizeof(head), "event: %s\nid: %llu\ndata: ", name, (unsigned long long) number);
-        else if (exchange->form == EXCHANGE_EVENTS)
+        else if (api_request->form == API_REQUEST_EVENTS)
                 n = snprintf(head, sizeof(head), "event: %s\ndata: ", name);
-        const char *tail = exchange->form == EXCHANGE_EVENTS ? "\n\n" : "\n";
+        const char *tail = api_request->form == API_REQUEST_EVENTS ? "\n\n" : "\n";
         /* One write: an event is sent whole or not at all. */
         _cleanup_free_ char *whole = malloc((size_t) n + size + 2);
         if (!whole)
@@ -30,29 +30,29 @@ static void put_event(struct exchange *exchange, const char *name, uint64_t numb
         memcpy(whole + n, text, size);
         memcpy(whole + n + size, tail, strlen(tail));
         if (http_stream_write(request, whole, (size_t) n + size + strlen(tail)) < 0)
-                exchange->is_broken = true;
-        exchange->heard_ms = loop_now_ms();
+                api_request->is_broken = true;
+        api_request->heard_ms = loop_now_ms();
 }
 
 /* Takes the reference. */
-static void put_json(struct exchange *exchange, const char *name, uint64_t number, json_t *event) {
+static void put_json(struct api_request *api_request, const char *name, uint64_t number, json_t *event) {
         _cleanup_free_ char *text = json_dumps(event, JSON_COMPACT);
         json_decref(event);
         if (text)
-                put_event(exchange, name, number, text, strlen(text));
+                put_event(api_request, name, number, text, strlen(text));
         else
-                exchange->is_broken = true;
+                api_request->is_broken = true;
 }
 
-void stream_begin(struct exchange *exchange, const char *run_id) {
-        const char *type = exchange->form == EXCHANGE_EVENTS ? "text/event-stream" : "application/x-ndjson";
-        (void) http_add_header(exchange->request, "X-Run-Id", run_id);
-        (void) http_add_header(exchange->request, "X-Accel-Buffering", "no"); /* for proxies that would collect it */
-        if (http_stream_begin(exchange->request, 200, type, HTTP_CHUNKED) < 0)
+void stream_begin(struct api_request *api_request, const char *run_id) {
+        const char *type = api_request->form == API_REQUEST_EVENTS ? "text/event-stream" : "application/x-ndjson";
+        (void) http_add_header(api_request->request, "X-Run-Id", run_id);
+        (void) http_add_header(api_request->request, "X-Accel-Buffering", "no"); /* for proxies that would collect it */
+        if (http_stream_begin(api_request->request, 200, type, HTTP_CHUNKED) < 0)
                 return; /* the answer comes as one, then */
-        exchange->is_begun = true;
-        exchange->service->counted.streams++;
-        put_json(exchange, "start", 0, json_pack("{s:s, s:s}", "event", "start", "run_id", run_id));
+        api_request->is_begun = true;
+        api_request->service->counted.streams++;
+        put_json(api_request, "start", 0, json_pack("{s:s, s:s}", "event", "start", "run_id", run_id));
 }
 
 /* ---- output ---- */
@@ -70,7 +70,7 @@ static size_t partial_size(const char *bytes, size_t size) {
         return 0;
 }
 
-static void put_text(struct exchange *exchange, bool is_error, uint64_t number, const char *bytes, size_t size) {
+static void put_text(struct api_request *api_request, bool is_error, uint64_t number, const char *bytes, size_t size) {
         static const char *const names[] = { "stdout", "stderr" };
         _cleanup_free_ char *repaired = NULL;
         json_t *text = json_stringn(bytes, size);
@@ -79,17 +79,17 @@ static void put_text(struct exchange *exchange, bool is_error, uint64_t number, 
         json_t *event = json_pack("{s:s, s:o}", "event", names[is_error], "text", text ? text : json_string(""));
         if (number)
                 json_object_set_new(event, "number", json_integer((json_int_t) number));
-        put_json(exchange, names[is_error], number, event);
+        put_json(api_request, names[is_error], number, event);
 }
 
 /* Characters that are cut by the boundary of two pieces are put together again. */
-void stream_put_output(struct exchange *exchange, const struct asker_output *output) {
-        char *held = exchange->partial[output->is_error].bytes;
-        size_t *held_size = &exchange->partial[output->is_error].size;
+void stream_put_output(struct api_request *api_request, const struct caller_output *output) {
+        char *held = api_request->partial[output->is_error].bytes;
+        size_t *held_size = &api_request->partial[output->is_error].size;
         size_t size = *held_size + output->size;
         _cleanup_free_ char *bytes = malloc(size + 1);
         if (!bytes) {
-                exchange->is_broken = true;
+                api_request->is_broken = true;
                 return;
         }
         memcpy(bytes, held, *held_size);
@@ -97,69 +97,69 @@ void stream_put_output(struct exchange *exchange, const struct asker_output *out
         *held_size = partial_size(bytes, size);
         memcpy(held, bytes + size - *held_size, *held_size);
         /* A number says that all up to here was sent: not while a part of a character is held, of either stream. */
-        bool is_whole = output->is_last && exchange->partial[0].size == 0 && exchange->partial[1].size == 0;
+        bool is_whole = output->is_last && api_request->partial[0].size == 0 && api_request->partial[1].size == 0;
         if (output->is_last)
-                exchange->number = output->number;
+                api_request->number = output->number;
         if (size > *held_size || is_whole)
-                put_text(exchange, output->is_error, is_whole ? output->number : 0, bytes, size - *held_size);
+                put_text(api_request, output->is_error, is_whole ? output->number : 0, bytes, size - *held_size);
 }
 
-static void put_partial(struct exchange *exchange) {
+static void put_partial(struct api_request *api_request) {
         for (int i = 0; i < 2; i++)
-                if (exchange->partial[i].size > 0)
-                        put_text(exchange, i == 1, 0, exchange->partial[i].bytes, exchange->partial[i].size);
+                if (api_request->partial[i].size > 0)
+                        put_text(api_request, i == 1, 0, api_request->partial[i].bytes, api_request->partial[i].size);
 }
 
-void stream_put_display(struct exchange *exchange, const char *data, size_t size) {
-        _cleanup_json_text_ struct json_text event = { 0 };
-        json_text_put_literal(&event, "{\"event\":\"display\",\"data\":");
-        json_text_put(&event, data, size);
-        json_text_put_literal(&event, "}");
+void stream_put_display(struct api_request *api_request, const char *data, size_t size) {
+        _cleanup_json_writer_ struct json_writer event = { 0 };
+        json_writer_put_literal(&event, "{\"event\":\"display\",\"data\":");
+        json_writer_put(&event, data, size);
+        json_writer_put_literal(&event, "}");
         if (event.failed)
-                exchange->is_broken = true;
+                api_request->is_broken = true;
         else
-                put_event(exchange, "display", 0, event.bytes, event.size);
+                put_event(api_request, "display", 0, event.bytes, event.size);
 }
 
-void stream_beat(struct exchange *exchange) {
-        const char *beat = exchange->form == EXCHANGE_EVENTS ? ":\n\n" : "\n";
-        if (http_stream_wants_more(exchange->request))
-                (void) http_stream_write(exchange->request, beat, strlen(beat));
-        exchange->heard_ms = loop_now_ms();
+void stream_beat(struct api_request *api_request) {
+        const char *beat = api_request->form == API_REQUEST_EVENTS ? ":\n\n" : "\n";
+        if (http_stream_wants_more(api_request->request))
+                (void) http_stream_write(api_request->request, beat, strlen(beat));
+        api_request->heard_ms = loop_now_ms();
 }
 
 /* ---- the end ---- */
 
 /* A stream that lost something must not look whole. */
-static void finish(struct exchange *exchange) {
-        if (exchange->is_broken)
-                http_stream_abort(exchange->request);
+static void finish(struct api_request *api_request) {
+        if (api_request->is_broken)
+                http_stream_abort(api_request->request);
         else
-                http_stream_end(exchange->request);
-        exchange->request = NULL;
+                http_stream_end(api_request->request);
+        api_request->request = NULL;
 }
 
-void stream_end(struct exchange *exchange, const char *result, size_t size) {
-        put_partial(exchange);
-        uint64_t number = exchange->number + 1;
+void stream_end(struct api_request *api_request, const char *result, size_t size) {
+        put_partial(api_request);
+        uint64_t number = api_request->number + 1;
         _cleanup_free_ char *text = malloc(size + 96);
         if (text) {
                 int n = snprintf(text, 96, "{\"event\":\"result\",\"number\":%llu,\"result\":",
                                  (unsigned long long) number);
                 memcpy(text + n, result, size);
                 text[(size_t) n + size] = '}';
-                put_event(exchange, "result", number, text, (size_t) n + size + 1);
+                put_event(api_request, "result", number, text, (size_t) n + size + 1);
         } else
-                exchange->is_broken = true;
-        finish(exchange);
+                api_request->is_broken = true;
+        finish(api_request);
 }
 
-void stream_end_with_problem(struct exchange *exchange, int status, const char *code, const char *detail,
+void stream_end_with_problem(struct api_request *api_request, int status, const char *code, const char *detail,
                              const char *remedy) {
-        put_partial(exchange);
+        put_partial(api_request);
         json_t *problem = json_pack("{s:i, s:s, s:s}", "status", status, "code", code, "detail", detail);
         if (remedy)
                 json_object_set_new(problem, "remedy", json_string(remedy));
-        put_json(exchange, "error", 0, json_pack("{s:s, s:o}", "event", "error", "problem", problem));
-        finish(exchange);
+        put_json(api_request, "error", 0, json_pack("{s:s, s:o}", "event", "error", "problem", problem));
+        finish(api_request);
 }

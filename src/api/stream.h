@@ -13,15 +13,15 @@
 #include <jansson.h>
 #include <stddef.h>
 
-struct asker_output;
-struct exchange;
+struct caller_output;
+struct api_request;
 
-void stream_begin(struct exchange *exchange, const char *run_id);
-void stream_put_output(struct exchange *exchange, const struct asker_output *output);
-void stream_put_display(struct exchange *exchange, const char *data, size_t size); /* JSON */
-void stream_beat(struct exchange *exchange);
+void stream_begin(struct api_request *api_request, const char *run_id);
+void stream_put_output(struct api_request *api_request, const struct caller_output *output);
+void stream_put_display(struct api_request *api_request, const char *data, size_t size); /* JSON */
+void stream_beat(struct api_request *api_request);
 
 /* The last event. The request is gone afterwards. */
-void stream_end(struct exchange *exchange, const char *result, size_t size);
-void stream_end_with_problem(struct exchange *exchange, int status, const char *code, const char *detail,
+void stream_end(struct api_request *api_request, const char *result, size_t size);
+void stream_end_with_problem(struct api_request *api_request, int status, const char *code, const char *detail,
                              const char *remedy);

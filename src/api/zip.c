@@ -11,8 +11,8 @@
 
 #include "base/fd.h"
 #include "base/utf8.h"
-#include "session/artifact.h"
-#include "session/workspace.h"
+#include "store/artifact.h"
+#include "store/workspace.h"
 
 enum {
         NAME_ROOM = 3 * ARTIFACT_PATH_MAX, /* each byte may become an escape */

@@ -8,12 +8,12 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
+#include "base/fd_passing.h"
 #include "base/memory.h"
-#include "base/passing.h"
 #include "box/agent_image.h"
-#include "box/stage.h"
-#include "box/syscalls.h"
-#include "box/tree.h"
+#include "box/seal/stage.h"
+#include "box/seal/syscalls.h"
+#include "box/seal/tree.h"
 
 enum { SEAL_WAIT_MS = 60000, KILL_WAIT_MS = 5000 };
 
@@ -106,8 +106,8 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
             (spec->ret_listener_fd &&
              make_pair(SOCK_SEQPACKET, &birth.listener_fd, &birth.fds.listener_fd, err) < 0))
                 goto undo;
-        passing_refuse(box->control_fd); /* the agent is ours, and sends none */
-        if ((spec->kept && keeper_start(host, spec->name, &box->keeper, err) < 0) ||
+        fd_passing_refuse(box->control_fd); /* the agent is ours, and sends none */
+        if ((spec->kept && cleanup_watchdog_start(host, spec->name, &box->watchdog, err) < 0) ||
             cgroup_create(host, spec->name, &spec->limits, spec->allow_weaker, &box->cgroup, err) < 0)
                 goto undo;
         birth.has_memory_cgroup = host->usable[CGROUP_MEMORY];
@@ -130,7 +130,7 @@ int box_settle(struct box_birth *birth, struct box *ret_box, struct err *err) {
                 return -1;
         char letter;
         if (birth->listener_fd >= 0 &&
-            passing_receive(birth->listener_fd, &letter, 1, birth->spec->ret_listener_fd, 1, MSG_DONTWAIT) != 1)
+            fd_passing_receive(birth->listener_fd, &letter, 1, birth->spec->ret_listener_fd, 1, MSG_DONTWAIT) != 1)
                 return err_set(err, ERR_SYSTEM, "the box did not hand out the socket of its proxy");
         fd_close(&birth->listener_fd);
         fd_close(&birth->sync_fd);
@@ -187,6 +187,6 @@ int box_end(struct box *box, struct cgroup_usage *ret_usage, struct err *err) {
         if (box->cgroup.host && cgroup_destroy(&box->cgroup, code < 0 ? NULL : err) < 0)
                 code = -1;
         if (code == 0)
-                keeper_dismiss(&box->keeper);
+                cleanup_watchdog_dismiss(&box->watchdog);
         return code;
 }

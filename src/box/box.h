@@ -2,23 +2,23 @@
 #pragma once
 
 #include "base/err.h"
-#include "box/cgroup.h"
-#include "box/keeper.h"
+#include "box/cgroup/cgroup.h"
+#include "box/host/cleanup_watchdog.h"
+#include "box/seal/stage.h"
 #include "box/spec.h"
-#include "box/stage.h"
 
 struct box {
         pid_t pid;      /* of the agent, on the host */
         int pidfd;      /* readable when every process of the box is gone */
         int control_fd; /* frames to and from the agent; closing it ends the box */
         struct cgroup cgroup;
-        struct keeper keeper;
+        struct cleanup_watchdog watchdog;
 };
 
 /* Makes and seals a box. On return the agent is running and nothing else; on failure nothing is left. */
 int box_start(const struct box_spec *spec, const struct cgroup_host *host, struct box *ret_box, struct err *err);
 
-/* The same in steps, for a box whose namespaces are made by somebody else (see session/ward.h). `spec` is borrowed
+/* The same in steps, for a box whose namespaces are made by somebody else (see spawn/supervisor.h). `spec` is borrowed
  * until the end. After a failure, and in place of a next step, box_abandon takes apart what there is. */
 struct box_birth {
         const struct box_spec *spec;
@@ -48,6 +48,6 @@ void box_abandon(struct box_birth *birth);
 /* Kills everything in the box at once and waits until it is gone (bounded). */
 int box_kill(struct box *box, struct err *err);
 
-/* Takes the box apart: processes, control groups, keeper. Fills ret_usage (may be NULL) before the groups go. Safe on a
+/* Takes the box apart: processes, control groups, watchdog. Fills ret_usage (may be NULL) before the groups go. Safe on a
  * zeroed struct. */
 int box_end(struct box *box, struct cgroup_usage *ret_usage, struct err *err);

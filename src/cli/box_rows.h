@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 #include "box/limits.h"
-#include "cli/option.h"
 #include "cli/run_request.h"
+#include "cli/ui/option.h"
 #include "client/socket_place.h"
 
 #define SHOWN(text) text

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "cli/completion_shells.h"
-#include "cli/terminal.h"
+#include "cli/ui/completion_shells.h"
+#include "cli/ui/terminal.h"
 #include "cli/verb.h"
 
 static const char head[] =

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "cli/box_rows.h"
 #include "cli/process_verb.h"
-#include "cli/terminal.h"
+#include "cli/ui/terminal.h"
 #include "client/daemon_client.h"
 
 enum { DEPTH_MAX = 64 };

@@ -5,12 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/data_dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
-#include "base/place.h"
-#include "box/host.h"
-#include "cli/option.h"
-#include "cli/terminal.h"
+#include "box/host/host.h"
+#include "cli/ui/option.h"
+#include "cli/ui/terminal.h"
 #include "cli/verb.h"
 #include "image/image.h"
 #include "image/layer.h"
@@ -42,8 +42,8 @@ static void probe_python(const struct host_report *report, struct host_row *row)
 
 /* Below the data directory as it is: image_open would make what is missing. */
 static int open_host_image(int *ret_fd, struct err *err) {
-        char path[PLACE_PATH_MAX];
-        if (place_find_data_dir(path, err) < 0)
+        char path[DATA_DIR_PATH_MAX];
+        if (data_dir_find(path, err) < 0)
                 return -1;
         _cleanup_fd_ int data_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         int fd = openat(data_fd, "images/host", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -5,14 +5,14 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "cli/attend.h"
 #include "cli/exec_verb.h"
 #include "cli/input_feed.h"
+#include "cli/remote_run.h"
 #include "cli/run_code.h"
 #include "cli/session_request.h"
 #include "cli/session_verb.h"
 #include "cli/source_text.h"
-#include "cli/terminal.h"
+#include "cli/ui/terminal.h"
 #include "cli/verb.h"
 
 /* Code up to this size travels in the request itself. */
@@ -203,26 +203,26 @@ int exec_run(const struct session_options *options, const char *session, struct 
         struct input_feed feed = { 0 };
         json_t *result = NULL;
         const struct run_request *request = &options->run.request;
-        struct attendance attendance = { .client = &client,
+        struct remote_run remote = { .client = &client,
                                          .session = session,
                                          .json = request->json,
                                          .quiet = request->quiet,
                                          .show_value = request->language == RUN_PYTHON };
         int status = -1;
-        attendance.feed = &feed;
+        remote.feed = &feed;
         if (make_body(options, session, call.body, &call, err) == 0 &&
             socket_place_choose(&options->run.where, true, &place, err) == 0 &&
             input_feed_init(&feed, &place, session, err) == 0 &&
             daemon_client_open(&place, DAEMON_START, &client, err) == 0 &&
             make_session(options, session, &client, err) == 0) {
                 offer_input(request, &feed, call.body);
-                status = attend_call(&attendance, &call, &result, err);
+                status = remote_run_call(&remote, &call, &result, err);
         }
         input_feed_stop(&feed);
         if (status == DAEMON_CALL_LEFT)
-                status = attend_leave(&attendance);
+                status = remote_run_leave(&remote);
         else if (status == DAEMON_CALL_ANSWERED)
-                status = attend_report(&attendance, result, err);
+                status = remote_run_report(&remote, result, err);
         json_decref(result);
         json_decref(call.body);
         return status;

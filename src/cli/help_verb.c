@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "cli/terminal.h"
+#include "cli/ui/terminal.h"
 #include "cli/verb.h"
 
 static json_t *option_to_json(const struct option_row *row) {

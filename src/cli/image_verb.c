@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/data_dir.h"
 #include "base/memory.h"
-#include "base/place.h"
+#include "base/open_beneath.h"
 #include "base/units.h"
 #include "cli/verb.h"
-#include "image/beneath.h"
 #include "image/bounds.h"
 #include "image/image.h"
 #include "image/import.h"
@@ -22,12 +22,12 @@
 #include "image/layer.h"
 #include "image/record.h"
 #include "image/store.h"
-#include "session/passport.h"
+#include "store/session_file.h"
 
 enum { OPTION_JSON = 1, OPTION_NAMES = 2, OPTION_MAX_SIZE = 4, OPTION_PACKAGES = 8, OPTION_SOURCE = 16, OPTION_FORCE = 32 };
 
 struct request {
-        char data_dir[PLACE_PATH_MAX];
+        char data_dir[DATA_DIR_PATH_MAX];
         bool json, names, allow_source, force;
         char *packages; /* argv's own text, cut in place */
         const char *requirements;
@@ -49,7 +49,7 @@ struct sub_verb {
 /* The host image as image list and image show tell of it. A layer or interpreter that does not fit is told, not fatal.
  */
 static json_t *describe_host(int images_fd) {
-        _cleanup_fd_ int host_fd = beneath_open(images_fd, IMAGE_HOST, O_RDONLY | O_DIRECTORY), layer_fd = -1;
+        _cleanup_fd_ int host_fd = open_beneath(images_fd, IMAGE_HOST, O_RDONLY | O_DIRECTORY), layer_fd = -1;
         struct python python = { 0 };
         struct err err = { 0 };
         json_t *layer = NULL, *json = json_pack("{s:s, s:s}", "name", IMAGE_HOST, "kind", "host");
@@ -63,7 +63,7 @@ static json_t *describe_host(int images_fd) {
                 (void) layer_open(host_fd, &python, &layer_fd, &err);
         }
         if (layer_describe(host_fd, &layer, NULL) < 0 && shared_fd >= 0 && layer_describe(shared_fd, &layer, NULL) == 0)
-                json_object_set_new(json, "shared", json_string(place_shared_data_dir()));
+                json_object_set_new(json, "shared", json_string(data_dir_shared()));
         json_object_set_new(json, "layer", layer ? layer : json_null());
         if (err.code != ERR_NONE)
                 json_object_set_new(json, "problem", json_string(err.message));
@@ -82,7 +82,7 @@ static int describe(const char *data_dir, int images_fd, const char *name, json_
         struct err why = { .code = ERR_NOT_FOUND };
         if (image_fd >= 0 && record_read(image_fd, "image.json", ret_json, &why) == 0) {
                 if (is_shared)
-                        json_object_set_new(*ret_json, "shared", json_string(place_shared_data_dir()));
+                        json_object_set_new(*ret_json, "shared", json_string(data_dir_shared()));
                 return 0;
         }
         if (why.code == ERR_NOT_FOUND)
@@ -124,10 +124,10 @@ static void print_row(const json_t *image) {
 
 /* Those of the shared store that the own one does not have. */
 static int add_shared_names(char (**names)[65], size_t *n, struct err *err) {
-        _cleanup_fd_ int data_fd = *place_shared_data_dir() ?
-                                           open(place_shared_data_dir(), O_PATH | O_DIRECTORY | O_CLOEXEC) :
+        _cleanup_fd_ int data_fd = *data_dir_shared() ?
+                                           open(data_dir_shared(), O_PATH | O_DIRECTORY | O_CLOEXEC) :
                                            -1;
-        _cleanup_fd_ int fd = data_fd < 0 ? -1 : beneath_open(data_fd, "images", O_RDONLY | O_DIRECTORY);
+        _cleanup_fd_ int fd = data_fd < 0 ? -1 : open_beneath(data_fd, "images", O_RDONLY | O_DIRECTORY);
         _cleanup_free_ char(*more)[65] = NULL;
         size_t n_more = 0;
         if (fd < 0 || store_list(fd, &more, &n_more, NULL) < 0)
@@ -330,7 +330,7 @@ static int run_build(struct request *request, struct err *err) {
 
 /* Names of sessions that were made with the image, at most a few, for a sentence. Returns how many there are. */
 static size_t list_users(const char *data_dir, const char *image, char *ret_names, size_t room) {
-        char path[PLACE_PATH_MAX + 64];
+        char path[DATA_DIR_PATH_MAX + 64];
         size_t n = 0, used = 0;
         (void) snprintf(path, sizeof(path), "%s/state", data_dir);
         DIR *directory = opendir(path);
@@ -340,7 +340,7 @@ static size_t list_users(const char *data_dir, const char *image, char *ret_name
                 if (entry->d_name[0] == '.' || strlen(entry->d_name) > 40)
                         continue;
                 (void) snprintf(path, sizeof(path), "%s/state/%s", data_dir, entry->d_name);
-                if (strlen(path) > 1000 || passport_read(path, &row, NULL) < 0 || strcmp(row.image, image) != 0)
+                if (strlen(path) > 1000 || session_file_read(path, &row, NULL) < 0 || strcmp(row.image, image) != 0)
                         continue;
                 if (n++ < 3) {
                         int size = snprintf(ret_names + used, room - used, "%s%.40s", used ? ", " : "", row.name);
@@ -381,7 +381,7 @@ static int run_rm(struct request *request, struct err *err) {
                 return err_set(err, ERR_REFUSED,
                                "image %s belongs to the shared data directory; to remove it for all: "
                                "GLOVEBOX_DATA_DIR=%.300s glovebox image rm %s",
-                               name, place_shared_data_dir(), name);
+                               name, data_dir_shared(), name);
         if (image_fd >= 0 && !host && confirm_removal(request, name, err) < 0)
                 return -1;
         if (store_remove(images_fd, name, host ? "python" : NULL, err) == 0) {
@@ -515,7 +515,7 @@ int verb_image(int argc, char **argv) {
         for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
                 if (is_help(argv[i]))
                         return print_part(verb->name);
-        if (parse(&request, verb, argc - 1, argv + 1, &err) == 0 && place_data_dir(request.data_dir, &err) == 0 &&
+        if (parse(&request, verb, argc - 1, argv + 1, &err) == 0 && data_dir_open(request.data_dir, &err) == 0 &&
             verb->run(&request, &err) == 0) {
                 if (fflush(stdout) == 0)
                         return 0;

@@ -8,13 +8,13 @@
 #include <string.h>
 
 #include "api/key.h"
+#include "base/data_dir.h"
 #include "base/memory.h"
-#include "base/place.h"
-#include "cli/json_print.h"
-#include "cli/suggest.h"
-#include "cli/table.h"
-#include "cli/terminal.h"
-#include "session/audit.h"
+#include "cli/ui/json_print.h"
+#include "cli/ui/suggest.h"
+#include "cli/ui/table.h"
+#include "cli/ui/terminal.h"
+#include "store/audit.h"
 
 struct line {
         bool json, names;
@@ -35,8 +35,8 @@ const struct verb_part key_parts[KEY_PARTS] = {
         { .name = "rm", .operands = "NAME...", .summary = "revoke keys, within a second; their sandboxes stay" },
 };
 
-static int find_file(char ret_data_dir[static PLACE_PATH_MAX], char *ret_path, size_t room, struct err *err) {
-        if (place_data_dir(ret_data_dir, err) < 0)
+static int find_file(char ret_data_dir[static DATA_DIR_PATH_MAX], char *ret_path, size_t room, struct err *err) {
+        if (data_dir_open(ret_data_dir, err) < 0)
                 return -1;
         (void) snprintf(ret_path, room, "%s/keys", ret_data_dir);
         return 0;
@@ -50,7 +50,7 @@ static void record(const char *data_dir, const char *what, const char *name, con
 }
 
 static int do_new(const struct line *line, char **names, struct err *err) {
-        char key[API_KEY_SIZE], data_dir[PLACE_PATH_MAX], path[PLACE_PATH_MAX + 16];
+        char key[API_KEY_SIZE], data_dir[DATA_DIR_PATH_MAX], path[DATA_DIR_PATH_MAX + 16];
         (void) line;
         if (find_file(data_dir, path, sizeof(path), err) < 0 || api_key_make(key, err) < 0 ||
             api_keys_append(path, names[0], key, err) < 0)
@@ -72,7 +72,7 @@ static void add_quota(struct table *table, json_t *object, const char *name, uns
 static int do_ls(const struct line *line, char **names, struct err *err) {
         static const char *const headings[] = { "NAME", "SANDBOXES", "RUNS", "RATE" };
         static struct api_keys keys;
-        char data_dir[PLACE_PATH_MAX], path[PLACE_PATH_MAX + 16];
+        char data_dir[DATA_DIR_PATH_MAX], path[DATA_DIR_PATH_MAX + 16];
         (void) names;
         if (find_file(data_dir, path, sizeof(path), err) < 0)
                 return -1;
@@ -104,7 +104,7 @@ static int do_ls(const struct line *line, char **names, struct err *err) {
 
 /* Every name is tried; the first that failed is the error. */
 static int do_rm(const struct line *line, char **names, struct err *err) {
-        char data_dir[PLACE_PATH_MAX], path[PLACE_PATH_MAX + 16];
+        char data_dir[DATA_DIR_PATH_MAX], path[DATA_DIR_PATH_MAX + 16];
         int result = 0;
         (void) line;
         if (find_file(data_dir, path, sizeof(path), err) < 0)

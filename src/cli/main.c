@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/process_title.h"
-#include "cli/terminal.h"
+#include "cli/ui/terminal.h"
 #include "cli/verb.h"
 #include "egress/egress.h"
 

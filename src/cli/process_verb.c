@@ -10,11 +10,11 @@
 
 #include "base/memory.h"
 #include "base/units.h"
-#include "cli/attend.h"
 #include "cli/box_rows.h"
-#include "cli/json_print.h"
-#include "cli/table.h"
-#include "cli/terminal.h"
+#include "cli/remote_run.h"
+#include "cli/ui/json_print.h"
+#include "cli/ui/table.h"
+#include "cli/ui/terminal.h"
 
 enum { ID_SHOWN = 10, KILL_WAIT_MS = 3000, KILL_STEP_MS = 50 };
 
@@ -302,13 +302,13 @@ int process_follow_run(struct daemon_client *client, const char *session, const 
         json_t *body = json_pack("{s:s, s:s, s:s, s:i}", "op", "run.read", "session", session, "run", run, "from", 1);
         json_t *result = NULL;
         struct daemon_request request = { .body = body };
-        struct attendance attendance = { .client = client, .json = json, .show_value = true };
-        int code = body ? attend_call(&attendance, &request, &result, err)
+        struct remote_run remote = { .client = client, .json = json, .show_value = true };
+        int code = body ? remote_run_call(&remote, &request, &result, err)
                         : err_set(err, ERR_USAGE, "the name or the run's id is not valid UTF-8");
         if (code == DAEMON_CALL_LEFT)
-                code = attend_leave(&attendance);
+                code = remote_run_leave(&remote);
         else if (code == DAEMON_CALL_ANSWERED)
-                code = attend_report(&attendance, result, err);
+                code = remote_run_report(&remote, result, err);
         json_decref(result);
         json_decref(body);
         return code;

@@ -258,7 +258,7 @@ static bool serve_status(struct program_target *target, struct relay_outcome *re
         ssize_t n = read(target->fds[PROGRAM_STATUS], &status, sizeof(status));
         if (n < 0 && errno == EINTR)
                 return false;
-        if (n != sizeof(status)) { /* its ward is dead, and so is the box */
+        if (n != sizeof(status)) { /* its supervisor is dead, and so is the box */
                 ret_outcome->end = RELAY_BOX_DIED;
                 return true;
         }

@@ -2,9 +2,9 @@
  * go on is here. */
 #pragma once
 
+#include "box/cgroup/cgroup.h"
 #include "cli/relay_target.h"
 #include "client/daemon_client.h"
-#include "box/cgroup.h"
 
 /* In the order in which they come. */
 enum program_fd {

@@ -4,12 +4,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/data_dir.h"
 #include "base/memory.h"
-#include "base/place.h"
 #include "cli/exec_verb.h"
-#include "cli/line_editor.h"
 #include "cli/session_request.h"
-#include "cli/terminal.h"
+#include "cli/ui/line_editor.h"
+#include "cli/ui/terminal.h"
 #include "cli/verb.h"
 #include "client/daemon_client.h"
 
@@ -182,7 +182,7 @@ int verb_repl(int argc, char **argv) {
         _cleanup_(session_options_release) struct session_options options = SESSION_OPTIONS_DEFAULT;
         struct option_rest rest;
         struct err err = { 0 };
-        char data_dir[PLACE_PATH_MAX], history[PLACE_PATH_MAX + 32] = "";
+        char data_dir[DATA_DIR_PATH_MAX], history[DATA_DIR_PATH_MAX + 32] = "";
         if (option_parse(&repl_option_table, &options, argv + 1, &rest, &err) < 0)
                 return terminal_fail(&err);
         if (rest.help) {
@@ -204,7 +204,7 @@ int verb_repl(int argc, char **argv) {
         int status = run_options_check(&options.run, &err);
         if (status == 0)
                 status = socket_place_choose(&options.run.where, true, &repl.place, &err);
-        if (status == 0 && place_data_dir(data_dir, NULL) == 0)
+        if (status == 0 && data_dir_open(data_dir, NULL) == 0)
                 (void) snprintf(history, sizeof(history), "%s/repl-history", data_dir);
         if (status == 0) {
                 line_editor_open(&editor, isatty(STDIN_FILENO) ? history : "");

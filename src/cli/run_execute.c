@@ -2,7 +2,7 @@
  *
  * Theory of operation. This process opens what the box may see (image, workspace, mounts), makes the box (box.c), asks
  * its agent to start one process with three pipes as its standard streams, and relays (relay.c) until that process has
- * ended. A keeper cleans up if we are killed. */
+ * ended. A watchdog cleans up if we are killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,19 +14,19 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/box.h"
-#include "box/environment.h"
-#include "box/identity.h"
+#include "box/host/identity.h"
+#include "box/host/report.h"
 #include "box/policy.h"
-#include "box/report.h"
-#include "box/tree.h"
+#include "box/seal/environment.h"
+#include "box/seal/tree.h"
 #include "cli/box_target.h"
 #include "cli/run_neighbours.h"
 #include "cli/run_phases.h"
 #include "cli/run_program.h"
 #include "cli/run_state.h"
 #include "egress/egress.h"
-#include "session/kernel_place.h"
-#include "session/view.h"
+#include "spawn/image_cache.h"
+#include "spawn/kernel_files.h"
 #include "wire/frame.h"
 
 #define START_PATH VIEW_KERNEL "/start" /* of a Python: guest/kernel/start/sitecustomize.py */
@@ -101,7 +101,7 @@ static int open_neighbours(struct cold_run *cold, const struct policy *policy, s
 /* What a Python program has besides Python. An installation without these files runs it all the same. */
 static int open_extras(struct cold_run *cold, struct err *err) {
         char path[4200];
-        if (cold->run.request->language != RUN_PYTHON || kernel_place_find(path, sizeof(path), NULL) < 0)
+        if (cold->run.request->language != RUN_PYTHON || kernel_files_find(path, sizeof(path), NULL) < 0)
                 return 0;
         _cleanup_fd_ int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0)

@@ -9,12 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/data_dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
-#include "base/place.h"
 #include "box/policy.h"
 #include "box/spec.h"
-#include "cli/terminal.h"
+#include "cli/ui/terminal.h"
 
 enum { LINKS_MAX = 1000, NAME_SHOWN_MAX = 255 };
 
@@ -27,7 +27,7 @@ static int ask_policy(struct run_request *request, struct err *err) {
         char data_dir[4096];
         if (!request->code_source || request->is_alone)
                 return 0;
-        if (place_data_dir(data_dir, err) < 0)
+        if (data_dir_open(data_dir, err) < 0)
                 return -1;
         const struct policy policy = { .operator = true, .state_dir = data_dir };
         struct err why;

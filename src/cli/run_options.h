@@ -1,8 +1,8 @@
 /* The options of `glovebox run`, and the step from a command line to a request. */
 #pragma once
 
-#include "cli/option.h"
 #include "cli/run_request.h"
+#include "cli/ui/option.h"
 #include "client/socket_place.h"
 
 enum { RUN_LANGUAGE_BY_NAME = -1 };

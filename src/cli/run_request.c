@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "cli/option.h"
+#include "cli/ui/option.h"
 
 const struct option_choice run_request_networks[] = {
         { "none", RUN_NETWORK_NONE }, { "full", RUN_NETWORK_FULL }, { NULL, 0 },

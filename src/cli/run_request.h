@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 #include "box/limits.h"
-#include "cli/option.h"
+#include "cli/ui/option.h"
 #include "egress/rules.h"
 
 enum run_language { RUN_PYTHON, RUN_BASH, RUN_COMMAND, RUN_OTHER };

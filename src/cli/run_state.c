@@ -11,15 +11,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/data_dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
-#include "base/place.h"
 #include "box/spec.h"
-#include "cli/limit_text.h"
 #include "cli/result.h"
 #include "cli/run_neighbours.h"
 #include "cli/run_program.h"
-#include "cli/terminal.h"
+#include "cli/ui/limit_text.h"
+#include "cli/ui/terminal.h"
 
 enum { OUTPUT_KEPT_MAX = 1 << 20, OUTPUT_PIPE_BYTES = 1 << 20 };
 enum { EXIT_TIMEOUT = 124, EXIT_CANNOT_WRITE = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_MEMORY = 137 };
@@ -36,7 +36,7 @@ static int make_id(char ret_id[static 33], struct err *err) {
 int run_begin(const struct run_request *request, struct run *ret_run, struct err *err) {
         *ret_run = RUN_NONE;
         ret_run->request = request;
-        return make_id(ret_run->id, err) < 0 ? -1 : place_data_dir(ret_run->data_dir, err);
+        return make_id(ret_run->id, err) < 0 ? -1 : data_dir_open(ret_run->data_dir, err);
 }
 
 /* The directory for artifacts is made for the run, and goes again if it was not used. */
@@ -137,7 +137,7 @@ static int collect_artifacts(struct run *run, struct err *err) {
         if (request->output_dir)
                 (void) snprintf(out_dir, sizeof(out_dir), "%s", request->output_dir);
         else {
-                if (place_mark_data_dir(run->data_dir, err) < 0)
+                if (data_dir_mark(run->data_dir, err) < 0)
                         return -1;
                 (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs", run->data_dir);
                 if (mkdir(out_dir, 0700) < 0 && errno != EEXIST)

@@ -5,11 +5,11 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "box/cgroup.h"
+#include "box/cgroup/cgroup.h"
 #include "box/policy.h"
 #include "cli/relay.h"
 #include "cli/run_request.h"
-#include "session/artifact.h"
+#include "store/artifact.h"
 
 struct run {
         const struct run_request *request;

@@ -5,7 +5,7 @@
 #include "cli/run_neighbours.h"
 #include "cli/run_phases.h"
 #include "cli/run_warm.h"
-#include "cli/terminal.h"
+#include "cli/ui/terminal.h"
 #include "cli/verb.h"
 
 static void options_release(struct run_options *options) {

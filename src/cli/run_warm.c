@@ -19,7 +19,7 @@
 #include "cli/run_program.h"
 #include "cli/run_state.h"
 #include "cli/session_request.h"
-#include "cli/terminal.h"
+#include "cli/ui/terminal.h"
 #include "egress/egress.h"
 
 struct warm_run {

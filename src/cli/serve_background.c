@@ -14,13 +14,13 @@
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/memory.h"
-#include "cli/terminal.h"
+#include "cli/ui/terminal.h"
 #include "client/daemon_client.h"
 
 enum { OTHER_TIMEOUT_MS = 10000, LOG_MAX_BYTES = 8 << 20, READY_FD = 3 };
 
 static int open_log(const char *data_dir, struct err *err) {
-        char path[PLACE_PATH_MAX + 32], old[PLACE_PATH_MAX + 32];
+        char path[DATA_DIR_PATH_MAX + 32], old[DATA_DIR_PATH_MAX + 32];
         (void) snprintf(path, sizeof(path), "%s/daemon.log", data_dir);
         (void) snprintf(old, sizeof(old), "%s/daemon.log.1", data_dir);
         struct stat status;

@@ -9,14 +9,14 @@
 
 #include "api/key.h"
 #include "api/service.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/process_title.h"
 #include "cli/box_rows.h"
 #include "cli/serve_background.h"
 #include "cli/serve_check.h"
-#include "cli/terminal.h"
+#include "cli/ui/terminal.h"
 #include "cli/verb.h"
-#include "session/log.h"
 #include "session/serve_options.h"
 
 struct line {
@@ -196,7 +196,7 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
                 return err_set(err, ERR_USAGE, "serve takes no operand; leave \"%.60s\" out", rest.operands[0]);
         struct socket_place place;
         if (take_key(line, err) < 0 || socket_place_choose(&line->where, false, &place, err) < 0 ||
-            place_data_dir(line->options.data_dir, err) < 0)
+            data_dir_open(line->options.data_dir, err) < 0)
                 return -1;
         (void) snprintf(line->options.socket_path, sizeof(line->options.socket_path), "%s", place.address);
         line->options.socket_dir_is_ours = place.in_runtime_dir;
@@ -218,7 +218,7 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
 }
 
 static int make_key(const struct line *line, struct err *err) {
-        char key[API_KEY_SIZE], path[PLACE_PATH_MAX + 16];
+        char key[API_KEY_SIZE], path[DATA_DIR_PATH_MAX + 16];
         (void) snprintf(path, sizeof(path), "%s/keys", line->options.data_dir);
         if (api_key_make(key, err) < 0 || api_keys_append(path, line->new_key, key, err) < 0)
                 return -1;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cli/option.h"
+#include "cli/ui/option.h"
 
 extern const struct option_table serve_option_table;
 

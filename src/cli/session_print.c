@@ -7,8 +7,8 @@
 
 #include "base/memory.h"
 #include "base/units.h"
-#include "cli/table.h"
-#include "cli/terminal.h"
+#include "cli/ui/table.h"
+#include "cli/ui/terminal.h"
 
 static const char *text_at(const json_t *object, const char *key) {
         return json_string_value(json_object_get(object, key));

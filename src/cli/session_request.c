@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "cli/box_rows.h"
 #include "cli/exec_verb.h"
-#include "cli/terminal.h"
+#include "cli/ui/terminal.h"
 
 #define FIELD(field) offsetof(struct session_options, field)
 

@@ -6,14 +6,14 @@
 
 #include "base/memory.h"
 #include "base/units.h"
-#include "cli/attend.h"
 #include "cli/box_rows.h"
-#include "cli/json_print.h"
 #include "cli/process_verb.h"
+#include "cli/remote_run.h"
 #include "cli/session_print.h"
 #include "cli/session_request.h"
-#include "cli/suggest.h"
-#include "cli/terminal.h"
+#include "cli/ui/json_print.h"
+#include "cli/ui/suggest.h"
+#include "cli/ui/terminal.h"
 
 /* What the parts but `new` are told. */
 struct line {
@@ -365,7 +365,7 @@ static void print_installed(const json_t *result) {
         for (size_t i = 0; i < json_array_size(stale); i++)
                 (void) fprintf(stderr, "glovebox: %s is imported in another version; \"glovebox session restart\" "
                                "makes the new one visible\n", json_string_value(json_array_get(stale, i)));
-        if (json_array_size(installed) == 0 && attend_exit_status(result) == 0)
+        if (json_array_size(installed) == 0 && remote_run_exit_status(result) == 0)
                 (void) fprintf(stderr, "glovebox: everything is there already\n");
 }
 
@@ -389,16 +389,16 @@ static int do_install(struct daemon_client *client, const struct line *line, cha
                 if (json_array_append_new(packages, json_string(*name)) < 0)
                         code = err_set(err, ERR_USAGE, "the name of a package is not valid UTF-8");
         struct daemon_request request = { .body = body };
-        struct attendance attendance = { .client = client, .json = line->json };
+        struct remote_run remote = { .client = client, .json = line->json };
         (void) json_object_set_new(body, "packages", packages);
         if (line->timeout_ms)
                 (void) json_object_set_new(body, "timeout_ms", json_integer((json_int_t) line->timeout_ms));
         if (code == 0)
-                code = attend_call(&attendance, &request, &result, err);
+                code = remote_run_call(&remote, &request, &result, err);
         if (code == DAEMON_CALL_LEFT)
-                code = attend_leave(&attendance);
+                code = remote_run_leave(&remote);
         else if (code == DAEMON_CALL_ANSWERED) {
-                code = attend_report(&attendance, result, err);
+                code = remote_run_report(&remote, result, err);
                 if (!line->json)
                         print_installed(result);
         }

@@ -5,10 +5,10 @@
 
 #include "base/memory.h"
 #include "cli/box_rows.h"
-#include "cli/json_print.h"
 #include "cli/session_print.h"
 #include "cli/session_verb.h"
-#include "cli/terminal.h"
+#include "cli/ui/json_print.h"
+#include "cli/ui/terminal.h"
 #include "client/daemon_client.h"
 
 enum { END_TIMEOUT_MS = 60000 };

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/option_help.h"
-#include "cli/suggest.h"
-#include "cli/terminal.h"
+#include "cli/ui/option_help.h"
+#include "cli/ui/suggest.h"
+#include "cli/ui/terminal.h"
 
 const struct verb *verb_find(const char *name) {
         for (size_t i = 0; i < n_verbs; i++)

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "cli/option.h"
+#include "cli/ui/option.h"
 
 /* One word after a verb: "list" in "glovebox image list". */
 struct verb_part {

@@ -1,6 +1,6 @@
 #include "base/memory.h"
-#include "cli/key_verb.h"
 #include "cli/exec_verb.h"
+#include "cli/key_verb.h"
 #include "cli/process_verb.h"
 #include "cli/run_options.h"
 #include "cli/serve_verb.h"

@@ -26,7 +26,7 @@ static int set_path(struct socket_place *place, const char *directory, const cha
 
 /* A relative path counts from here. */
 static int set_relative(struct socket_place *place, const char *path, const char *name, struct err *err) {
-        char here[PLACE_PATH_MAX], whole[2 * PLACE_PATH_MAX];
+        char here[DATA_DIR_PATH_MAX], whole[2 * DATA_DIR_PATH_MAX];
         if (*path != '/' && !getcwd(here, sizeof(here)))
                 return err_sys(err, errno, "finding the current directory");
         int length = snprintf(whole, sizeof(whole), "%s%s%s%s%s", *path == '/' ? "" : here, *path == '/' ? "" : "/",
@@ -57,7 +57,7 @@ static bool is_own_socket(const char *path) {
 
 /* Could a socket be made there? */
 static bool is_usable(const char *runtime_dir) {
-        char parent[PLACE_PATH_MAX];
+        char parent[DATA_DIR_PATH_MAX];
         struct stat status;
         if (lstat(runtime_dir, &status) == 0)
                 return S_ISDIR(status.st_mode) && status.st_uid == geteuid();
@@ -68,13 +68,13 @@ static bool is_usable(const char *runtime_dir) {
 
 /* The socket of the project: one that is there, or else where it would be made. Says whether it is there. */
 static bool find_address(const char *project, char ret_address[static SOCKET_PATH_MAX]) {
-        char directories[PLACE_RUNTIME_DIRS][PLACE_RUNTIME_MAX], hash[2 * SHA256_SIZE + 1];
-        size_t n = place_runtime_dirs(directories);
+        char directories[RUNTIME_DIRS][RUNTIME_MAX], hash[2 * SHA256_SIZE + 1];
+        size_t n = runtime_dirs(directories);
         bool chosen = false;
         (void) sha256_hex(project, strlen(project), hash);
         for (size_t i = 0; i < n; i++) {
                 char path[SOCKET_PATH_MAX];
-                (void) snprintf(path, sizeof(path), "%.*s/project-%.16s.sock", PLACE_RUNTIME_MAX - 1, directories[i],
+                (void) snprintf(path, sizeof(path), "%.*s/project-%.16s.sock", RUNTIME_MAX - 1, directories[i],
                                 hash);
                 bool there = is_own_socket(path);
                 if (there || (!chosen && is_usable(directories[i])) || (!chosen && i + 1 == n)) {
@@ -88,7 +88,7 @@ static bool find_address(const char *project, char ret_address[static SOCKET_PAT
 }
 
 static bool find_project(struct socket_place *place) {
-        char at[PLACE_PATH_MAX];
+        char at[DATA_DIR_PATH_MAX];
         if (!getcwd(at, sizeof(at)) || *at != '/')
                 return false;
         for (;;) {
@@ -106,9 +106,9 @@ static bool find_project(struct socket_place *place) {
 }
 
 static bool is_in_runtime_dir(const char *path) {
-        char directories[PLACE_RUNTIME_DIRS][PLACE_RUNTIME_MAX];
+        char directories[RUNTIME_DIRS][RUNTIME_MAX];
         const size_t length = (size_t) (strrchr(path, '/') - path);
-        for (size_t n = place_runtime_dirs(directories); n > 0; n--)
+        for (size_t n = runtime_dirs(directories); n > 0; n--)
                 if (strlen(directories[n - 1]) == length && strncmp(path, directories[n - 1], length) == 0)
                         return true;
         return false;
@@ -118,7 +118,7 @@ static bool is_in_runtime_dir(const char *path) {
 static int set_address(struct socket_place *place, struct err *err) {
         size_t length = strlen(place->path), tail = sizeof(PROJECT_SOCKET) - 1;
         if (length > tail && strcmp(place->path + length - tail, PROJECT_SOCKET) == 0) {
-                char directory[PLACE_PATH_MAX];
+                char directory[DATA_DIR_PATH_MAX];
                 (void) snprintf(directory, sizeof(directory), "%.*s", (int) (length - tail), place->path);
                 _cleanup_free_ char *resolved = realpath(directory, NULL);
                 if (!resolved)
@@ -149,8 +149,8 @@ static int set_default(struct socket_place *place, struct err *err) {
                 data = variable("SANDBOX_DATA_DIR");
         if (data && *data == '/')
                 return set_path(place, data, name, err);
-        char directories[PLACE_RUNTIME_DIRS][PLACE_RUNTIME_MAX];
-        size_t n = place_runtime_dirs(directories);
+        char directories[RUNTIME_DIRS][RUNTIME_MAX];
+        size_t n = runtime_dirs(directories);
         /* /run/user/<uid> without the variable is no place that others would look at. */
         bool has_first = geteuid() == 0 || variable("XDG_RUNTIME_DIR");
         return set_path(place, directories[has_first ? 0 : n - 1], name, err);

@@ -2,7 +2,7 @@
  *
  * A project is a workspace of boxes, and what lies in a workspace is the box's to use and to replace. So the socket of a
  * project, DIR/.sandbox/kernel.sock, is a symbolic link, and leads nowhere inside of a box. The socket itself lies in a
- * directory of this user's (place_runtime_dirs), under a name that follows from DIR: we never read the link.
+ * directory of this user's (runtime_dirs), under a name that follows from DIR: we never read the link.
  *
  *   1. --socket PATH
  *   2. --socket-dir DIR: DIR/kernel.sock (for projects on file systems without UNIX sockets)
@@ -17,8 +17,8 @@
 
 #include <stdbool.h>
 
+#include "base/data_dir.h"
 #include "base/err.h"
-#include "base/place.h"
 
 enum { SOCKET_PATH_MAX = 108 }; /* sun_path, with its NUL */
 
@@ -28,10 +28,10 @@ struct socket_choice {
 };
 
 struct socket_place {
-        bool in_runtime_dir; /* the socket lies in one of place_runtime_dirs */
-        char path[PLACE_PATH_MAX];    /* absolute, as people know it */
+        bool in_runtime_dir; /* the socket lies in one of runtime_dirs */
+        char path[DATA_DIR_PATH_MAX];    /* absolute, as people know it */
         char address[SOCKET_PATH_MAX]; /* where the socket is: the same, unless `path` is a link in a project */
-        char project[PLACE_PATH_MAX]; /* the project's directory, absolute and resolved, or "" */
+        char project[DATA_DIR_PATH_MAX]; /* the project's directory, absolute and resolved, or "" */
 };
 
 /* Only chooses: nothing needs to exist but the project's directory. Too long a path is ERR_USAGE and says what to do.

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/passing.h"
+#include "base/fd_passing.h"
 #include "egress/order.h"
 #include "egress/proxy.h"
 
@@ -75,7 +75,7 @@ void egress_stop(struct egress *egress) {
 
 int egress_admit(struct egress *egress, int listener_fd, int pidfd, const struct egress_rules *rules, struct err *err) {
         const int fds[ORDER_FDS] = { [ORDER_LISTENER] = listener_fd, [ORDER_PIDFD] = pidfd };
-        int code = passing_send(egress->fd, rules, order_size(rules), fds, ORDER_FDS, MSG_DONTWAIT);
+        int code = fd_passing_send(egress->fd, rules, order_size(rules), fds, ORDER_FDS, MSG_DONTWAIT);
         if (code == -EAGAIN)
                 return err_set(err, ERR_BUSY, "the proxy is busy");
         if (code == -EPIPE || code == -ECONNRESET)

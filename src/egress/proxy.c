@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/fd_passing.h"
 #include "base/memory.h"
-#include "base/passing.h"
 #include "base/signals.h"
-#include "box/identity.h"
-#include "box/landlock.h"
-#include "box/privilege.h"
-#include "box/seccomp.h"
+#include "box/host/identity.h"
+#include "box/seal/landlock.h"
+#include "box/seal/privilege.h"
+#include "box/seal/seccomp.h"
 #include "egress/order.h"
 #include "egress/tunnel.h"
 
@@ -138,7 +138,7 @@ static void on_order(void *context, uint32_t events) {
         static struct egress_rules rules; /* large: not on the stack */
         int fds[ORDER_FDS];
         (void) events;
-        ssize_t size = passing_receive(proxy->orders_fd, &rules, sizeof(rules), fds, ORDER_FDS, MSG_DONTWAIT);
+        ssize_t size = fd_passing_receive(proxy->orders_fd, &rules, sizeof(rules), fds, ORDER_FDS, MSG_DONTWAIT);
         if (size == -EAGAIN)
                 return;
         if (size < 0)

@@ -1,7 +1,7 @@
 /* One connection as a state machine: bytes in, calls to the handler, bytes out. It knows no descriptor and no clock
  * (link.c has those), so that a test or a fuzzer can drive all of it.
  *
- *     IDLE ──▶ HEAD ──▶ BODY ──▶ ANSWER ──▶ IDLE      one exchange after the other
+ *     IDLE ──▶ HEAD ──▶ BODY ──▶ ANSWER ──▶ IDLE      one api_request after the other
  *                         │         │
  *                         ├─▶ DISCARD ─▶ IDLE          answered before its body was read; the rest is small
  *                         └─────────┴──▶ LAST          answered or refused for the last time: flush, close

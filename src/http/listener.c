@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/passing.h"
+#include "base/fd_passing.h"
 #include "base/peer.h"
-#include "http/link.h"
+#include "http/conn_io.h"
 
 struct http_listener {
         struct http_server *server;
@@ -51,16 +51,16 @@ static void turn_away(struct http_server *server, int fd) {
 /* The oldest of those that have not said anything whole yet goes first: a crowd of silent connections then pushes
  * itself out, and not the clients that are known to speak. */
 static bool make_room(struct http_server *server) {
-        struct http_link *silent = NULL, *idle = NULL;
-        for (struct http_link *link = server->links; link; link = link->next) {
-                if (http_link_is_unproven(link) && (!silent || link->since_ms <= silent->since_ms))
+        struct http_conn_io *silent = NULL, *idle = NULL;
+        for (struct http_conn_io *link = server->links; link; link = link->next) {
+                if (http_conn_io_is_unproven(link) && (!silent || link->since_ms <= silent->since_ms))
                         silent = link;
-                if (http_link_is_idle(link) && (!idle || link->since_ms <= idle->since_ms))
+                if (http_conn_io_is_idle(link) && (!idle || link->since_ms <= idle->since_ms))
                         idle = link;
         }
-        struct http_link *oldest = silent ? silent : idle;
+        struct http_conn_io *oldest = silent ? silent : idle;
         if (oldest)
-                http_link_close(oldest);
+                http_conn_io_close(oldest);
         return oldest != NULL;
 }
 
@@ -100,7 +100,7 @@ static void welcome(struct http_listener *listener, int fd, const struct sockadd
                 turn_away(server, fd);
         else {
                 server->counters.accepted++;
-                (void) http_link_open(server, fd, &peer);
+                (void) http_conn_io_open(server, fd, &peer);
         }
 }
 
@@ -261,7 +261,7 @@ static int open_unix(struct http_server *server, const char *path, struct err *e
         struct http_listener *listener = make(server, AF_UNIX, err);
         if (!listener)
                 return -1;
-        passing_refuse(listener->fd); /* connections inherit it */
+        fd_passing_refuse(listener->fd); /* connections inherit it */
         mode_t old = umask(0177);
         int code = bind(listener->fd, (struct sockaddr *) &address, sizeof(address)) < 0 ? errno : 0;
         (void) umask(old);

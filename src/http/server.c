@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "http/link.h"
+#include "http/conn_io.h"
 #include "http/listener.h"
 
 static void fill_in(unsigned *option, unsigned otherwise) {
@@ -57,7 +57,7 @@ void http_server_close(struct http_server *server) {
                 return;
         http_listeners_close(server);
         while (server->links)
-                http_link_close(server->links);
+                http_conn_io_close(server->links);
         loop_timer_drop(&server->drained_timer);
         fd_close(&server->reserve_fd);
         free(server->scratch);
@@ -78,7 +78,7 @@ static void look_if_drained(struct http_server *server) {
                 server->drained_timer = loop_timer(server->loop, 0, tell_drained, server);
 }
 
-void http_server_forget(struct http_server *server, struct http_link *link) {
+void http_server_forget(struct http_server *server, struct http_conn_io *link) {
         if (link->previous)
                 link->previous->next = link->next;
         else
@@ -96,8 +96,8 @@ void http_server_drain(struct http_server *server, void (*on_drained)(void *cont
         server->on_drained = on_drained;
         server->drained_context = context;
         http_listeners_close(server);
-        for (struct http_link *link = server->links; link; link = link->next)
-                http_link_drain(link);
+        for (struct http_conn_io *link = server->links; link; link = link->next)
+                http_conn_io_drain(link);
         look_if_drained(server);
 }
 
@@ -107,7 +107,7 @@ uint16_t http_server_port(const struct http_server *server) {
 
 uint64_t http_server_queued(const struct http_server *server) {
         uint64_t n = 0;
-        for (const struct http_link *link = server->links; link; link = link->next)
+        for (const struct http_conn_io *link = server->links; link; link = link->next)
                 n += http_out_size(&link->connection.out);
         return n;
 }

@@ -4,7 +4,7 @@
 #include "http/http.h"
 #include "http/limits.h"
 
-struct http_link;
+struct http_conn_io;
 struct http_listener;
 
 struct http_server {
@@ -14,7 +14,7 @@ struct http_server {
         struct http_counters counters;
         struct http_listener *listeners[HTTP_LISTENERS_MAX];
         size_t n_listeners;
-        struct http_link *links; /* all of them; oldest last */
+        struct http_conn_io *links; /* all of them; oldest last */
         char *scratch;           /* HTTP_READ_SIZE bytes, for one read at a time */
         int reserve_fd;          /* given up for a moment when there is no other, to take a connection and refuse it */
         bool is_draining;
@@ -24,4 +24,4 @@ struct http_server {
 };
 
 /* A connection has ended. */
-void http_server_forget(struct http_server *server, struct http_link *link);
+void http_server_forget(struct http_server *server, struct http_conn_io *link);

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/data_dir.h"
 #include "base/memory.h"
-#include "base/place.h"
-#include "image/beneath.h"
+#include "base/open_beneath.h"
 #include "image/host.h"
 #include "image/layer.h"
 #include "image/record.h"
@@ -20,25 +20,25 @@ static int open_in(const char *dir, const char *name) {
         char path[100];
         _cleanup_fd_ int data_fd = *dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
         (void) snprintf(path, sizeof(path), "images/%s", name);
-        return data_fd < 0 ? -ENOENT : beneath_open(data_fd, path, O_RDONLY | O_DIRECTORY);
+        return data_fd < 0 ? -ENOENT : open_beneath(data_fd, path, O_RDONLY | O_DIRECTORY);
 }
 
 int image_open_directory(const char *data_dir, const char *name, bool *ret_shared) {
         int fd = open_in(data_dir, name);
         *ret_shared = fd == -ENOENT;
-        return fd == -ENOENT ? open_in(place_shared_data_dir(), name) : fd;
+        return fd == -ENOENT ? open_in(data_dir_shared(), name) : fd;
 }
 
 int image_open_shared_host(int host_fd) {
-        _cleanup_fd_ int own_fd = host_fd < 0 ? -ENOENT : beneath_open(host_fd, LAYER_DIR, O_PATH | O_DIRECTORY);
-        return own_fd == -ENOENT ? open_in(place_shared_data_dir(), IMAGE_HOST) : -ENOENT;
+        _cleanup_fd_ int own_fd = host_fd < 0 ? -ENOENT : open_beneath(host_fd, LAYER_DIR, O_PATH | O_DIRECTORY);
+        return own_fd == -ENOENT ? open_in(data_dir_shared(), IMAGE_HOST) : -ENOENT;
 }
 
 /* images/host holds the layer and what was learnt of the interpreter; without it the host image is only slower. */
 static int open_host(const char *data_dir, struct image *image, struct err *err) {
         _cleanup_fd_ int data_fd = open(data_dir, O_PATH | O_DIRECTORY | O_CLOEXEC), host_fd = -1;
         if (data_fd >= 0)
-                host_fd = beneath_make_directories(data_fd, "images/" IMAGE_HOST);
+                host_fd = make_directories_beneath(data_fd, "images/" IMAGE_HOST);
         if (data_fd >= 0 && host_fd < 0 && host_fd != -EACCES && host_fd != -EROFS && host_fd != -ENOENT)
                 return err_sys(err, -host_fd, "cannot open %.600s/images/host", data_dir);
         _cleanup_fd_ int shared_fd = image_open_shared_host(host_fd);
@@ -100,7 +100,7 @@ static int open_imported(const char *data_dir, const char *name, struct image *i
             copy_program(record, "shell", image->shell, err) < 0)
                 return err_prefix(err, "the image \"%s\" is damaged", name);
         copy_env(json_object_get(json_object_get(record, "config"), "Env"), image);
-        root_fd = beneath_open(image_fd, "rootfs", O_RDONLY | O_DIRECTORY);
+        root_fd = open_beneath(image_fd, "rootfs", O_RDONLY | O_DIRECTORY);
         if (root_fd < 0)
                 return err_sys(err, -root_fd, "the image \"%s\" is damaged: cannot open its rootfs", name);
         return rootfs_show(root_fd, image, err);

@@ -1,7 +1,7 @@
 /* Images: what a box sees as its file system. `host` is the machine's own /usr, read-only, with an optional layer of
  * Python packages that `glovebox image build` installs; the others were imported from tar files.
  *
- * <data> is the data directory; what it lacks is looked for in the shared one (base/place.h), read-only.
+ * <data> is the data directory; what it lacks is looked for in the shared one (base/data_dir.h), read-only.
  *
  *   <data>/images/<name>/image.json     what it is
  *   <data>/images/<name>/rootfs/        an imported file system (absent for host)
@@ -50,7 +50,7 @@ struct image {
 int image_open(const char *data_dir, const char *name, struct image *ret_image, struct err *err);
 void image_close(struct image *image);
 
-/* <data>/images/<name>, or the shared one (base/place.h) where there is none: a descriptor or -errno. */
+/* <data>/images/<name>, or the shared one (base/data_dir.h) where there is none: a descriptor or -errno. */
 int image_open_directory(const char *data_dir, const char *name, bool *ret_shared);
 
 /* The shared images/host when the own one (`host_fd`, or -1) has no layer; else -ENOENT. */

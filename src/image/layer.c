@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "image/beneath.h"
+#include "base/open_beneath.h"
 #include "image/interrupt.h"
 #include "image/record.h"
 #include "image/store.h"
@@ -32,7 +32,7 @@ int layer_open(int host_fd, const struct python *python, int *ret_fd, struct err
         *ret_fd = -1;
         if (host_fd < 0)
                 return 0;
-        _cleanup_fd_ int fd = beneath_open(host_fd, LAYER_DIR, O_PATH | O_DIRECTORY);
+        _cleanup_fd_ int fd = open_beneath(host_fd, LAYER_DIR, O_PATH | O_DIRECTORY);
         if (fd == -ENOENT)
                 return 0;
         if (fd < 0)
@@ -125,7 +125,7 @@ static int fill(struct store_work *work, struct pip_job *job, const struct pytho
                 return err_sys(err, errno, "cannot make the layer's directory");
         if (pip_install(job, err) < 0)
                 return -1;
-        _cleanup_fd_ int layer_fd = beneath_open(work->fd, LAYER_DIR, O_RDONLY | O_DIRECTORY);
+        _cleanup_fd_ int layer_fd = open_beneath(work->fd, LAYER_DIR, O_RDONLY | O_DIRECTORY);
         if (layer_fd < 0)
                 return err_sys(err, -layer_fd, "cannot open the layer's directory");
         _cleanup_json_ json_t *record = describe(work->fd, layer_fd, python, job);
@@ -142,7 +142,7 @@ static int fill(struct store_work *work, struct pip_job *job, const struct pytho
 }
 
 static int build(int images_fd, const char *data_dir, struct pip_job *job, json_t **ret_record, struct err *err) {
-        _cleanup_fd_ int host_fd = beneath_make_directories(images_fd, IMAGE_HOST);
+        _cleanup_fd_ int host_fd = make_directories_beneath(images_fd, IMAGE_HOST);
         if (host_fd < 0)
                 return err_sys(err, -host_fd, "cannot open the host image");
         struct python python;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "image/beneath.h"
+#include "base/open_beneath.h"
 #include "image/bounds.h"
 
 int record_parse(const char *bytes, size_t size, const char *what, json_t **ret_json, struct err *err) {
@@ -23,7 +23,7 @@ int record_parse(const char *bytes, size_t size, const char *what, json_t **ret_
 }
 
 int record_read(int dir_fd, const char *name, json_t **ret_json, struct err *err) {
-        _cleanup_fd_ int fd = beneath_open(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+        _cleanup_fd_ int fd = open_beneath(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
         if (fd < 0)
                 return err_sys(err, -fd, "cannot open %s", name);
         _cleanup_free_ char *bytes = NULL;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "image/beneath.h"
+#include "base/open_beneath.h"
 #include "image/path.h"
 
 /* The box brings these itself. */
@@ -52,7 +52,7 @@ static int add_tree(int root_fd, const char *name, struct image *image, struct e
         struct image_tree *tree = &image->trees[image->n_trees];
         if ((size_t) snprintf(tree->path, sizeof(tree->path), "/%s", name) >= sizeof(tree->path))
                 return too_much(name, "has too long a name", err);
-        tree->fd = beneath_open(root_fd, name, O_PATH);
+        tree->fd = open_beneath(root_fd, name, O_PATH);
         if (tree->fd < 0)
                 return err_sys(err, -tree->fd, "cannot open %s of the image", tree->path);
         image->n_trees++;
@@ -94,7 +94,7 @@ int rootfs_show(int root_fd, struct image *image, struct err *err) {
 }
 
 static bool is_program(int root_fd, const char *path) {
-        _cleanup_fd_ int fd = beneath_open_as_root(root_fd, path, O_PATH);
+        _cleanup_fd_ int fd = open_beneath_as_root(root_fd, path, O_PATH);
         struct stat st;
         return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0100);
 }
@@ -138,7 +138,7 @@ static bool search_python(int root_fd, const char *directories, char ret_path[st
 static bool search_below(int root_fd, const char *parent, char ret_path[static 256]) {
         enum { NAMES_MAX = 256 };
         struct dirent **names = NULL;
-        _cleanup_fd_ int fd = beneath_open_as_root(root_fd, parent, O_RDONLY | O_DIRECTORY);
+        _cleanup_fd_ int fd = open_beneath_as_root(root_fd, parent, O_RDONLY | O_DIRECTORY);
         int n = fd < 0 ? 0 : scandirat(fd, ".", &names, NULL, alphasort);
         bool found = false;
         for (int i = 0; i < n; i++) {

@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/data_dir.h"
 #include "base/memory.h"
-#include "base/place.h"
-#include "image/beneath.h"
+#include "base/open_beneath.h"
 #include "image/image.h"
 #include "image/tree.h"
 
@@ -46,9 +46,9 @@ int store_open(const char *data_dir, int *ret_images_fd, struct err *err) {
         bool made = mkdirat(data_fd, "images", 0700) == 0;
         if (!made && errno != EEXIST)
                 return err_sys(err, errno, "cannot make %.600s/images", data_dir);
-        if (made && place_mark_data_dir(data_dir, err) < 0)
+        if (made && data_dir_mark(data_dir, err) < 0)
                 return -1;
-        int fd = beneath_open(data_fd, "images", O_RDONLY | O_DIRECTORY);
+        int fd = open_beneath(data_fd, "images", O_RDONLY | O_DIRECTORY);
         if (fd < 0)
                 return err_sys(err, -fd, "cannot open %.600s/images", data_dir);
         *ret_images_fd = fd;
@@ -101,7 +101,7 @@ static void sweep(int images_fd) {
         for (struct dirent *entry; dir && (entry = readdir(dir));) {
                 if (strncmp(entry->d_name, WORK_PREFIX, strlen(WORK_PREFIX)) != 0)
                         continue;
-                _cleanup_fd_ int fd = beneath_open(images_fd, entry->d_name, O_RDONLY | O_DIRECTORY);
+                _cleanup_fd_ int fd = open_beneath(images_fd, entry->d_name, O_RDONLY | O_DIRECTORY);
                 if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
                         (void) tree_remove(images_fd, entry->d_name);
         }
@@ -123,7 +123,7 @@ int store_begin(int images_fd, struct store_work *ret_work, struct err *err) {
         (void) snprintf(work.name, sizeof(work.name), WORK_PREFIX "%016" PRIx64, random);
         if (mkdirat(images_fd, work.name, 0700) < 0)
                 return err_sys(err, errno, "cannot make a directory for the new image");
-        work.fd = beneath_open(images_fd, work.name, O_RDONLY | O_DIRECTORY);
+        work.fd = open_beneath(images_fd, work.name, O_RDONLY | O_DIRECTORY);
         if (work.fd < 0 || flock(work.fd, LOCK_EX | LOCK_NB) < 0) {
                 int code = work.fd < 0 ? -work.fd : errno;
                 store_end(&work);
@@ -156,12 +156,12 @@ int store_publish(struct store_work *work, const char *name, struct err *err) {
 }
 
 int store_replace(struct store_work *work, const char *image, const char *item, struct err *err) {
-        _cleanup_fd_ int image_fd = beneath_make_directories(work->images_fd, image);
+        _cleanup_fd_ int image_fd = make_directories_beneath(work->images_fd, image);
         if (image_fd < 0)
                 return err_sys(err, -image_fd, "cannot open the image \"%s\"", image);
         if (renameat2(work->fd, item, image_fd, item, RENAME_EXCHANGE) == 0)
                 return 0;
-        /* EINVAL: a file system that cannot exchange. Then there is a moment with neither; better than both half. */
+        /* EINVAL: a file system that cannot api_request. Then there is a moment with neither; better than both half. */
         if (errno == EINVAL && renameat(image_fd, item, work->fd, "old") < 0 && errno != ENOENT)
                 return err_sys(err, errno, "cannot move the old %s of the image \"%s\" away", item, image);
         if (renameat(work->fd, item, image_fd, item) < 0)
@@ -173,7 +173,7 @@ int store_remove(int images_fd, const char *image, const char *item, struct err 
         _cleanup_(store_end) struct store_work work = { .fd = -1 };
         if (store_begin(images_fd, &work, err) < 0)
                 return -1;
-        _cleanup_fd_ int from_fd = beneath_open(images_fd, item ? image : "", O_RDONLY | O_DIRECTORY);
+        _cleanup_fd_ int from_fd = open_beneath(images_fd, item ? image : "", O_RDONLY | O_DIRECTORY);
         if (from_fd < 0 && from_fd != -ENOENT)
                 return err_sys(err, -from_fd, "cannot open the image \"%s\"", image);
         if (from_fd < 0 || renameat(from_fd, item ? item : image, work.fd, "removed") < 0)

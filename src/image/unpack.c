@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/open_beneath.h"
 #include "base/units.h"
-#include "image/beneath.h"
 #include "image/interrupt.h"
 #include "image/path.h"
 #include "image/tar.h"
@@ -48,7 +48,7 @@ static int enter(struct unpack *unpack, const char *parent, const char *path, st
         if (unpack->parent_fd >= 0 && strcmp(unpack->parent, parent) == 0)
                 return 0;
         fd_close(&unpack->parent_fd);
-        int fd = beneath_make_directories(unpack->root_fd, parent);
+        int fd = make_directories_beneath(unpack->root_fd, parent);
         if (fd < 0)
                 return refuse(fd, path, "make the parent of", err);
         unpack->parent_fd = fd;
@@ -135,7 +135,7 @@ static int put_hardlink(struct unpack *unpack, const struct tar_entry *entry, co
         if (strcmp(target, path) == 0)
                 return 0;
         const char *last = path_split(target, parent);
-        _cleanup_fd_ int fd = beneath_open(unpack->root_fd, parent, O_PATH | O_DIRECTORY);
+        _cleanup_fd_ int fd = open_beneath(unpack->root_fd, parent, O_PATH | O_DIRECTORY);
         struct stat st;
         if (fd < 0)
                 return refuse(fd, path, "find the target of the hard link", err);
@@ -219,7 +219,7 @@ static int apply_whiteout(struct unpack *unpack, const char *path, struct err *e
         const char *hidden = name + strlen(WHITEOUT);
         if (!opaque && (*hidden == '\0' || strcmp(hidden, ".") == 0 || strcmp(hidden, "..") == 0))
                 return refuse(-EINVAL, path, "apply the whiteout", err);
-        _cleanup_fd_ int fd = beneath_open(unpack->root_fd, parent, O_RDONLY | O_DIRECTORY);
+        _cleanup_fd_ int fd = open_beneath(unpack->root_fd, parent, O_RDONLY | O_DIRECTORY);
         if (fd == -ENOENT)
                 return 0;
         if (fd < 0)

@@ -3,27 +3,27 @@
 #include <stdlib.h>
 
 #include "base/fd.h"
-#include "session/asker.h"
-#include "session/daemon.h"
-#include "session/errand.h"
+#include "base/helper_job.h"
+#include "daemon/daemon.h"
+#include "session/caller.h"
 
 enum { PATIENCE_MS = 60000 };
 
 struct listing {
-        struct asker *asker; /* NULL: it has left */
+        struct caller *caller; /* NULL: it has left */
         artifact_listed *done;
 };
 
 static void listing_free(struct listing *listing) {
-        if (listing->asker)
-                listing->asker->held_by = NULL;
+        if (listing->caller)
+                listing->caller->held_by = NULL;
         free(listing);
 }
 
 static int list_in_child(const int *fds, int out_fd, void *context) {
         (void) context;
         struct artifact_list list = { 0 };
-        struct json_text bytes = { 0 };
+        struct json_writer bytes = { 0 };
         if (artifact_scan(fds[0], &list, NULL) < 0)
                 return -1;
         artifact_list_pack(&list, &bytes);
@@ -32,29 +32,29 @@ static int list_in_child(const int *fds, int out_fd, void *context) {
 
 static void on_listed(void *context, const char *bytes, size_t size) {
         struct listing *listing = context;
-        struct asker *asker = listing->asker;
+        struct caller *caller = listing->caller;
         artifact_listed *done = listing->done;
         struct artifact_list list = { 0 };
         listing_free(listing);
-        if (asker)
-                done(asker, bytes && artifact_list_unpack(bytes, size, &list) == 0 ? &list : NULL);
+        if (caller)
+                done(caller, bytes && artifact_list_unpack(bytes, size, &list) == 0 ? &list : NULL);
 }
 
-int artifact_listing_get(struct asker *asker, int workspace_fd, artifact_listed *done, struct err *err) {
+int artifact_listing_get(struct caller *caller, int workspace_fd, artifact_listed *done, struct err *err) {
         struct artifact_list list = { 0 };
         if (artifact_scan_few(workspace_fd, &list)) {
-                done(asker, &list);
+                done(caller, &list);
                 return 0;
         }
         struct listing *listing = malloc(sizeof(*listing));
         if (!listing)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        *listing = (struct listing) { asker, done };
-        asker->held_by = &listing->asker;
-        const struct errand_order order = { .fds = { workspace_fd }, .n_fds = 1, .timeout_ms = PATIENCE_MS,
+        *listing = (struct listing) { caller, done };
+        caller->held_by = &listing->caller;
+        const struct helper_job_order order = { .fds = { workspace_fd }, .n_fds = 1, .timeout_ms = PATIENCE_MS,
                                             .work = list_in_child, .done = on_listed, .context = listing,
-                                            daemon_errand_of(asker->daemon, asker->owner) };
-        if (errand_start(asker->daemon->loop, &order, err))
+                                            daemon_job_of(caller->daemon, caller->owner) };
+        if (helper_job_start(caller->daemon->loop, &order, err))
                 return 0;
         listing_free(listing);
         return -1;

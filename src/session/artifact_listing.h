@@ -3,11 +3,11 @@
 #pragma once
 
 #include "base/err.h"
-#include "session/artifact.h"
+#include "store/artifact.h"
 
-struct asker;
+struct caller;
 
-/* Calls `done` with the list (to be taken), now or later, unless the asker has left by then; with NULL when it cannot be
+/* Calls `done` with the list (to be taken), now or later, unless the caller has left by then; with NULL when it cannot be
  * had. `workspace_fd` is borrowed. -1: it is never called. */
-typedef void artifact_listed(struct asker *asker, struct artifact_list *list);
-int artifact_listing_get(struct asker *asker, int workspace_fd, artifact_listed *done, struct err *err);
+typedef void artifact_listed(struct caller *caller, struct artifact_list *list);
+int artifact_listing_get(struct caller *caller, int workspace_fd, artifact_listed *done, struct err *err);

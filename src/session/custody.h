@@ -1,4 +1,4 @@
-/* The descriptors of living kernels in the vault's keeping (session/vault.h), and another vault when that one dies.
+/* The descriptors of living kernels in the vault's keeping (vault/vault.h), and another vault when that one dies.
  *
  * The daemon holds every descriptor that the vault holds. So a vault that dies, or that does not answer, is replaced:
  * the new one gets the descriptors of all living kernels, and nothing is lost unless the daemon dies in the

@@ -10,9 +10,9 @@
 #include "base/fd.h"
 #include "base/units.h"
 #include "session/install.h"
-#include "session/project_quota.h"
 #include "session/serve_options.h"
 #include "session/session.h"
+#include "store/project_quota.h"
 
 enum {
         TICK_MS = 200,

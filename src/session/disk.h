@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "session/kernel_reply.h"
+#include "kernel/kernel_reply.h"
 
 struct daemon;
 struct limits;

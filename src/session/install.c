@@ -6,16 +6,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/helper_job.h"
+#include "base/json_bounds.h"
 #include "base/memory.h"
 #include "base/units.h"
 #include "image/python.h"
-#include "session/asker.h"
-#include "session/errand.h"
-#include "session/kernel_place.h"
-#include "session/modest.h"
+#include "session/caller.h"
 #include "session/network.h"
-#include "session/packages.h"
 #include "session/session.h"
+#include "spawn/kernel_files.h"
+#include "store/packages.h"
 
 #define SETTINGS_SCRIPT "glovebox_kernel/pip_settings.py"
 #define INSTALL_SCRIPT "/opt/glovebox/kernel/glovebox_kernel/install.py"
@@ -23,12 +23,12 @@
 enum { SETTINGS_TIMEOUT_MS = 30000, SETTLE_TIMEOUT_MS = 300000, ASK_TIMEOUT_MS = 10000 };
 
 struct install {
-        struct asker asker; /* of the helper's run, on behalf of who asked us */
+        struct caller caller; /* of the helper's run, on behalf of who asked us */
         struct session *session, *helper;
         json_t *packages;
         uint64_t timeout_ms;
         char script[4300];
-        struct errand *errand;
+        struct helper_job *job;
         struct loop_timer *timer; /* while the kernel is asked */
         json_t *result;           /* of the helper's run */
         json_t *report;           /* what was installed */
@@ -41,7 +41,7 @@ struct install {
 
 static void release(struct install *install) {
         loop_timer_drop(&install->timer);
-        errand_drop(&install->errand);
+        helper_job_drop(&install->job);
         if (install->helper)
                 install->helper->helps = NULL;
         json_decref(install->packages);
@@ -97,17 +97,17 @@ static json_t *make_answer(struct install *install, json_t *stale) {
 /* Tells who asked, if anybody still waits. Frees the install. */
 static void finish(struct install *install, json_t *stale) {
         struct session *session = install->session;
-        struct asker *outer = install->asker.behalf_of;
+        struct caller *outer = install->caller.behalf_of;
         bool stopping = install->stopping;
         session->install = NULL;
         session->used_ms = loop_now_ms();
         if (outer && install->result && !session->removing)
-                asker_answer(outer, make_answer(install, stale));
+                caller_answer(outer, make_answer(install, stale));
         else if (outer) {
                 if (session->removing || install->err.code == ERR_NONE)
                         (void) err_set(&install->err, ERR_GONE, "%s before the packages were installed",
                                        session->removing ? "the session was removed" : "the helper box went away");
-                asker_refuse(outer, &install->err);
+                caller_refuse(outer, &install->err);
         }
         release(install);
         if (session->removing && !stopping)
@@ -190,7 +190,7 @@ static int settle(const int *fds, int out_fd, void *context) {
 
 static void on_settled(void *context, const char *words, size_t size) {
         struct install *install = context;
-        install->errand = NULL;
+        install->job = NULL;
         json_t *report = words ? json_loadb(words, size, 0, NULL) : NULL;
         const char *error = json_string_value(json_object_get(report, "error"));
         if (report && !error) {
@@ -214,7 +214,7 @@ static void on_dropped(void *context, const char *words, size_t size) {
         struct install *install = context;
         (void) words;
         (void) size;
-        install->errand = NULL;
+        install->job = NULL;
         finish(install, NULL);
 }
 
@@ -223,52 +223,52 @@ void install_helper_gone(struct install *install) {
         const char *status = json_string_value(json_object_get(install->result, "status"));
         bool good = status && strcmp(status, "ok") == 0;
         install->helper = NULL;
-        const struct errand_order order = { .timeout_ms = SETTLE_TIMEOUT_MS, .work = good ? settle : drop,
+        const struct helper_job_order order = { .timeout_ms = SETTLE_TIMEOUT_MS, .work = good ? settle : drop,
                                             .done = good ? on_settled : on_dropped, .context = install };
         if (!session->removing && !session->daemon->draining)
-                install->errand = errand_start(session->daemon->loop, &order, &install->err);
-        if (!install->errand)
+                install->job = helper_job_start(session->daemon->loop, &order, &install->err);
+        if (!install->job)
                 finish(install, NULL);
 }
 
 /* ---- 2: the helper box ---- */
 
-static void on_answer(struct asker *asker, const char *text, size_t size, json_t *json) {
-        struct install *install = (struct install *) asker;
+static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
+        struct install *install = (struct install *) caller;
         install->result = json ? json_copy(json) : json_loadb(text, size, JSON_ALLOW_NUL, NULL);
 }
 
-static void on_refuse(struct asker *asker, const struct err *err) {
-        ((struct install *) asker)->err = *err;
+static void on_refuse(struct caller *caller, const struct err *err) {
+        ((struct install *) caller)->err = *err;
 }
 
-static void on_accepted(struct asker *asker, const char *run_id) {
-        struct asker *outer = asker->behalf_of;
+static void on_accepted(struct caller *caller, const char *run_id) {
+        struct caller *outer = caller->behalf_of;
         if (outer && outer->type->accepted)
                 outer->type->accepted(outer, run_id);
 }
 
 /* The install goes on whether somebody reads or not, so what does not fit is lost, and counted. */
-static void on_output(struct asker *asker, const struct asker_output *output) {
-        struct asker *outer = asker->behalf_of;
+static void on_output(struct caller *caller, const struct caller_output *output) {
+        struct caller *outer = caller->behalf_of;
         if (outer && outer->type->wants_more(outer))
                 outer->type->output(outer, output);
         else
-                ((struct install *) asker)->unread[output->is_error] += output->size;
+                ((struct install *) caller)->unread[output->is_error] += output->size;
 }
 
-static void on_display(struct asker *asker, const char *data, size_t size) {
-        (void) asker;
+static void on_display(struct caller *caller, const char *data, size_t size) {
+        (void) caller;
         (void) data;
         (void) size;
 }
 
-static bool wants_more(const struct asker *asker) {
-        (void) asker;
+static bool wants_more(const struct caller *caller) {
+        (void) caller;
         return true;
 }
 
-static const struct asker_type asker_type = { on_answer, on_refuse, on_accepted, on_output, on_display,
+static const struct caller_type caller_type = { on_answer, on_refuse, on_accepted, on_output, on_display,
                                               wants_more, NULL };
 
 void install_staging(const struct install *install, char *ret_path, size_t room) {
@@ -345,7 +345,7 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
                 session_remove(install->helper, false); /* which comes back to install_helper_gone */
                 return 0;
         }
-        run_add_asker(run, &install->asker);
+        run_add_caller(run, &install->caller);
         session_submit(install->helper, run);
         return 0;
 }
@@ -369,14 +369,14 @@ static int ask_settings(const int *fds, int out_fd, void *context) {
 
 static void on_settings(void *context, const char *words, size_t size) {
         struct install *install = context;
-        install->errand = NULL;
-        json_t *settings = words && modest_json(words, size) ? json_loadb(words, size, 0, NULL) : NULL;
+        install->job = NULL;
+        json_t *settings = words && json_is_bounded(words, size) ? json_loadb(words, size, 0, NULL) : NULL;
         const char *error = json_string_value(json_object_get(settings, "error"));
         int code = 0;
         if (error || !settings)
                 code = err_set(&install->err, ERR_UNSUPPORTED, "%.800s",
                                error ? error : "the host's pip settings cannot be read; see the daemon's log");
-        else if (install->asker.cancel_on_disconnect && !install->asker.behalf_of)
+        else if (install->caller.cancel_on_disconnect && !install->caller.behalf_of)
                 code = -1;
         else
                 code = start_helper(install, settings, &install->err);
@@ -385,7 +385,7 @@ static void on_settings(void *context, const char *words, size_t size) {
                 finish(install, NULL);
 }
 
-int install_begin(struct session *session, struct asker *asker, json_t *packages, uint64_t timeout_ms,
+int install_begin(struct session *session, struct caller *caller, json_t *packages, uint64_t timeout_ms,
                   struct err *err) {
         if (session->install)
                 return err_set(err, ERR_BUSY, "packages are being installed into session %s already; wait for that",
@@ -396,24 +396,24 @@ int install_begin(struct session *session, struct asker *asker, json_t *packages
         char directory[4200];
         if (!install)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        *install = (struct install) { .asker = { .type = &asker_type, .daemon = session->daemon,
-                                                 .owner = session->row.owner, .stream = asker->stream, .cursor = 1,
-                                                 .cancel_on_disconnect = asker->cancel_on_disconnect },
+        *install = (struct install) { .caller = { .type = &caller_type, .daemon = session->daemon,
+                                                 .owner = session->row.owner, .stream = caller->stream, .cursor = 1,
+                                                 .cancel_on_disconnect = caller->cancel_on_disconnect },
                                       .session = session, .packages = json_incref(packages),
                                       .timeout_ms = timeout_ms };
-        if (kernel_place_find(directory, sizeof(directory), err) == 0) {
+        if (kernel_files_find(directory, sizeof(directory), err) == 0) {
                 (void) snprintf(install->script, sizeof(install->script), "%s/" SETTINGS_SCRIPT, directory);
-                const struct errand_order order = { .timeout_ms = SETTINGS_TIMEOUT_MS, .work = ask_settings,
+                const struct helper_job_order order = { .timeout_ms = SETTINGS_TIMEOUT_MS, .work = ask_settings,
                                                     .done = on_settings, .context = install,
-                                                    daemon_errand_of(session->daemon, session->row.owner) };
-                install->errand = errand_start(session->daemon->loop, &order, err);
+                                                    daemon_job_of(session->daemon, session->row.owner) };
+                install->job = helper_job_start(session->daemon->loop, &order, err);
         }
-        if (!install->errand) {
+        if (!install->job) {
                 release(install);
                 return -1;
         }
-        install->asker.behalf_of = asker;
-        asker->stand_in = &install->asker;
+        install->caller.behalf_of = caller;
+        caller->stand_in = &install->caller;
         session->install = install;
         return 0;
 }
@@ -434,7 +434,7 @@ bool install_stop(struct install *install) {
 
 void install_abandon(struct install *install) {
         install->session->install = NULL;
-        if (install->asker.behalf_of)
-                install->asker.behalf_of->stand_in = NULL;
+        if (install->caller.behalf_of)
+                install->caller.behalf_of->stand_in = NULL;
         release(install);
 }

@@ -2,11 +2,11 @@
  *
  * Theory of operation. Nothing is installed by the daemon, nor in the session's own box, which has no network and may
  * not write to its packages. Step by step, and none of them makes the daemon's loop wait:
- *  1. an errand asks the host's own pip where packages come from (guest/kernel/glovebox_kernel/pip_settings.py);
+ *  1. a job asks the host's own pip where packages come from (guest/kernel/glovebox_kernel/pip_settings.py);
  *  2. a helper box, an ephemeral session with the session's image and limits, installs into an empty directory
  *     (install.py beside it). It alone may reach the hosts that pip's settings name. Its run is streamed as any other;
- *  3. when the box is gone, an errand looks at what it left and puts it in the place of the old packages, at once
- *     (session/packages.h). A helper that failed or was killed has changed nothing;
+ *  3. when the box is gone, a job looks at what it left and puts it in the place of the old packages, at once
+ *     (store/packages.h). A helper that failed or was killed has changed nothing;
  *  4. the kernel, if it is free, is asked which of the new packages it has imported in another version.
  * One install at a time for each session; its runs go on meanwhile. */
 #pragma once
@@ -17,15 +17,15 @@
 
 #include "base/err.h"
 
-struct asker;
+struct caller;
 struct install;
 struct maker_request;
 struct session;
 
 enum { INSTALL_TIMEOUT_MS = 300000 };
 
-/* Begins an install of `packages`, a list of texts that requirement_check accepts. The asker is answered later. */
-int install_begin(struct session *session, struct asker *asker, json_t *packages, uint64_t timeout_ms,
+/* Begins an install of `packages`, a list of texts that requirement_check accepts. The caller is answered later. */
+int install_begin(struct session *session, struct caller *caller, json_t *packages, uint64_t timeout_ms,
                   struct err *err);
 
 /* The session is being removed. True when the install ends later, and then calls session_remove again. */

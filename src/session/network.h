@@ -2,8 +2,8 @@
  * with every box that has a network. */
 #pragma once
 
+#include "daemon/daemon.h"
 #include "egress/egress.h"
-#include "session/daemon.h"
 
 struct session;
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "session/daemon.h"
+#include "daemon/daemon.h"
 #include "session/serve_options.h"
 
 enum { LOOKS_EACH = 10, LOOK_MS_MAX = 3600 * 1000 };

@@ -5,11 +5,11 @@
 
 #include "base/build.h"
 #include "base/memory.h"
-#include "session/asker.h"
-#include "session/client.h"
-#include "session/daemon.h"
-#include "session/row.h"
+#include "daemon/daemon.h"
+#include "daemon/socket_client.h"
+#include "session/caller.h"
 #include "session/session.h"
+#include "session/session_config.h"
 
 enum { PATIENCE_MS = 5000 }; /* for a caller that should have ended its program, and did not */
 
@@ -18,27 +18,27 @@ static const enum maker_fd handed_over[] = { MAKER_REQUESTS, MAKER_REPLIES, MAKE
                                              MAKER_CONTROL,  MAKER_KERNEL,  MAKER_STATUS, MAKER_WORKSPACE,
                                              MAKER_LISTENER, MAKER_LEASE };
 
-static struct session *make_session(struct asker *asker, json_t *json, struct err *err) {
+static struct session *make_session(struct caller *caller, json_t *json, struct err *err) {
         struct registry_session row;
-        if (row_from_json(asker, json, &row, err) < 0 || registry_make_id(row.id, err) < 0)
+        if (session_config_from_json(caller, json, &row, err) < 0 || registry_make_id(row.id, err) < 0)
                 return NULL;
         if (!json_object_get(json, "workspace"))
                 *row.workspace = '\0'; /* a project's own is for its sessions */
-        return session_make(asker->daemon, &row, true, err);
+        return session_make(caller->daemon, &row, true, err);
 }
 
-int program_begin(struct asker *asker, json_t *json, struct err *err) {
-        if (!client_request_of(asker))
+int program_begin(struct caller *caller, json_t *json, struct err *err) {
+        if (!client_request_of(caller))
                 return err_set(err, ERR_UNSUPPORTED, "a program's box is handed over through the daemon's socket only");
-        struct session *session = make_session(asker, json, err);
+        struct session *session = make_session(caller, json, err);
         if (!session)
                 return -1;
         session->is_program = true;
         session->wants_listener = json_is_true(json_object_get(json, "listener"));
         session->light = json_is_true(json_object_get(json, "light"));
-        session->asker = asker;
-        asker->session = session;
-        asker->cancel_on_disconnect = true;
+        session->caller = caller;
+        caller->session = session;
+        caller->cancel_on_disconnect = true;
         session_advance(session);
         return 0;
 }
@@ -62,7 +62,7 @@ static json_t *describe(const struct session *session) {
 
 void program_hand_over(struct session *session) {
         struct kernel *kernel = session->kernel;
-        struct client_request *request = client_request_of(session->asker);
+        struct client_request *request = client_request_of(session->caller);
         json_t *event = describe(session);
         _cleanup_free_ char *text = event ? json_dumps(event, JSON_COMPACT) : NULL;
         json_decref(event);
@@ -73,7 +73,7 @@ void program_hand_over(struct session *session) {
                         fds[n_fds++] = kernel->fds[handed_over[i]];
         kernel_mark_usage(kernel);
         session->state = SESSION_RUNNING;
-        session->daemon->tally.runs_started++;
+        session->daemon->counters.runs_started++;
         session->program_timer = loop_timer(session->daemon->loop,
                                             loop_now_ms() + session->row.limits.timeout_ms + PATIENCE_MS, on_deadline,
                                             session);
@@ -90,34 +90,34 @@ static json_t *describe_usage(struct kernel *kernel) {
                          (json_int_t) kernel->usage.oom_kills);
 }
 
-int program_usage(struct asker *asker, json_t *json, struct err *err) {
+int program_usage(struct caller *caller, json_t *json, struct err *err) {
         const char *id = json_string_value(json_object_get(json, "id"));
-        struct session *session = asker->daemon->sessions;
+        struct session *session = caller->daemon->sessions;
         while (session && (!session->is_program || !id || strcmp(session->row.id, id) != 0))
                 session = session->next;
         if (!session || !session->kernel)
                 return err_set(err, ERR_NOT_FOUND, "this program has ended");
-        asker_answer(asker, describe_usage(session->kernel));
+        caller_answer(caller, describe_usage(session->kernel));
         return 0;
 }
 
 void program_fail(struct session *session, const struct err *err) {
-        struct asker *asker = session->asker;
-        session->asker = NULL;
-        if (asker)
-                asker_refuse(asker, err);
+        struct caller *caller = session->caller;
+        session->caller = NULL;
+        if (caller)
+                caller_refuse(caller, err);
 }
 
 void program_end(struct session *session) {
-        struct asker *asker = session->asker;
+        struct caller *caller = session->caller;
         struct kernel *kernel = session->kernel;
-        session->asker = NULL;
-        if (!asker)
+        session->caller = NULL;
+        if (!caller)
                 return;
         json_t *answer = describe_usage(kernel);
         if (kernel->exited)
                 (void) json_object_set_new(answer, "wait_status", json_integer(kernel->wait_status));
-        asker_answer(asker, answer);
+        caller_answer(caller, answer);
 }
 
 void program_let_go_all(struct daemon *daemon) {
@@ -125,9 +125,9 @@ void program_let_go_all(struct daemon *daemon) {
                 next = session->next;
                 if (!session->is_program || session->removing || session->state != SESSION_RUNNING)
                         continue;
-                if (session->asker)
-                        session->asker->session = NULL;
-                session->asker = NULL;
+                if (session->caller)
+                        session->caller->session = NULL;
+                session->caller = NULL;
                 kernel_let_go(session->kernel);
                 session_free(session);
         }

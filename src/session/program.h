@@ -8,15 +8,15 @@
 
 #include "base/err.h"
 
-struct asker;
+struct caller;
 struct daemon;
 struct session;
 
 /* A request for a box; answered when the program has ended. The box itself comes before, as an event. */
-int program_begin(struct asker *asker, json_t *json, struct err *err);
+int program_begin(struct caller *caller, json_t *json, struct err *err);
 
 /* What the program of this session has used so far. */
-int program_usage(struct asker *asker, json_t *json, struct err *err);
+int program_usage(struct caller *caller, json_t *json, struct err *err);
 
 /* The session's kernel is ready: hands it over. */
 void program_hand_over(struct session *session);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "session/kernel.h"
+#include "kernel/kernel.h"
 #include "session/run_result.h"
 #include "session/session.h"
 
@@ -16,12 +16,12 @@
 static void end_run(struct journal *journal, const char *run_id, const char *status, const char *name,
                     const char *message, enum journal_holds holds) {
         struct run_result result;
-        _cleanup_json_text_ struct json_text text = { 0 };
+        _cleanup_json_writer_ struct json_writer text = { 0 };
         size_t small;
         struct err err;
         run_result_judge_lost(run_id, status, name, message, &result);
         run_result_write(&result, &text, &small);
-        json_text_put_literal(&text, ",\"stdout_cut_bytes\":0,\"stderr_cut_bytes\":0}");
+        json_writer_put_literal(&text, ",\"stdout_cut_bytes\":0,\"stderr_cut_bytes\":0}");
         if (text.failed || journal_end(journal, text.bytes, text.size, holds, &err) < 0) {
                 daemon_log("run %s: its end cannot be written down yet: %s", run_id,
                            text.failed ? "out of memory" : err.message);

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "session/journal.h"
+#include "journal/journal.h"
 
 struct err;
 struct run;

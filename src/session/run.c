@@ -6,9 +6,9 @@
 #include <sys/random.h>
 
 #include "base/memory.h"
-#include "session/asker.h"
-#include "session/harvest.h"
-#include "session/kernel_reply.h"
+#include "kernel/kernel_reply.h"
+#include "session/artifact_collect.h"
+#include "session/caller.h"
 #include "session/recovery.h"
 #include "session/run_result.h"
 #include "session/session.h"
@@ -39,7 +39,7 @@ int run_make_id(char ret_id[static 33]) {
         return 0;
 }
 
-/* The requests were bounded in depth when they were read (session/modest.h). */
+/* The requests were bounded in depth when they were read (base/json_bounds.h). */
 static size_t weigh(const json_t *value) {
         size_t weight = json_string_length(value), i;
         const char *key;
@@ -81,50 +81,50 @@ void run_free(struct run *run) {
         if (!run)
                 return;
         loop_timer_drop(&run->timer);
-        while (run->askers) { /* those who were not told: there is nobody to tell */
-                struct asker *asker = run->askers;
-                run->askers = asker->next;
-                asker->run = NULL;
+        while (run->callers) { /* those who were not told: there is nobody to tell */
+                struct caller *caller = run->callers;
+                run->callers = caller->next;
+                caller->run = NULL;
         }
         const struct share_claim claim = claim_of(run->session, run->weight);
         share_give(&run->session->daemon->shares, SHARE_CODE, &claim);
         json_decref(run->request);
-        json_text_release(&run->displays);
+        json_writer_release(&run->displays);
         free(run);
 }
 
-void run_write_request(const struct run *run, struct json_text *text) {
+void run_write_request(const struct run *run, struct json_writer *text) {
         const char *key;
         json_t *value;
-        json_text_put_literal(text, "{\"id\":");
-        json_text_put_string(text, run->id, strlen(run->id));
+        json_writer_put_literal(text, "{\"id\":");
+        json_writer_put_string(text, run->id, strlen(run->id));
         json_object_foreach(run->request, key, value) {
-                json_text_put_literal(text, ",");
-                json_text_put_string(text, key, strlen(key));
-                json_text_put_literal(text, ":");
-                json_text_put_value(text, value);
+                json_writer_put_literal(text, ",");
+                json_writer_put_string(text, key, strlen(key));
+                json_writer_put_literal(text, ":");
+                json_writer_put_value(text, value);
         }
-        json_text_put_literal(text, "}");
+        json_writer_put_literal(text, "}");
 }
 
-void run_add_asker(struct run *run, struct asker *asker) {
-        asker->run = run;
-        asker->next = run->askers;
-        run->askers = asker;
-        if (asker->type->accepted)
-                asker->type->accepted(asker, run->id);
+void run_add_caller(struct run *run, struct caller *caller) {
+        caller->run = run;
+        caller->next = run->callers;
+        run->callers = caller;
+        if (caller->type->accepted)
+                caller->type->accepted(caller, run->id);
         if (run->started)
-                run_feed_asker(run, asker);
+                run_feed_caller(run, caller);
 }
 
 /* ---- while it is on ---- */
 
-/* As much as the asker takes now, or all of it, which the journal's bounds keep small enough. -1: it cannot be read. */
-static int feed(struct journal *journal, const char *run_id, struct asker *asker, bool all, struct err *err) {
+/* As much as the caller takes now, or all of it, which the journal's bounds keep small enough. -1: it cannot be read. */
+static int feed(struct journal *journal, const char *run_id, struct caller *caller, bool all, struct err *err) {
         static char chunk[FEED_CHUNK]; /* one thread, one user at a time: what is sent is copied before it returns */
-        while (asker->stream && (all || asker->type->wants_more(asker))) {
+        while (caller->stream && (all || caller->type->wants_more(caller))) {
                 struct journal_event event;
-                if (journal_event(journal, run_id, asker->cursor, &event, err) < 0)
+                if (journal_event(journal, run_id, caller->cursor, &event, err) < 0)
                         return err->code == ERR_NOT_FOUND ? 0 : -1; /* there is no more, for now */
                 if (event.kind == JOURNAL_EVENT_RESULT)
                         return 0;
@@ -135,11 +135,11 @@ static int feed(struct journal *journal, const char *run_id, struct asker *asker
                         if (size == 0)
                                 break;
                         at += size;
-                        const struct asker_output output = { event.kind == JOURNAL_EVENT_ERR, at == event.size,
+                        const struct caller_output output = { event.kind == JOURNAL_EVENT_ERR, at == event.size,
                                                              event.number, chunk, size };
-                        asker->type->output(asker, &output);
+                        caller->type->output(caller, &output);
                 }
-                asker->cursor++;
+                caller->cursor++;
         }
         return 0;
 }
@@ -154,39 +154,39 @@ void run_add_display(struct run *run, const char *data, size_t size) {
         if (!is_question && (!run_takes_displays(run) || size > RUN_DISPLAYS_BYTES_MAX - run->displays.size))
                 return;
         if (!is_question && run->n_displays++ > 0)
-                json_text_put_literal(&run->displays, ",");
+                json_writer_put_literal(&run->displays, ",");
         if (!is_question) /* it is for whoever listens, and not kept */
-                json_text_put(&run->displays, data, size);
-        for (struct asker *asker = run->askers; asker; asker = asker->next)
-                if (asker->stream && asker->type->wants_more(asker)) /* the result has them all */
-                        asker->type->display(asker, data, size);
+                json_writer_put(&run->displays, data, size);
+        for (struct caller *caller = run->callers; caller; caller = caller->next)
+                if (caller->stream && caller->type->wants_more(caller)) /* the result has them all */
+                        caller->type->display(caller, data, size);
 }
 
-void run_feed_asker(struct run *run, struct asker *asker) {
+void run_feed_caller(struct run *run, struct caller *caller) {
         struct kernel *kernel = run->session->kernel;
         struct err err;
         if (kernel && kernel->journal)
-                (void) feed(kernel->journal, run->id, asker, false, &err); /* what is wrong is told at the end */
+                (void) feed(kernel->journal, run->id, caller, false, &err); /* what is wrong is told at the end */
 }
 
 void run_feed(struct run *run) {
-        for (struct asker *asker = run->askers; asker; asker = asker->next)
-                run_feed_asker(run, asker);
+        for (struct caller *caller = run->callers; caller; caller = caller->next)
+                run_feed_caller(run, caller);
 }
 
 /* ---- its result ---- */
 
 /* How much of each stream was cut, and the end of the object. */
-static void put_cuts(struct json_text *text, const uint64_t cut[static JOURNAL_STREAMS]) {
-        json_text_put_literal(text, ",\"stdout_cut_bytes\":");
-        json_text_put_number(text, (int64_t) cut[JOURNAL_OUT]);
-        json_text_put_literal(text, ",\"stderr_cut_bytes\":");
-        json_text_put_number(text, (int64_t) cut[JOURNAL_ERR]);
-        json_text_put_literal(text, "}");
+static void put_cuts(struct json_writer *text, const uint64_t cut[static JOURNAL_STREAMS]) {
+        json_writer_put_literal(text, ",\"stdout_cut_bytes\":");
+        json_writer_put_number(text, (int64_t) cut[JOURNAL_OUT]);
+        json_writer_put_literal(text, ",\"stderr_cut_bytes\":");
+        json_writer_put_number(text, (int64_t) cut[JOURNAL_ERR]);
+        json_writer_put_literal(text, "}");
 }
 
 /* What the run printed, bounded, and the rest of the object, whose first part is there. -1: it cannot be read. */
-static int put_output(struct json_text *text, const struct journal *journal, const struct journal_run *told,
+static int put_output(struct json_writer *text, const struct journal *journal, const struct journal_run *told,
                       struct err *err) {
         static const char *const keys[] = { ",\"stdout\":", ",\"stderr\":" };
         uint64_t cut[JOURNAL_STREAMS];
@@ -196,9 +196,9 @@ static int put_output(struct json_text *text, const struct journal *journal, con
                 if (told->bytes[i] > 0 && journal_read_stream(journal, told->run_id, (enum journal_stream) i,
                                                               RUN_INLINE_MAX, &bytes, &size, err) < 0)
                         return -1;
-                size = json_text_fitting(bytes, size, RUN_INLINE_WRITTEN_MAX);
-                json_text_put(text, keys[i], strlen(keys[i]));
-                json_text_put_string(text, bytes, size);
+                size = json_writer_fitting(bytes, size, RUN_INLINE_WRITTEN_MAX);
+                json_writer_put(text, keys[i], strlen(keys[i]));
+                json_writer_put_string(text, bytes, size);
                 cut[i] = told->cut[i] + told->bytes[i] - (size < told->bytes[i] ? size : told->bytes[i]);
                 free(bytes);
         }
@@ -208,14 +208,14 @@ static int put_output(struct json_text *text, const struct journal *journal, con
 
 /* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts, and
  * where there is no room for these either, in memory until there is. */
-static void write_down(struct journal *journal, const struct json_text *text, size_t small, enum journal_holds holds) {
+static void write_down(struct journal *journal, const struct json_writer *text, size_t small, enum journal_holds holds) {
         if (!text->failed && journal_end(journal, text->bytes, text->size, holds, NULL) == 0)
                 return;
-        _cleanup_json_text_ struct json_text less = { 0 };
+        _cleanup_json_writer_ struct json_writer less = { 0 };
         struct err err;
         (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        json_text_put(&less, text->bytes, small);
-        json_text_put_literal(&less, "}");
+        json_writer_put(&less, text->bytes, small);
+        json_writer_put_literal(&less, "}");
         if (small == 0 || less.failed || journal_end(journal, less.bytes, less.size, holds, &err) < 0) {
                 daemon_log("a run's result cannot be written down: %s", err.message);
                 if (small > 0 && !less.failed)
@@ -223,32 +223,32 @@ static void write_down(struct journal *journal, const struct json_text *text, si
         }
 }
 
-static bool is_behind(const struct run *run, struct journal *journal, const struct asker *asker) {
+static bool is_behind(const struct run *run, struct journal *journal, const struct caller *caller) {
         struct journal_event event;
-        return journal_event(journal, run->id, asker->cursor, &event, NULL) == 0 && event.kind != JOURNAL_EVENT_RESULT;
+        return journal_event(journal, run->id, caller->cursor, &event, NULL) == 0 && event.kind != JOURNAL_EVENT_RESULT;
 }
 
-static void answer(struct asker *asker, const struct json_text *text) {
+static void answer(struct caller *caller, const struct json_writer *text) {
         if (text->failed) {
                 struct err err;
                 (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-                asker_refuse(asker, &err);
+                caller_refuse(caller, &err);
                 return;
         }
-        asker_answer_text(asker, text->bytes, text->size, NULL);
+        caller_answer_text(caller, text->bytes, text->size, NULL);
 }
 
 /* The result with what the run printed. Both may be megabytes: the text is lent for it, not copied, and afterwards it is
  * as it was. */
-static void answer_with_output(const struct journal *journal, struct asker *asker, const struct journal_run *told,
-                               struct json_text *text, size_t common) {
+static void answer_with_output(const struct journal *journal, struct caller *caller, const struct journal_run *told,
+                               struct json_writer *text, size_t common) {
         struct err err = { 0 };
         bool had_failed = text->failed;
         text->size = common;
         if (put_output(text, journal, told, &err) < 0)
-                asker_refuse(asker, &err);
+                caller_refuse(caller, &err);
         else
-                answer(asker, text);
+                answer(caller, text);
         text->failed = had_failed;
         text->size = common;
         put_cuts(text, told->cut);
@@ -256,55 +256,55 @@ static void answer_with_output(const struct journal *journal, struct asker *aske
 
 /* One learns the end: the rest of the output, then the result. `common` is the size of its text without output and
  * end. */
-static void tell_end(struct run *run, struct journal *journal, struct asker *asker, const struct journal_run *told,
-                     struct json_text *text, size_t common) {
+static void tell_end(struct run *run, struct journal *journal, struct caller *caller, const struct journal_run *told,
+                     struct json_writer *text, size_t common) {
         struct err err = { 0 };
-        if (asker->stream && !text->failed) {
-                int code = journal ? feed(journal, run->id, asker, false, &err) : 0;
-                if (code == 0 && journal && is_behind(run, journal, asker)) {
-                        if (spill_run(asker, journal, run->id, text->bytes, text->size, run->session->row.id, &err) == 0)
+        if (caller->stream && !text->failed) {
+                int code = journal ? feed(journal, run->id, caller, false, &err) : 0;
+                if (code == 0 && journal && is_behind(run, journal, caller)) {
+                        if (spill_run(caller, journal, run->id, text->bytes, text->size, run->session->row.id, &err) == 0)
                                 return;
-                        code = feed(journal, run->id, asker, true, &err);
+                        code = feed(journal, run->id, caller, true, &err);
                 }
                 if (code < 0)
-                        asker_refuse(asker, &err);
+                        caller_refuse(caller, &err);
                 else
-                        answer(asker, text);
+                        answer(caller, text);
                 return;
         }
-        answer_with_output(journal, asker, told, text, common);
+        answer_with_output(journal, caller, told, text, common);
 }
 
-void run_answer_again(struct asker *asker, const struct journal *journal, const struct journal_run *told,
+void run_answer_again(struct caller *caller, const struct journal *journal, const struct journal_run *told,
                       const char *result, size_t size) {
         static const char tail[] = ",\"stdout_cut_bytes\":";
         enum { TAIL_MAX = 128 };
         /* What put_cuts wrote is at the end, and written anew: here more may be cut. */
         const char *end = size > TAIL_MAX ? memmem(result + size - TAIL_MAX, TAIL_MAX, tail, sizeof(tail) - 1)
                                           : memmem(result, size, tail, sizeof(tail) - 1);
-        _cleanup_json_text_ struct json_text whole = { 0 };
-        json_text_put(&whole, result, end ? (size_t) (end - result) : size - 1);
+        _cleanup_json_writer_ struct json_writer whole = { 0 };
+        json_writer_put(&whole, result, end ? (size_t) (end - result) : size - 1);
         struct err err;
         int code = 0;
         if (whole.size > 1)
                 code = put_output(&whole, journal, told, &err);
         else
-                json_text_put_literal(&whole, "}");
+                json_writer_put_literal(&whole, "}");
         if (code < 0)
-                asker_refuse(asker, &err);
+                caller_refuse(caller, &err);
         else
-                answer(asker, &whole);
+                answer(caller, &whole);
 }
 
 /* Takes the first of those who wait out of the list. */
-static struct asker *next_asker(struct run *run) {
-        struct asker *asker = run->askers;
-        if (asker) {
-                run->askers = asker->next;
-                asker->run = NULL;
-                asker->next = NULL;
+static struct caller *next_caller(struct run *run) {
+        struct caller *caller = run->callers;
+        if (caller) {
+                run->callers = caller->next;
+                caller->run = NULL;
+                caller->next = NULL;
         }
-        return asker;
+        return caller;
 }
 
 static void record(const struct run *run, const char *status, uint64_t took_us) {
@@ -319,12 +319,12 @@ static void record(const struct run *run, const char *status, uint64_t took_us) 
 static void conclude(struct run *run, struct run_result *result, uint64_t took_us, enum journal_holds holds) {
         struct session *session = run->session;
         struct journal *journal = session->kernel->journal;
-        tally_count_run(&session->daemon->tally, result->status, took_us);
+        counters_count_run(&session->daemon->counters, result->status, took_us);
         record(run, result->status, took_us);
         result->duration_ms = took_us / 1000;
         result->usage = session->kernel->usage;
         result->oom_killed = result->usage.oom_kills > 0;
-        harvest_collect(session, &result->artifacts);
+        artifact_collect_now(session, &result->artifacts);
         result->variables_lost |= run->tells_loss;
         result->wake_report = session->wake_report;
         session->wake_report = NULL;
@@ -334,16 +334,16 @@ static void conclude(struct run *run, struct run_result *result, uint64_t took_u
         bool is_open = journal && journal_open_run(journal);
         if (journal)
                 (void) journal_find(journal, run->id, &told, NULL);
-        _cleanup_json_text_ struct json_text text = { 0 };
+        _cleanup_json_writer_ struct json_writer text = { 0 };
         size_t small;
         run_result_write(result, &text, &small);
         size_t common = text.size;
-        json_text_release(&run->displays);
+        json_writer_release(&run->displays);
         put_cuts(&text, told.cut);
         if (is_open)
                 write_down(journal, &text, small, holds);
-        for (struct asker *asker; (asker = next_asker(run));)
-                tell_end(run, journal, asker, &told, &text, common);
+        for (struct caller *caller; (caller = next_caller(run));)
+                tell_end(run, journal, caller, &told, &text, common);
         run_result_release(result);
 }
 
@@ -361,7 +361,7 @@ void run_finish_dead(struct run *run) {
         struct run_result result;
         run_result_judge_dead(run, &result);
         /* If nobody hears that the variables are lost, the next result says so. */
-        enum journal_holds holds = run->askers ? JOURNAL_HOLDS_NOTHING : JOURNAL_HOLDS_LOST;
+        enum journal_holds holds = run->callers ? JOURNAL_HOLDS_NOTHING : JOURNAL_HOLDS_LOST;
         conclude(run, &result, loop_now_us() - run->started_us, holds);
 }
 
@@ -375,11 +375,11 @@ void run_finish_without_result(struct run *run) {
 }
 
 void run_fail(struct run *run, const struct err *err) {
-        run->session->daemon->tally.runs_ended[TALLY_REFUSED]++;
+        run->session->daemon->counters.runs_ended[COUNTERS_REFUSED]++;
         if (run->refusal)
                 *run->refusal = *err;
         recovery_record_failure(run, err);
         waiting_drop(run);
-        for (struct asker *asker; (asker = next_asker(run));)
-                asker_refuse(asker, err);
+        for (struct caller *caller; (caller = next_caller(run));)
+                caller_refuse(caller, err);
 }

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/json_writer.h"
 #include "base/loop.h"
-#include "session/json_text.h"
 
-struct asker;
+struct caller;
 struct err;
 struct session;
 
@@ -49,9 +49,9 @@ struct run {
         char why[300];          /* of a reason about the disk, in words */
         bool is_excused;        /* its session was past its disk limit already when it began: these were in use */
         uint64_t disk_bytes, disk_files;
-        struct json_text displays; /* JSON, separated by commas */
+        struct json_writer displays; /* JSON, separated by commas */
         size_t n_displays;
-        struct asker *askers; /* who waits for it */
+        struct caller *callers; /* who waits for it */
 };
 
 /* Is there room for one more with this request? The text of all runs, and that of one key's, have a bound (ERR_LIMIT);
@@ -67,10 +67,10 @@ struct run *run_make(struct session *session, json_t *request, uint64_t timeout_
 void run_free(struct run *run);
 
 /* The payload of EXECUTE. */
-void run_write_request(const struct run *run, struct json_text *text);
+void run_write_request(const struct run *run, struct json_writer *text);
 
 /* One more waits for its result and, with `stream`, for its output. */
-void run_add_asker(struct run *run, struct asker *asker);
+void run_add_caller(struct run *run, struct caller *caller);
 
 /* The kernel said RESULT. */
 struct kernel_reply;
@@ -92,9 +92,9 @@ bool run_takes_displays(const struct run *run);
 /* The answer to whoever asks for a run that is over: its result as it was written down, with what it printed. */
 struct journal;
 struct journal_run;
-void run_answer_again(struct asker *asker, const struct journal *journal, const struct journal_run *told,
+void run_answer_again(struct caller *caller, const struct journal *journal, const struct journal_run *told,
                       const char *result, size_t size);
 
 /* Sends what the journal has and those who stream have not. */
 void run_feed(struct run *run);
-void run_feed_asker(struct run *run, struct asker *asker);
+void run_feed_caller(struct run *run, struct caller *caller);

@@ -6,11 +6,11 @@
 #include <sys/wait.h>
 
 #include "base/units.h"
-#include "session/kernel_reply.h"
+#include "kernel/kernel_reply.h"
 #include "session/session.h"
 
-static void put_text(struct json_text *text, const char *value) {
-        json_text_put_string(text, value, strlen(value));
+static void put_text(struct json_writer *text, const char *value) {
+        json_writer_put_string(text, value, strlen(value));
 }
 
 enum { DISK_EXIT_CODE = 128 + SIGXFSZ }; /* as of a program that makes a file larger than it may */
@@ -19,23 +19,23 @@ static bool is_about_disk(const struct run *run) {
         return run->reason == RUN_REASON_DISK || run->reason == RUN_REASON_RESERVE;
 }
 
-static struct json_text error_of(const char *name, const char *message) {
-        struct json_text text = { 0 };
-        json_text_put_literal(&text, "{\"name\":");
+static struct json_writer error_of(const char *name, const char *message) {
+        struct json_writer text = { 0 };
+        json_writer_put_literal(&text, "{\"name\":");
         put_text(&text, name);
-        json_text_put_literal(&text, ",\"value\":");
+        json_writer_put_literal(&text, ",\"value\":");
         put_text(&text, message);
-        json_text_put_literal(&text, ",\"message\":");
+        json_writer_put_literal(&text, ",\"message\":");
         put_text(&text, message);
-        json_text_put_literal(&text, "}");
+        json_writer_put_literal(&text, "}");
         return text;
 }
 
 /* The kernel refused the request itself (no such context, …), with a text. */
-static struct json_text refusal_of(const struct kernel_reply *reply) {
+static struct json_writer refusal_of(const struct kernel_reply *reply) {
         json_t *json = kernel_reply_parse(reply);
         const char *message = json_string_value(json_object_get(json, "error"));
-        struct json_text text = error_of("request_refused", message ? message : "the kernel refused the request");
+        struct json_writer text = error_of("request_refused", message ? message : "the kernel refused the request");
         json_decref(json);
         return text;
 }
@@ -69,14 +69,14 @@ void run_result_judge(const struct run *run, const struct kernel_reply *reply, s
                 status = "timeout";
                 exit_code = 124;
                 result.timed_out = true;
-                json_text_release(&result.own_error);
+                json_writer_release(&result.own_error);
                 result.own_error = error_of("timeout", message);
         } else if (is_about_disk(run)) {
                 char message[500];
                 (void) snprintf(message, sizeof(message), "%s; the run was interrupted, variables are kept", run->why);
                 status = "disk";
                 exit_code = DISK_EXIT_CODE;
-                json_text_release(&result.own_error);
+                json_writer_release(&result.own_error);
                 result.own_error = error_of("disk_limit", message);
         } else if (run->reason == RUN_REASON_INTERRUPT && strcmp(status, "interrupted") == 0)
                 exit_code = 130;
@@ -169,64 +169,64 @@ void run_result_judge_lost(const char *run_id, const char *status, const char *n
 }
 
 void run_result_release(struct run_result *result) {
-        json_text_release(&result->own_error);
-        json_text_release(&result->artifacts);
+        json_writer_release(&result->own_error);
+        json_writer_release(&result->artifacts);
         json_decref(result->wake_report);
         result->wake_report = NULL;
 }
 
-static void put_or_null(struct json_text *text, const char *bytes, size_t size) {
+static void put_or_null(struct json_writer *text, const char *bytes, size_t size) {
         if (size > 0)
-                json_text_put(text, bytes, size);
+                json_writer_put(text, bytes, size);
         else
-                json_text_put_literal(text, "null");
+                json_writer_put_literal(text, "null");
 }
 
-void run_result_write(const struct run_result *result, struct json_text *text, size_t *ret_small) {
-        json_text_put_literal(text, "{\"run_id\":");
+void run_result_write(const struct run_result *result, struct json_writer *text, size_t *ret_small) {
+        json_writer_put_literal(text, "{\"run_id\":");
         put_text(text, result->run_id);
-        json_text_put_literal(text, ",\"status\":");
+        json_writer_put_literal(text, ",\"status\":");
         put_text(text, result->status);
-        json_text_put_literal(text, ",\"exit_code\":");
-        json_text_put_number(text, result->exit_code);
-        json_text_put_literal(text, ",\"timed_out\":");
-        json_text_put_bool(text, result->timed_out);
-        json_text_put_literal(text, ",\"oom_killed\":");
-        json_text_put_bool(text, result->oom_killed);
-        json_text_put_literal(text, ",\"duration_ms\":");
-        json_text_put_number(text, (int64_t) result->duration_ms);
+        json_writer_put_literal(text, ",\"exit_code\":");
+        json_writer_put_number(text, result->exit_code);
+        json_writer_put_literal(text, ",\"timed_out\":");
+        json_writer_put_bool(text, result->timed_out);
+        json_writer_put_literal(text, ",\"oom_killed\":");
+        json_writer_put_bool(text, result->oom_killed);
+        json_writer_put_literal(text, ",\"duration_ms\":");
+        json_writer_put_number(text, (int64_t) result->duration_ms);
         *ret_small = text->size;
         if (result->execution_count > 0) {
-                json_text_put_literal(text, ",\"execution_count\":");
-                json_text_put_number(text, result->execution_count);
+                json_writer_put_literal(text, ",\"execution_count\":");
+                json_writer_put_number(text, result->execution_count);
         }
         if (result->variables_lost)
-                json_text_put_literal(text, ",\"variables_lost\":true");
+                json_writer_put_literal(text, ",\"variables_lost\":true");
         if (result->wake_report) {
-                json_text_put_literal(text, ",\"wake\":");
-                json_text_put_value(text, result->wake_report);
+                json_writer_put_literal(text, ",\"wake\":");
+                json_writer_put_value(text, result->wake_report);
         }
         if (*result->warning) {
-                json_text_put_literal(text, ",\"warning\":");
+                json_writer_put_literal(text, ",\"warning\":");
                 put_text(text, result->warning);
         }
-        json_text_put_literal(text, ",\"usage\":{\"cpu_ms\":");
-        json_text_put_number(text, (int64_t) (result->usage.cpu_us / 1000));
-        json_text_put_literal(text, ",\"memory_peak_bytes\":");
-        json_text_put_number(text, (int64_t) result->usage.memory_peak_bytes);
-        json_text_put_literal(text, "},\"error\":");
+        json_writer_put_literal(text, ",\"usage\":{\"cpu_ms\":");
+        json_writer_put_number(text, (int64_t) (result->usage.cpu_us / 1000));
+        json_writer_put_literal(text, ",\"memory_peak_bytes\":");
+        json_writer_put_number(text, (int64_t) result->usage.memory_peak_bytes);
+        json_writer_put_literal(text, "},\"error\":");
         if (result->own_error.size > 0)
-                json_text_put(text, result->own_error.bytes, result->own_error.size);
+                json_writer_put(text, result->own_error.bytes, result->own_error.size);
         else
                 put_or_null(text, result->error, result->error_size);
-        json_text_put_literal(text, ",\"result\":");
+        json_writer_put_literal(text, ",\"result\":");
         put_or_null(text, result->value, result->value_size);
-        json_text_put_literal(text, ",\"displays\":[");
+        json_writer_put_literal(text, ",\"displays\":[");
         if (result->displays)
-                json_text_put(text, result->displays->bytes, result->displays->size);
-        json_text_put_literal(text, "],\"artifacts\":");
+                json_writer_put(text, result->displays->bytes, result->displays->size);
+        json_writer_put_literal(text, "],\"artifacts\":");
         if (result->artifacts.size > 0)
-                json_text_put(text, result->artifacts.bytes, result->artifacts.size);
+                json_writer_put(text, result->artifacts.bytes, result->artifacts.size);
         else
-                json_text_put_literal(text, "[]");
+                json_writer_put_literal(text, "[]");
 }

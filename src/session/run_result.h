@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "box/cgroup.h"
-#include "session/json_text.h"
+#include "base/json_writer.h"
+#include "box/cgroup/cgroup.h"
 
 struct run;
 
@@ -20,13 +20,13 @@ struct run_result {
         char warning[300]; /* beside the run itself, or "" */
         uint64_t duration_ms;
         struct cgroup_usage usage;
-        struct json_text own_error; /* ours; or else the kernel's, borrowed; both empty: null */
+        struct json_writer own_error; /* ours; or else the kernel's, borrowed; both empty: null */
         const char *error;
         size_t error_size;
         const char *value; /* of the last expression: JSON, borrowed; NULL: none */
         size_t value_size;
-        const struct json_text *displays; /* of an array, without its brackets; NULL: there are none */
-        struct json_text artifacts;       /* an array; owned */
+        const struct json_writer *displays; /* of an array, without its brackets; NULL: there are none */
+        struct json_writer artifacts;       /* an array; owned */
         json_t *wake_report; /* what did not come back from a sleep before this run; owned, or NULL */
 };
 
@@ -45,4 +45,4 @@ void run_result_release(struct run_result *result);
 
 /* Writes the object, but not its closing brace. *ret_small is where it could be closed instead, without the parts that
  * may be large. */
-void run_result_write(const struct run_result *result, struct json_text *text, size_t *ret_small);
+void run_result_write(const struct run_result *result, struct json_writer *text, size_t *ret_small);

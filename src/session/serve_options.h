@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/data_dir.h"
 #include "base/err.h"
-#include "base/place.h"
 #include "box/limits.h"
 #include "egress/rules.h"
 
@@ -27,10 +27,10 @@ struct serve_front {
 
 struct serve_options {
         char socket_path[SERVE_SOCKET_PATH_MAX]; /* absolute */
-        char socket_link[PLACE_PATH_MAX];        /* a link to it in a project, or "" */
-        bool socket_dir_is_ours;                 /* one of place_runtime_dirs */
-        char project[PLACE_PATH_MAX];            /* the project's directory, absolute and resolved, or "" */
-        char data_dir[PLACE_PATH_MAX];           /* as place_data_dir gave it */
+        char socket_link[DATA_DIR_PATH_MAX];        /* a link to it in a project, or "" */
+        bool socket_dir_is_ours;                 /* one of runtime_dirs */
+        char project[DATA_DIR_PATH_MAX];            /* the project's directory, absolute and resolved, or "" */
+        char data_dir[DATA_DIR_PATH_MAX];           /* as data_dir_open gave it */
 
         /* what sessions and ephemeral runs get unless they ask for something else */
         const char *image;

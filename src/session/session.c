@@ -12,22 +12,22 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/remove_tree.h"
 #include "box/spec.h"
-#include "session/asker.h"
+#include "session/artifact_collect.h"
+#include "session/caller.h"
 #include "session/custody.h"
-#include "session/harvest.h"
 #include "session/held_back.h"
 #include "session/install.h"
 #include "session/network.h"
-#include "session/packages.h"
-#include "session/passport.h"
 #include "session/program.h"
 #include "session/recovery.h"
-#include "session/remove_tree.h"
 #include "session/serve_options.h"
 #include "session/sleep_report.h"
-#include "session/tenant_file.h"
 #include "session/waiting.h"
+#include "store/packages.h"
+#include "store/session_file.h"
+#include "store/tenant_file.h"
 
 #define SLEEP_PATH "/run/session/" SESSION_SLEEP_FILE /* as the kernel sees it */
 
@@ -82,11 +82,11 @@ static void order_kernel(struct session *session) {
         struct err err;
         struct maker_request request;
         if (session->ephemeral && !session->granted && !session->wants_listener &&
-            (session->kernel = pool_take(session->daemon, &session->row, session->light))) {
+            (session->kernel = kernel_pool_take(session->daemon, &session->row, session->light))) {
                 session->kernel->listener = &listener;
                 session->kernel->owner = session;
                 session->from_pool = true;
-                pool_refill_soon(session->daemon);
+                kernel_pool_refill_soon(session->daemon);
                 return;
         }
         struct egress_rules *rules = NULL;
@@ -154,13 +154,13 @@ static void on_output(struct kernel *kernel) {
                 run_feed(session->runs);
 }
 
-static void answer_asker(struct session *session, json_t *answer, const struct err *err) {
-        struct asker *asker = session->asker;
-        session->asker = NULL;
-        if (asker && err)
-                asker_refuse(asker, err);
-        else if (asker)
-                asker_answer(asker, json_incref(answer));
+static void answer_caller(struct session *session, json_t *answer, const struct err *err) {
+        struct caller *caller = session->caller;
+        session->caller = NULL;
+        if (caller && err)
+                caller_refuse(caller, err);
+        else if (caller)
+                caller_answer(caller, json_incref(answer));
 }
 
 /* Nothing is sent to it any more; on_ended brings the next one. */
@@ -213,8 +213,8 @@ static void on_woken(struct session *session, bool good, const json_t *answer) {
 static void on_not_asleep(struct session *session, const json_t *answer) {
         struct err err;
         sleep_error(session->row.name, answer, &err);
-        if (session->asker)
-                answer_asker(session, NULL, &err);
+        if (session->caller)
+                answer_caller(session, NULL, &err);
         else
                 daemon_log("%s", err.message);
         session->used_ms = loop_now_ms(); /* not again before it has been idle for as long once more */
@@ -234,12 +234,12 @@ static void on_slept(struct session *session, const json_t *answer, json_t *told
         end_kernel(session); /* it is ending anyway */
 }
 
-/* What is in the way is named, and large data goes to the disk instead. True when the asker waits for that now. */
+/* What is in the way is named, and large data goes to the disk instead. True when the caller waits for that now. */
 static bool on_held_back(struct session *session, json_t *held) {
         json_decref(session->held_back);
         session->held_back = held_back_of(held);
         (void) hold(session, JOURNAL_HOLDS_KERNEL, NULL);
-        session->trims_instead = session_hibernate(session, true, session->asker, NULL) == 0;
+        session->trims_instead = session_hibernate(session, true, session->caller, NULL) == 0;
         return session->trims_instead;
 }
 
@@ -278,7 +278,7 @@ static void on_answer(struct session *session, json_t *answer) {
         json_object_set_new(told, "state", json_string(session_state_name(session)));
         if (session->held_back)
                 json_object_set(told, "held_back", session->held_back);
-        answer_asker(session, told, NULL);
+        answer_caller(session, told, NULL);
         json_decref(told);
         session_advance(session);
 }
@@ -306,13 +306,13 @@ static void on_ended(struct kernel *kernel);
 static void on_harvested(struct session *session);
 
 /* What a run left may be much to look at or to copy: then its answer waits, and the daemon does not. */
-static bool is_harvested_first(struct session *session, const struct kernel_reply *reply) {
-        if (session->errand)
+static bool is_collected_first(struct session *session, const struct kernel_reply *reply) {
+        if (session->job)
                 return true;
         struct kernel_reply copy = { 0 };
-        if (!harvest_is_much(session) || (reply && !kernel_reply_copy(reply, &copy)))
+        if (!artifact_collect_is_much(session) || (reply && !kernel_reply_copy(reply, &copy)))
                 return false;
-        if (!harvest_begin(session, on_harvested)) {
+        if (!artifact_collect_begin(session, on_harvested)) {
                 kernel_reply_release(&copy);
                 return false;
         }
@@ -322,7 +322,7 @@ static bool is_harvested_first(struct session *session, const struct kernel_repl
 }
 
 static void finish_run(struct session *session, const struct kernel_reply *reply) {
-        if (is_harvested_first(session, reply) || disk_hold_result(session, reply, finish_run))
+        if (is_collected_first(session, reply) || disk_hold_result(session, reply, finish_run))
                 return;
         run_finish(session->runs, reply);
         if (session->kernel->state != KERNEL_DEAD) {
@@ -411,7 +411,7 @@ static void on_ended(struct kernel *kernel) {
         struct run *run = session->runs;
         if (session->is_program && kernel->was_ready)
                 program_end(session);
-        if (run && run->started && kernel->was_ready && is_harvested_first(session, NULL))
+        if (run && run->started && kernel->was_ready && is_collected_first(session, NULL))
                 return; /* it comes back here */
         if (!session->ephemeral)
                 custody_drop(session->daemon, kernel->id);
@@ -442,7 +442,7 @@ static void on_ended(struct kernel *kernel) {
         session->ending = false;
         struct err gone;
         (void) err_set(&gone, ERR_GONE, "the kernel died before it answered");
-        answer_asker(session, NULL, &gone);
+        answer_caller(session, NULL, &gone);
         session->kernel = NULL;
         kernel_free(kernel);
         fd_close(&session->workspace_fd);
@@ -503,9 +503,9 @@ static void start_run(struct session *session) {
         struct run *run = session->runs;
         struct kernel *kernel = session->kernel;
         struct err err;
-        _cleanup_json_text_ struct json_text payload = { 0 };
+        _cleanup_json_writer_ struct json_writer payload = { 0 };
         run_write_request(run, &payload);
-        harvest_prepare(session);
+        artifact_collect_prepare(session);
         kernel_mark_usage(kernel);
         run->started_us = loop_now_us();
         watch_deadline(run);
@@ -531,7 +531,7 @@ static void start_run(struct session *session) {
         run->started = true;
         run->tells_loss = request.tells_loss;
         disk_begin_run(session, run);
-        session->daemon->tally.runs_started++;
+        session->daemon->counters.runs_started++;
         session->state = SESSION_RUNNING;
 }
 
@@ -565,9 +565,9 @@ static bool has_run_to_start(const struct session *session) {
 /* One step; false when there is nothing to do but wait. */
 /* A program's kernel goes to its caller as soon as it is there; a caller that has left needs none. */
 static void advance_program(struct session *session) {
-        if (!session->kernel && session->asker && !session->removing)
+        if (!session->kernel && session->caller && !session->removing)
                 order_kernel(session);
-        if (!session->kernel || !session->asker)
+        if (!session->kernel || !session->caller)
                 session_remove(session, false);
         else if (kernel_is_free(session->kernel))
                 program_hand_over(session);
@@ -659,7 +659,7 @@ void session_restart(struct session *session) {
         session_remove_sleep_file(session); /* what was written down comes first */
 }
 
-int session_hibernate(struct session *session, bool trim_only, struct asker *asker, struct err *err) {
+int session_hibernate(struct session *session, bool trim_only, struct caller *caller, struct err *err) {
         if (!session->kernel || session->asked != SESSION_ASKED_NOTHING || session->runs)
                 return err_set(err, ERR_BUSY, "session %s %s", session->row.name,
                                session->kernel ? "is running; interrupt it first" : "has no kernel to put to sleep");
@@ -668,9 +668,9 @@ int session_hibernate(struct session *session, bool trim_only, struct asker *ask
         if (code < 0)
                 return -1;
         session->asked = trim_only ? SESSION_ASKED_TRIM : SESSION_ASKED_SLEEP;
-        session->asker = asker;
-        if (asker)
-                asker->session = session;
+        session->caller = caller;
+        if (caller)
+                caller->session = session;
         return 0;
 }
 
@@ -701,7 +701,7 @@ static void adopt_run(struct session *session, const struct journal_request *ope
         disk_begin_run(session, run);
         struct journal_run told;
         if (journal_find(session->kernel->journal, run->id, &told, NULL) == 0)
-                harvest_resume(session, told.began_ms);
+                artifact_collect_resume(session, told.began_ms);
         watch_deadline(run);
 }
 

@@ -5,12 +5,12 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "session/artifact.h"
-#include "session/daemon.h"
+#include "base/helper_job.h"
+#include "daemon/daemon.h"
+#include "kernel/kernel.h"
 #include "session/disk.h"
-#include "session/errand.h"
-#include "session/kernel.h"
 #include "session/run.h"
+#include "store/artifact.h"
 
 enum session_state {
         SESSION_NEW,     /* no kernel yet */
@@ -49,20 +49,20 @@ struct session {
         int64_t run_since_ns;      /* since when the run that is on may have changed something */
         uint64_t used_ms; /* monotonic */
         bool touched;     /* used since the registry was told */
-        struct egress_rules *granted; /* owned; a network of our own making; NULL: as the row says */
+        struct egress_rules *granted; /* owned; a network of our own job; NULL: as the row says */
         json_t *held_back;   /* names that kept it from sleeping, or NULL */
         json_t *wake_report; /* what did not come back from a sleep, for the next result; or NULL */
         bool trims_instead;  /* it could not be put to sleep; asked is SESSION_ASKED_TRIM */
         enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE,
                SESSION_ASKED_PACKAGES } asked;
-        struct asker *asker; /* who waits for the answer to a trim or sleep */
+        struct caller *caller; /* who waits for the answer to a trim or sleep */
         struct install *install; /* that is under way, or NULL */
         struct install *helps;   /* this is the helper box of an install */
         bool ending; /* the kernel was told to end; the next run waits for another */
-        struct errand *errand; /* copies what an ephemeral run left, while its answer waits */
-        void (*harvested)(struct session *session);
-        struct json_text harvest; /* what it found: an array */
-        bool is_harvested;
+        struct helper_job *job; /* copies what an ephemeral run left, while its answer waits */
+        void (*on_collected)(struct session *session);
+        struct json_writer collected; /* what it found: an array */
+        bool is_collected;
         struct kernel_reply outcome; /* the kernel's answer that waits for it, or nothing when the kernel is dead */
         struct disk_use disk;
         void (*disk_told)(struct session *session, const struct kernel_reply *outcome);
@@ -110,8 +110,8 @@ void session_restart(struct session *session);
  * any more. */
 void session_cancel(struct session *session, struct run *run);
 
-/* Asks the kernel to go to sleep or to trim; the answer goes to the asker (NULL: nobody's). */
-int session_hibernate(struct session *session, bool trim_only, struct asker *asker, struct err *err);
+/* Asks the kernel to go to sleep or to trim; the answer goes to the caller (NULL: nobody's). */
+int session_hibernate(struct session *session, bool trim_only, struct caller *caller, struct err *err);
 
 /* Asks the kernel about packages just installed (the fields of PACKAGES but for the id); -1 when it is not free to
  * answer. */

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "session/asker.h"
-#include "session/disk_reserve.h"
+#include "base/remove_tree.h"
+#include "session/caller.h"
 #include "session/install.h"
-#include "session/passport.h"
-#include "session/remove_tree.h"
 #include "session/session.h"
+#include "store/disk_reserve.h"
+#include "store/session_file.h"
 
 static int make_directories(struct session *session, struct err *err) {
         const char *data = session->daemon->data_dir, *id = session->row.id;
@@ -113,9 +113,9 @@ void session_free(struct session *session) {
                 session->runs = run->next;
                 run_free(run);
         }
-        errand_drop(&session->errand);
+        helper_job_drop(&session->job);
         loop_timer_drop(&session->program_timer);
-        json_text_release(&session->harvest);
+        json_writer_release(&session->collected);
         kernel_reply_release(&session->outcome);
         kernel_reply_release(&session->disk.outcome);
         kernel_free(session->kernel);
@@ -124,8 +124,8 @@ void session_free(struct session *session) {
         json_decref(session->held_back);
         json_decref(session->wake_report);
         free(session->granted);
-        if (session->asker)
-                session->asker->session = NULL;
+        if (session->caller)
+                session->caller->session = NULL;
         free(session);
         if (helped)
                 install_helper_gone(helped);
@@ -174,7 +174,7 @@ struct session *session_create(struct daemon *daemon, const struct registry_sess
         if (registry_add(daemon->registry, &fresh, err) < 0)
                 return NULL;
         struct session *session = session_make(daemon, &fresh, false, err);
-        if (session && passport_write(session->state_dir, &fresh, err) == 0) {
+        if (session && session_file_write(session->state_dir, &fresh, err) == 0) {
                 disk_bound(session, true);
                 return session;
         }

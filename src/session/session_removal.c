@@ -5,9 +5,9 @@
 
 #include "base/memory.h"
 #include "session/install.h"
-#include "session/passport.h"
-#include "session/reaper.h"
 #include "session/session.h"
+#include "store/reaper.h"
+#include "store/session_file.h"
 
 /* From here on its name is free. Its files go to where a daemon that starts after a crash clears up. */
 static void strike_out(struct session *session, bool keep_files) {
@@ -21,7 +21,7 @@ static void strike_out(struct session *session, bool keep_files) {
         (void) snprintf(path, sizeof(path), "%s/" SESSION_REMOVED_WORKSPACE, session->state_dir);
         if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)
                 (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", path);
-        passport_remove(session->state_dir);
+        session_file_remove(session->state_dir);
         if (registry_remove(session->daemon->registry, session->row.id, &err) == 0)
                 return;
         daemon_log("session %s: %s", session->row.name, err.message);

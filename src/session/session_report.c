@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "box/report.h"
+#include "box/host/report.h"
 #include "session/held_back.h"
 #include "session/network.h"
 #include "session/session.h"

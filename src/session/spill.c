@@ -9,9 +9,9 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "session/asker.h"
-#include "session/daemon.h"
-#include "session/journal.h"
+#include "daemon/daemon.h"
+#include "journal/journal.h"
+#include "session/caller.h"
 
 enum { CHUNK = 256 << 10 };
 
@@ -96,13 +96,13 @@ static int put_events(struct spill *spill, struct journal *journal, const char *
         return code;
 }
 
-int spill_run(struct asker *asker, struct journal *journal, const char *run_id, const char *text, size_t size,
+int spill_run(struct caller *caller, struct journal *journal, const char *run_id, const char *text, size_t size,
               const char *box, struct err *err) {
-        if (asker->daemon->disk.is_short)
+        if (caller->daemon->disk.is_short)
                 return err_set(err, ERR_NO_SPACE, "the host keeps the rest of its disk in reserve; read faster, or read "
                                "the run again later");
-        struct spill *spill = make(asker->daemon, asker->owner, box);
-        int code = spill ? put_events(spill, journal, run_id, asker->cursor) : -ENOSPC;
+        struct spill *spill = make(caller->daemon, caller->owner, box);
+        int code = spill ? put_events(spill, journal, run_id, caller->cursor) : -ENOSPC;
         if (code == 0)
                 code = put(spill, &(const struct record) { .kind = RECORD_ANSWER, .size = size }, text);
         if (code < 0) {
@@ -112,8 +112,8 @@ int spill_run(struct asker *asker, struct journal *journal, const char *run_id, 
                                        "not the one that was written", run_id);
                 return err_sys(err, -code, "putting the output of run %s aside", run_id);
         }
-        asker->spill = spill;
-        spill_feed(asker);
+        caller->spill = spill;
+        spill_feed(caller);
         return 0;
 }
 
@@ -127,9 +127,9 @@ static int read_at(const struct spill *spill, uint64_t at, void *bytes, size_t s
         return 0;
 }
 
-void spill_feed(struct asker *asker) {
-        struct spill *spill = asker->spill;
-        while (asker->type->wants_more(asker)) {
+void spill_feed(struct caller *caller) {
+        struct spill *spill = caller->spill;
+        while (caller->type->wants_more(caller)) {
                 struct record record;
                 _cleanup_free_ char *bytes = NULL;
                 int code = read_at(spill, spill->at, &record, sizeof(record));
@@ -140,16 +140,16 @@ void spill_feed(struct asker *asker) {
                 if (code < 0) {
                         struct err err;
                         (void) err_sys(&err, -code, "reading the rest of the output");
-                        asker_refuse(asker, &err);
+                        caller_refuse(caller, &err);
                         return;
                 }
                 spill->at += sizeof(record) + record.size;
                 if (record.kind == RECORD_ANSWER) {
-                        asker_answer_text(asker, bytes, record.size, NULL);
+                        caller_answer_text(caller, bytes, record.size, NULL);
                         return;
                 }
-                const struct asker_output output = { record.kind == RECORD_ERR, record.is_last, record.number, bytes,
+                const struct caller_output output = { record.kind == RECORD_ERR, record.is_last, record.number, bytes,
                                                      record.size };
-                asker->type->output(asker, &output);
+                caller->type->output(caller, &output);
         }
 }

@@ -8,17 +8,17 @@
 
 #include "base/err.h"
 
-struct asker;
+struct caller;
 struct journal;
 struct spill;
 
-/* `box` is the session's id, whose share it counts against, as against the asker's key.
- * Puts the run's output from the asker's cursor on, and the text of the answer, aside for it, and sends what it takes
+/* `box` is the session's id, whose share it counts against, as against the caller's key.
+ * Puts the run's output from the caller's cursor on, and the text of the answer, aside for it, and sends what it takes
  * now: it may be answered when this returns. -1: nothing was done; no memory, or no room on the disk. */
-int spill_run(struct asker *asker, struct journal *journal, const char *run_id, const char *text, size_t size,
+int spill_run(struct caller *caller, struct journal *journal, const char *run_id, const char *text, size_t size,
               const char *box, struct err *err);
 
-/* Sends what the asker takes now; its last moment when that is all. */
-void spill_feed(struct asker *asker);
+/* Sends what the caller takes now; its last moment when that is all. */
+void spill_feed(struct caller *caller);
 
 void spill_free(struct spill *spill); /* NULL is fine */

@@ -37,6 +37,6 @@ def test_every_test_named_exists() -> None:
 def test_table_of_walls_is_the_one_in_the_source() -> None:
     table = DOCUMENT.read_text().split("\n| step |")[1].split("\n\n")[0]
     written = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)
-    source = (REPOSITORY / "src/box/stage.c").read_text()
+    source = (REPOSITORY / "src/box/seal/stage.c").read_text()
     steps = re.findall(r'^ {8}\{ "(\w+)", (?:step|furnish)_\w+, ', source, re.MULTILINE)
     assert len(steps) > 15 and written == steps

@@ -25,7 +25,7 @@ def rows_of(source: str, pattern: str) -> list[str]:
     return re.findall(pattern, path.read_text(), re.MULTILINE) if path.exists() else []
 
 
-ROWS = rows_of("src/box/stage.c", r'^        \{ "(\w+)", \w+, "')
+ROWS = rows_of("src/box/seal/stage.c", r'^        \{ "(\w+)", \w+, "')
 FORK_ROWS = rows_of("guest/nursery/spawn.c", r'^        \{ \w+, "([^"]+)" \},')
 
 Seen = dict[str, Any]
@@ -79,7 +79,7 @@ def test_a_box_without_any_row_is_missed(glovebox: Glovebox) -> None:
     assert whole is not None and whole["keys"] is not False, whole
     unnoticed = [row for row in ROWS if look(program, row) == whole]
     only_root_sees = ["keyring"] if glovebox.who == "user" else []
-    assert unnoticed == only_root_sees, "no test would fail without these rows of src/box/stage.c"
+    assert unnoticed == only_root_sees, "no test would fail without these rows of src/box/seal/stage.c"
     assert look(program, "") == whole
 
 

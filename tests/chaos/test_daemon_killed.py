@@ -118,7 +118,7 @@ def test_l01_a_kernel_that_dies_while_there_is_no_daemon_is_reported_lost(start_
 
 
 def append_record(journal: Path, kind: int, payload: bytes) -> None:
-    """As a daemon writes it (src/session/journal_file.h)."""
+    """As a daemon writes it (src/journal/journal_file.h)."""
     checksum = 2166136261
     for byte in struct.pack("<IB", len(payload), kind) + payload[:64]:
         checksum = (checksum ^ byte) * 16777619 & 0xFFFFFFFF

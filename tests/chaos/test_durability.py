@@ -48,11 +48,11 @@ def test_l19_a_file_that_is_to_be_durable_is_on_the_disk_with_its_name_before_th
     client = daemon.client()
     client.request("session.create", session="s")
     workspace = Path(client.request("session.show", session="s")["workspace"])
-    for name in ("glovebox", "glovebox-errand"):
+    for name in ("glovebox", "glovebox-job"):
         injected.arm(name)
         assert client.request("file.write", b"quick", session="s", path="quick")["size"] == 5
         assert not {FSYNC, FDATASYNC} & set(injected.calls())  # nobody asked for it, and it costs
-    injected.arm("glovebox-errand")
+    injected.arm("glovebox-job")
     assert client.request("file.write", b"slow", session="s", path="a/b/file", sync=True)["size"] == 4
     order = [call for call in injected.calls() if call in (FSYNC, RENAMEAT)]
     injected.disarm()
@@ -65,10 +65,10 @@ def test_l19_a_disk_that_fails_is_told(watched: tuple[Inject, Daemon]) -> None:
     client = daemon.client()
     client.request("session.create", session="s")
     workspace = Path(client.request("session.show", session="s")["workspace"])
-    injected.arm("glovebox-errand")
+    injected.arm("glovebox-job")
     client.request("file.write", b"x", session="s", path="file", sync=True)
     place = 1 + injected.calls().index(FSYNC)
-    injected.arm("glovebox-errand", 1, place, 5)  # EIO
+    injected.arm("glovebox-job", 1, place, 5)  # EIO
     with pytest.raises(DaemonError):
         client.request("file.write", b"lost", session="s", path="file", sync=True)
     assert injected.failed() == FSYNC

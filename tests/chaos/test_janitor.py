@@ -90,7 +90,7 @@ def test_what_a_run_left_is_copied_by_a_child_when_it_is_much(start_daemon: Star
     injected = Inject(daemon.glovebox.place.path / "control")
     daemon.wrapper = injected.wrapper
     client = daemon.start().client()
-    injected.arm("glovebox-errand")
+    injected.arm("glovebox-job")
     done = client.execute(LEAVE.format(3))
     assert len(done["artifacts"]) == 3 and injected.calls() == []
     done = client.execute(LEAVE.format(300))
@@ -102,7 +102,7 @@ def test_what_a_run_left_is_copied_by_a_child_when_it_is_much(start_daemon: Star
     done = client.execute(LEAVE.format(300) + "os._exit(3)")
     assert (done["status"], done["exit_code"], len(done["artifacts"])) == ("error", 3, 300), done["status"]
     # A child that cannot do it is no reason to wait, or to fail.
-    injected.arm("glovebox-errand", 1, 1, errno.ENOMEM)
+    injected.arm("glovebox-job", 1, 1, errno.ENOMEM)
     done = client.execute(LEAVE.format(300))
     assert injected.failed() is not None
     assert (done["status"], done["stdout"], done["artifacts"]) == ("ok", "left\n", []), done["status"]

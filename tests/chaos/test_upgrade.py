@@ -12,7 +12,7 @@ from support.daemons import StartDaemon
 from support.glovebox import REPOSITORY
 from test_daemon_killed import WAIT
 
-MARK = (0x47765831).to_bytes(4, "little")  # VAULT_MARK of src/session/vault_message.h
+MARK = (0x47765831).to_bytes(4, "little")  # VAULT_MARK of src/vault/vault_message.h
 
 
 def variant(daemon: Daemon, pattern: bytes, change: bytes) -> Path:

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
-#include "session/journal.h"
+#include "journal/journal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "box/policy.h"
-#include "text.h"
+#include "merge_mappings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

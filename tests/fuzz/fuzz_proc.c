@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "box/cgroup_text.h"
-#include "text.h"
+#include "box/cgroup/cgroup_text.h"
+#include "merge_mappings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

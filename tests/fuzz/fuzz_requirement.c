@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/requirement.h"
-#include "text.h"
+#include "merge_mappings.h"
+#include "store/requirement.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

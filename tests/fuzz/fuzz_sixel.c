@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/sixel.h"
+#include "cli/ui/sixel.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

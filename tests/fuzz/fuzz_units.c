@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "text.h"
+#include "merge_mappings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -16,7 +16,7 @@ static struct loop *loop;
 static struct http_server *server;
 static unsigned n_gone, n_holding;
 
-struct exchange {
+struct api_request {
         struct http_request *request;
         uint64_t received, to_send, pieces;
         bool is_paced;
@@ -25,10 +25,10 @@ struct exchange {
         struct loop_timer *timer;
 };
 
-static void forget(struct exchange *exchange) {
-        loop_timer_drop(&exchange->timer);
-        multipart_close(exchange->multipart);
-        free(exchange);
+static void forget(struct api_request *api_request) {
+        loop_timer_drop(&api_request->timer);
+        multipart_close(api_request->multipart);
+        free(api_request);
 }
 
 static void on_gone(void *context) {
@@ -36,24 +36,24 @@ static void on_gone(void *context) {
         forget(context);
 }
 
-static void answer_text(struct exchange *exchange, const char *text) {
-        (void) http_respond(exchange->request, 200, "text/plain", text, strlen(text));
-        forget(exchange);
+static void answer_text(struct api_request *api_request, const char *text) {
+        (void) http_respond(api_request->request, 200, "text/plain", text, strlen(text));
+        forget(api_request);
 }
 
 /* ---- /count: how long was the body? /slow: the same, but it is taken only in small bites ---- */
 
 static void on_counted(void *context, const char *bytes, size_t size) {
-        struct exchange *exchange = context;
+        struct api_request *api_request = context;
         (void) bytes;
-        exchange->received += size;
+        api_request->received += size;
 }
 
 static void on_count_end(void *context) {
-        struct exchange *exchange = context;
+        struct api_request *api_request = context;
         char text[64];
-        (void) snprintf(text, sizeof(text), "%llu\n", (unsigned long long) exchange->received);
-        answer_text(exchange, text);
+        (void) snprintf(text, sizeof(text), "%llu\n", (unsigned long long) api_request->received);
+        answer_text(api_request, text);
 }
 
 static const struct http_events count_events = { .on_body = on_counted,
@@ -61,62 +61,62 @@ static const struct http_events count_events = { .on_body = on_counted,
                                                  .on_gone = on_gone };
 
 static void on_bite_time(void *context) {
-        struct exchange *exchange = context;
-        exchange->timer = NULL;
-        http_resume_body(exchange->request);
+        struct api_request *api_request = context;
+        api_request->timer = NULL;
+        http_resume_body(api_request->request);
 }
 
 static void on_bite(void *context, const char *bytes, size_t size) {
-        struct exchange *exchange = context;
+        struct api_request *api_request = context;
         on_counted(context, bytes, size);
-        http_pause_body(exchange->request);
-        exchange->timer = loop_timer(loop, loop_now_ms() + 5, on_bite_time, exchange);
+        http_pause_body(api_request->request);
+        api_request->timer = loop_timer(loop, loop_now_ms() + 5, on_bite_time, api_request);
 }
 
 static const struct http_events slow_events = { .on_body = on_bite, .on_body_end = on_count_end, .on_gone = on_gone };
 
-static void count(struct exchange *exchange, const struct http_pairs *query) {
+static void count(struct api_request *api_request, const struct http_pairs *query) {
         (void) query;
-        http_attend(exchange->request, &count_events, exchange);
+        http_attend(api_request->request, &count_events, api_request);
 }
 
-static void slow(struct exchange *exchange, const struct http_pairs *query) {
+static void slow(struct api_request *api_request, const struct http_pairs *query) {
         (void) query;
-        http_attend(exchange->request, &slow_events, exchange);
+        http_attend(api_request->request, &slow_events, api_request);
 }
 
 /* ---- /stream?size=N: so many bytes, in chunks or (length=1) of a known length ---- */
 
 static void send_more(void *context) {
         static const char piece[16384] = { 'x' };
-        struct exchange *exchange = context;
-        while (exchange->to_send > 0) {
-                size_t size = exchange->to_send < sizeof(piece) ? (size_t) exchange->to_send : sizeof(piece);
-                int code = http_stream_write(exchange->request, piece, size);
+        struct api_request *api_request = context;
+        while (api_request->to_send > 0) {
+                size_t size = api_request->to_send < sizeof(piece) ? (size_t) api_request->to_send : sizeof(piece);
+                int code = http_stream_write(api_request->request, piece, size);
                 if (code < 0)
                         break;
-                exchange->to_send -= size;
-                exchange->pieces++;
+                api_request->to_send -= size;
+                api_request->pieces++;
                 if (code == 1)
                         return;
         }
-        if (exchange->to_send > 0)
-                http_stream_abort(exchange->request);
+        if (api_request->to_send > 0)
+                http_stream_abort(api_request->request);
         else
-                http_stream_end(exchange->request);
-        forget(exchange);
+                http_stream_end(api_request->request);
+        forget(api_request);
 }
 
 static const struct http_events stream_events = { .on_drained = send_more, .on_gone = on_gone };
 
-static void stream(struct exchange *exchange, const struct http_pairs *query) {
+static void stream(struct api_request *api_request, const struct http_pairs *query) {
         const char *size = http_query_find(query, "size");
-        exchange->to_send = size ? strtoull(size, NULL, 10) : 0;
-        http_attend(exchange->request, &stream_events, exchange);
-        int64_t length = http_query_find(query, "length") ? (int64_t) exchange->to_send : HTTP_CHUNKED;
-        if (http_stream_begin(exchange->request, 200, "application/octet-stream", length) < 0)
+        api_request->to_send = size ? strtoull(size, NULL, 10) : 0;
+        http_attend(api_request->request, &stream_events, api_request);
+        int64_t length = http_query_find(query, "length") ? (int64_t) api_request->to_send : HTTP_CHUNKED;
+        if (http_stream_begin(api_request->request, 200, "application/octet-stream", length) < 0)
                 abort();
-        send_more(exchange);
+        send_more(api_request);
 }
 
 /* ---- /hold: never answered, /tick: a line now and then, /broken: a stream that ends before its end ---- */
@@ -126,50 +126,50 @@ static void on_held_gone(void *context) {
         on_gone(context);
 }
 
-static void hold(struct exchange *exchange, const struct http_pairs *query) {
+static void hold(struct api_request *api_request, const struct http_pairs *query) {
         static const struct http_events events = { .on_gone = on_held_gone };
         (void) query;
         n_holding++;
-        http_attend(exchange->request, &events, exchange);
+        http_attend(api_request->request, &events, api_request);
 }
 
 static void on_tick(void *context) {
-        struct exchange *exchange = context;
-        exchange->timer = NULL;
-        (void) http_stream_write(exchange->request, "tick\n", 5);
-        if (--exchange->to_send > 0) {
-                exchange->timer = loop_timer(loop, loop_now_ms() + 20, on_tick, exchange);
+        struct api_request *api_request = context;
+        api_request->timer = NULL;
+        (void) http_stream_write(api_request->request, "tick\n", 5);
+        if (--api_request->to_send > 0) {
+                api_request->timer = loop_timer(loop, loop_now_ms() + 20, on_tick, api_request);
                 return;
         }
-        http_stream_end(exchange->request);
-        forget(exchange);
+        http_stream_end(api_request->request);
+        forget(api_request);
 }
 
-static void tick(struct exchange *exchange, const struct http_pairs *query) {
+static void tick(struct api_request *api_request, const struct http_pairs *query) {
         const char *n = http_query_find(query, "n");
-        exchange->to_send = n ? strtoull(n, NULL, 10) : 3;
-        http_attend(exchange->request, &stream_events, exchange);
-        (void) http_stream_begin(exchange->request, 200, "text/plain", HTTP_CHUNKED);
-        exchange->timer = loop_timer(loop, loop_now_ms() + 20, on_tick, exchange);
+        api_request->to_send = n ? strtoull(n, NULL, 10) : 3;
+        http_attend(api_request->request, &stream_events, api_request);
+        (void) http_stream_begin(api_request->request, 200, "text/plain", HTTP_CHUNKED);
+        api_request->timer = loop_timer(loop, loop_now_ms() + 20, on_tick, api_request);
 }
 
-static void broken(struct exchange *exchange, const struct http_pairs *query) {
+static void broken(struct api_request *api_request, const struct http_pairs *query) {
         (void) query;
-        (void) http_stream_begin(exchange->request, 200, "text/plain", HTTP_CHUNKED);
-        (void) http_stream_write(exchange->request, "half", 4);
-        http_stream_abort(exchange->request);
-        forget(exchange);
+        (void) http_stream_begin(api_request->request, 200, "text/plain", HTTP_CHUNKED);
+        (void) http_stream_write(api_request->request, "half", 4);
+        http_stream_abort(api_request->request);
+        forget(api_request);
 }
 
 /* ---- /form: says which parts came, and how long they were ---- */
 
 static int on_part(void *context, const struct multipart_part *part, struct err *err) {
-        struct exchange *exchange = context;
+        struct api_request *api_request = context;
         (void) err;
-        size_t used = strlen(exchange->text);
-        (void) snprintf(exchange->text + used, sizeof(exchange->text) - used, "%s %s ", part->name,
+        size_t used = strlen(api_request->text);
+        (void) snprintf(api_request->text + used, sizeof(api_request->text) - used, "%s %s ", part->name,
                         part->file_name ? part->file_name : "-");
-        exchange->received = 0;
+        api_request->received = 0;
         return 0;
 }
 
@@ -180,48 +180,48 @@ static int on_part_data(void *context, const char *bytes, size_t size, struct er
 }
 
 static int on_part_end(void *context, struct err *err) {
-        struct exchange *exchange = context;
+        struct api_request *api_request = context;
         (void) err;
-        size_t used = strlen(exchange->text);
-        (void) snprintf(exchange->text + used, sizeof(exchange->text) - used, "%llu\n",
-                        (unsigned long long) exchange->received);
+        size_t used = strlen(api_request->text);
+        (void) snprintf(api_request->text + used, sizeof(api_request->text) - used, "%llu\n",
+                        (unsigned long long) api_request->received);
         return 0;
 }
 
 static void on_form_data(void *context, const char *bytes, size_t size) {
-        struct exchange *exchange = context;
+        struct api_request *api_request = context;
         struct err err;
-        if (multipart_feed(exchange->multipart, bytes, size, &err) < 0) {
-                http_problem_err(exchange->request, &err);
-                forget(exchange);
+        if (multipart_feed(api_request->multipart, bytes, size, &err) < 0) {
+                http_problem_err(api_request->request, &err);
+                forget(api_request);
         }
 }
 
 static void on_form_end(void *context) {
-        struct exchange *exchange = context;
+        struct api_request *api_request = context;
         struct err err;
-        if (multipart_finish(exchange->multipart, &err) == 0) {
-                answer_text(exchange, exchange->text);
+        if (multipart_finish(api_request->multipart, &err) == 0) {
+                answer_text(api_request, api_request->text);
                 return;
         }
-        http_problem_err(exchange->request, &err);
-        forget(exchange);
+        http_problem_err(api_request->request, &err);
+        forget(api_request);
 }
 
-static void form(struct exchange *exchange, const struct http_pairs *query) {
+static void form(struct api_request *api_request, const struct http_pairs *query) {
         static const struct multipart_events parts = { on_part, on_part_data, on_part_end };
         static const struct http_events events = { .on_body = on_form_data,
                                                    .on_body_end = on_form_end,
                                                    .on_gone = on_gone };
         struct err err;
         (void) query;
-        if (multipart_open(http_header(exchange->request, "Content-Type"), &parts, exchange, &exchange->multipart,
+        if (multipart_open(http_header(api_request->request, "Content-Type"), &parts, api_request, &api_request->multipart,
                            &err) < 0) {
-                http_problem_err(exchange->request, &err);
-                forget(exchange);
+                http_problem_err(api_request->request, &err);
+                forget(api_request);
                 return;
         }
-        http_attend(exchange->request, &events, exchange);
+        http_attend(api_request->request, &events, api_request);
 }
 
 /* ---- /echo: a body of at most 1000 bytes, whole; /ping, /stats ---- */
@@ -234,18 +234,18 @@ static void on_echo(void *context, struct http_request *request, const char *byt
         forget(context);
 }
 
-static void echo(struct exchange *exchange, const struct http_pairs *query) {
+static void echo(struct api_request *api_request, const struct http_pairs *query) {
         (void) query;
-        if (http_collect_body(exchange->request, 1000, on_echo, exchange) < 0)
-                forget(exchange);
+        if (http_collect_body(api_request->request, 1000, on_echo, api_request) < 0)
+                forget(api_request);
 }
 
-static void ping(struct exchange *exchange, const struct http_pairs *query) {
+static void ping(struct api_request *api_request, const struct http_pairs *query) {
         (void) query;
-        answer_text(exchange, "pong\n");
+        answer_text(api_request, "pong\n");
 }
 
-static void stats(struct exchange *exchange, const struct http_pairs *query) {
+static void stats(struct api_request *api_request, const struct http_pairs *query) {
         const struct http_counters *c = http_server_counters(server);
         char text[512];
         (void) query;
@@ -255,7 +255,7 @@ static void stats(struct exchange *exchange, const struct http_pairs *query) {
                         (unsigned long long) c->open, (unsigned long long) c->accepted,
                         (unsigned long long) c->turned_away, (unsigned long long) c->requests,
                         (unsigned long long) c->refused, (unsigned long long) c->timeouts, n_gone, n_holding);
-        answer_text(exchange, text);
+        answer_text(api_request, text);
 }
 
 static void on_drained(void *context) {
@@ -267,7 +267,7 @@ static void on_drained(void *context) {
 
 static const struct {
         const char *path;
-        void (*run)(struct exchange *exchange, const struct http_pairs *query);
+        void (*run)(struct api_request *api_request, const struct http_pairs *query);
 } paths[] = {
         { "/ping", ping }, { "/count", count },   { "/slow", slow }, { "/stream", stream }, { "/hold", hold },
         { "/tick", tick }, { "/broken", broken }, { "/form", form }, { "/echo", echo },     { "/stats", stats },
@@ -284,11 +284,11 @@ static void handle(void *context, struct http_request *request) {
         for (size_t i = 0; i < ELEMENTS(paths); i++) {
                 if (strcmp(http_path(request), paths[i].path) != 0)
                         continue;
-                struct exchange *exchange = calloc(1, sizeof(*exchange));
-                if (!exchange)
+                struct api_request *api_request = calloc(1, sizeof(*api_request));
+                if (!api_request)
                         abort();
-                exchange->request = request;
-                paths[i].run(exchange, &query);
+                api_request->request = request;
+                paths[i].run(api_request, &query);
                 http_query_free(&query);
                 return;
         }

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "box/cgroup.h"
+#include "box/cgroup/cgroup.h"
 #include "tap.h"
 
 static struct cgroup_host host;

@@ -1,7 +1,7 @@
 /* What the kernel says about control groups, on every kind of host. */
 #include <errno.h>
 
-#include "box/cgroup_text.h"
+#include "box/cgroup/cgroup_text.h"
 #include "tap.h"
 
 static const char hybrid_mounts[] =

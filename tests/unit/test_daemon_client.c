@@ -384,7 +384,7 @@ static void test_places(void) {
         char runtime_dir[SOCKET_PATH_MAX];
         (void) snprintf(runtime_dir, sizeof(runtime_dir), "%s", place.address);
         *strrchr(runtime_dir, '/') = '\0';
-        ok(place_make_runtime_dir(runtime_dir, &made) == 0, "in a directory of our own %s", made.message);
+        ok(runtime_dir_make(runtime_dir, &made) == 0, "in a directory of our own %s", made.message);
         (void) close(listen_at(place.address));
         is_text(chosen(&nothing, true), expected, "a project with a daemon is chosen, from below it too");
         (void) unlink(place.address);

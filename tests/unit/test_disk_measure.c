@@ -6,17 +6,17 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/remove_tree.h"
 #include "scratch.h"
-#include "session/disk_measure.h"
-#include "session/project_quota.h"
-#include "session/remove_tree.h"
+#include "store/disk_measure.h"
+#include "store/project_quota.h"
 #include "tap.h"
 
 static struct disk_amount measure(int fd, uint64_t max_files) {
-        struct disk_tally *tally = disk_tally_make(max_files);
-        disk_tally_add_tree(tally, fd);
-        const struct disk_amount amount = disk_tally_amount(tally);
-        disk_tally_free(tally);
+        struct disk_tally *counters = disk_counters_make(max_files);
+        disk_counters_add_tree(counters, fd);
+        const struct disk_amount amount = disk_counters_amount(counters);
+        disk_counters_free(counters);
         return amount;
 }
 
@@ -43,14 +43,14 @@ static void test_kinds(int top) {
         _cleanup_fd_ int removed __attribute__((unused)) = openat(dir, "removed", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
         write_file(dir, "removed", 1 << 20);
         (void) unlinkat(dir, "removed", 0);
-        struct disk_tally *tally = disk_tally_make(100);
+        struct disk_tally *counters = disk_counters_make(100);
         const int self = getpid();
-        disk_tally_add_removed(tally, dir, &self, 1);
-        disk_tally_add_removed(tally, dir, &self, 1);
-        uint64_t bytes = disk_tally_amount(tally).bytes;
+        disk_counters_add_removed(counters, dir, &self, 1);
+        disk_counters_add_removed(counters, dir, &self, 1);
+        uint64_t bytes = disk_counters_amount(counters).bytes;
         ok(bytes >= 1 << 20 && bytes < 2 << 20, "a removed file that is open counts, once: %llu",
            (unsigned long long) bytes);
-        disk_tally_free(tally);
+        disk_counters_free(counters);
 }
 
 static void test_depth(int top) {

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/data_dir.h"
 #include "base/memory.h"
-#include "base/place.h"
-#include "image/beneath.h"
+#include "base/open_beneath.h"
 #include "image/image.h"
 #include "image/path.h"
 #include "image/record.h"
@@ -66,40 +66,40 @@ static void test_beneath(int temp_fd) {
                    symlinkat("../../..", temp_fd, "b/up") == 0,
            "a directory with links that lead out");
         _cleanup_fd_ int fd = openat(temp_fd, "b", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        ok(beneath_open(fd, "out/etc", O_PATH) == -ELOOP, "an absolute link is not followed");
-        ok(beneath_make_directories(fd, "up/x") == -ELOOP, "nothing is made through a link");
-        ok(beneath_open(fd, "..", O_PATH) == -EXDEV, "the parent cannot be opened");
-        _cleanup_fd_ int inside = beneath_open_as_root(fd, "up/out", O_PATH | O_DIRECTORY);
+        ok(open_beneath(fd, "out/etc", O_PATH) == -ELOOP, "an absolute link is not followed");
+        ok(make_directories_beneath(fd, "up/x") == -ELOOP, "nothing is made through a link");
+        ok(open_beneath(fd, "..", O_PATH) == -EXDEV, "the parent cannot be opened");
+        _cleanup_fd_ int inside = open_beneath_as_root(fd, "up/out", O_PATH | O_DIRECTORY);
         struct stat one, two;
         ok(inside >= 0 && fstat(inside, &one) == 0 && fstat(fd, &two) == 0 && one.st_ino == two.st_ino,
            "as a root, every way out leads back to it");
-        _cleanup_fd_ int made = beneath_make_directories(fd, "x/y/z");
+        _cleanup_fd_ int made = make_directories_beneath(fd, "x/y/z");
         ok(made >= 0 && faccessat(fd, "x/y/z", F_OK, 0) == 0, "missing directories are made");
         ok(tree_remove(temp_fd, "b") == 0 && access("/etc", F_OK) == 0, "a tree is removed, its links' targets stay");
         ok(tree_remove(temp_fd, "b") == 0, "removing what is not there is fine");
 }
 
 static void test_place(void) {
-        char path[PLACE_PATH_MAX], wanted[100];
+        char path[DATA_DIR_PATH_MAX], wanted[100];
         snprintf(wanted, sizeof(wanted), "%s/place/data", temp);
         setenv("GLOVEBOX_DATA_DIR", wanted, 1);
         setenv("SANDBOX_DATA_DIR", "/nonexistent/elsewhere", 1);
         struct stat st;
-        ok(place_data_dir(path, &err) == 0 && strcmp(path, wanted) == 0, "the variable names the directory");
+        ok(data_dir_open(path, &err) == 0 && strcmp(path, wanted) == 0, "the variable names the directory");
         ok(stat(wanted, &st) == 0 && (st.st_mode & 07777) == 0700, "it is made for its owner only");
-        ok(chmod(wanted, 0770) == 0 && place_data_dir(path, &err) < 0 && err.code == ERR_REFUSED,
+        ok(chmod(wanted, 0770) == 0 && data_dir_open(path, &err) < 0 && err.code == ERR_REFUSED,
            "one that others may write to is refused");
-        ok(chmod(wanted, 0755) == 0 && place_data_dir(path, &err) == 0, "one that others may read is not");
+        ok(chmod(wanted, 0755) == 0 && data_dir_open(path, &err) == 0, "one that others may read is not");
         setenv("GLOVEBOX_DATA_DIR", "relative", 1);
-        ok(place_data_dir(path, &err) < 0 && err.code == ERR_USAGE, "a relative path is refused");
+        ok(data_dir_open(path, &err) < 0 && err.code == ERR_USAGE, "a relative path is refused");
         snprintf(wanted, sizeof(wanted), "%s/place/theirs", temp);
         bool is_root = geteuid() == 0 && mkdir(wanted, 0700) == 0 && chown(wanted, 1, 1) == 0;
         setenv("GLOVEBOX_DATA_DIR", is_root ? wanted : "/usr", 1); /* /usr is root's */
-        ok(place_data_dir(path, &err) < 0 && err.code == ERR_REFUSED, "somebody else's directory is refused");
+        ok(data_dir_open(path, &err) < 0 && err.code == ERR_REFUSED, "somebody else's directory is refused");
         setenv("GLOVEBOX_DATA_DIR", "", 1);
         snprintf(wanted, sizeof(wanted), "%s/place/sandbox", temp);
         setenv("SANDBOX_DATA_DIR", wanted, 1);
-        ok(place_data_dir(path, &err) == 0 && strcmp(path, wanted) == 0, "the other variable is the second choice");
+        ok(data_dir_open(path, &err) == 0 && strcmp(path, wanted) == 0, "the other variable is the second choice");
 }
 
 static void test_store(int temp_fd) {

@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "base/memory.h"
+#include "journal/journal.h"
 #include "scratch.h"
-#include "session/journal.h"
 #include "tap.h"
 
 /* A journal in a directory of its own, and a pipe to feed it. */

@@ -1,5 +1,5 @@
 /* Whatever the scanner takes, a parser takes, however it is cut into pieces; and the members are where it says. */
-#include "session/json_scan.h"
+#include "base/json_scan.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "box/landlock.h"
+#include "box/seal/landlock.h"
 #include "tap.h"
 
 static char top[] = "/tmp/test_landlock.XXXXXX"; /* with open/ (writable), closed/ and closed/file */

@@ -1,11 +1,11 @@
 /* The parser of options, and the table of `glovebox run`. */
-#include "cli/option.h"
+#include "cli/ui/option.h"
 
 #include "base/memory.h"
 #include "cli/run_options.h"
 #include "cli/session_request.h"
-#include "cli/suggest.h"
-#include "cli/terminal.h"
+#include "cli/ui/suggest.h"
+#include "cli/ui/terminal.h"
 #include "tap.h"
 
 enum { WORDS_MAX = 16 };

@@ -1,7 +1,7 @@
 /* What a helper box left behind, hostile or not: put in place whole, or refused with the old packages untouched. */
-#include "session/packages.h"
 #include "base/memory.h"
 #include "scratch.h"
+#include "store/packages.h"
 #include "tap.h"
 
 static char state[256];

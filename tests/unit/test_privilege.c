@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "box/privilege.h"
+#include "box/seal/privilege.h"
 #include "tap.h"
 
 enum { SKIPPED = 77, TENANT = 61234 };

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "scratch.h"
-#include "session/registry.h"
+#include "store/registry.h"
 #include "tap.h"
 
 static char quarantined[4200];

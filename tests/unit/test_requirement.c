@@ -1,7 +1,7 @@
 /* Which texts may become arguments of pip: everything that the packaging grammar calls a requirement by name, and
  * nothing that pip would read as an option, a path, a file or an address. */
-#include "session/requirement.h"
 #include "base/memory.h"
+#include "store/requirement.h"
 #include "tap.h"
 
 static const char *const good[] = {

@@ -1,6 +1,6 @@
 /* What a kernel answered becomes the text of a run's result: its values stay the text that they were. */
 #include "base/memory.h"
-#include "session/kernel_reply.h"
+#include "kernel/kernel_reply.h"
 #include "session/run.h"
 #include "session/run_result.h"
 #include "tap.h"
@@ -33,20 +33,20 @@ static json_t *judge(struct run *run, const char *payload) {
                 return NULL;
         const struct kernel_reply reply = kernel_reply_of(&scan, payload, strlen(payload));
         struct run_result result;
-        struct json_text text = { 0 };
+        struct json_writer text = { 0 };
         size_t small;
         run_result_judge(run, &reply, &result);
         run_result_write(&result, &text, &small);
-        json_text_put_literal(&text, "}");
+        json_writer_put_literal(&text, "}");
         json_t *json = json_loadb(text.bytes, text.size, JSON_REJECT_DUPLICATES, NULL);
-        json_text_release(&text);
+        json_writer_release(&text);
         run_result_release(&result);
         return json;
 }
 
 int main(void) {
         struct run run = { .id = ID };
-        json_text_put_literal(&run.displays, "{\"a\":1},{\"b\":2}");
+        json_writer_put_literal(&run.displays, "{\"a\":1},{\"b\":2}");
         for (size_t i = 0; i < ELEMENTS(replies); i++) {
                 json_t *json = judge(&run, replies[i].payload);
                 json_t *value = json_loads(replies[i].result, JSON_DECODE_ANY, NULL);
@@ -65,6 +65,6 @@ int main(void) {
         json_t *json = judge(&run, replies[0].payload);
         is_text(json_string_value(json_object_get(json, "status")), "timeout", "one that was told to end");
         json_decref(json);
-        json_text_release(&run.displays);
+        json_writer_release(&run.displays);
         return done_testing();
 }

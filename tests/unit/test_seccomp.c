@@ -14,8 +14,8 @@
 
 #include "base/memory.h"
 #include "base/sha256.h"
-#include "box/seccomp.h"
-#include "box/seccomp_calls.h"
+#include "box/seal/seccomp.h"
+#include "box/seal/seccomp_calls.h"
 #include "tap.h"
 
 #if defined(__x86_64__)

@@ -1,5 +1,5 @@
 /* Columns and ages, as people read them. */
-#include "cli/table.h"
+#include "cli/ui/table.h"
 
 #include "base/memory.h"
 #include "tap.h"

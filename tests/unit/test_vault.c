@@ -10,9 +10,9 @@
 #include <time.h>
 
 #include "scratch.h"
-#include "session/vault.h"
-#include "session/vault_process.h"
 #include "tap.h"
+#include "vault/vault.h"
+#include "vault/vault_process.h"
 
 static char dir[256], path[300];
 static struct err err;

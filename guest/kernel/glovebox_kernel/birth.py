@@ -64,7 +64,7 @@ class Birth:
     def pretend(self, fds: tuple[int, int], requests: bytes) -> int:
         """What follows is as in a kernel, asked for this. The other end of its channel, or less than 0."""
         self._library.spawn_pretend(_IS_USUAL | _IS_SECOND | (0 if self._is_prepared else _IS_AWAITED))
-        return self._library.trial_feed(*fds, requests, len(requests))
+        return self._library.page_warmup_feed(*fds, requests, len(requests))
 
     def try_out(self, fds: tuple[int, int], requests: bytes, end: Callable[[], object]) -> None:
         """In a child that is no kernel and in no box. It is like one from here on, and ends in the library."""

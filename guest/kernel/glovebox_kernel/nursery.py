@@ -1,6 +1,6 @@
 """The nursery: imports what every kernel wants, once, and is forked for each kernel.
 
-`python3 -m glovebox_kernel.nursery MODULE,MODULE… [light]`, started by a ward (src/session/ward.h) with the maker's socket as
+`python3 -m glovebox_kernel.nursery MODULE,MODULE… [light]`, started by a ward (src/spawn/supervisor.h) with the maker's socket as
 descriptor 3, a pipe for answers to it as 4, and the library guest/nursery/spawn.c as 5. It never runs a user's code, and ends when the maker's
 socket does.
 """
@@ -35,10 +35,10 @@ def _library() -> ctypes.PyDLL:
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
     library.spawn_pretend.restype = None
-    library.trial_feed.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
-    library.imprint_arena_allocate.restype = ctypes.c_void_p
-    library.imprint_arena_allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    library.imprint_arena_free.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    library.page_warmup_feed.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+    library.cow_snapshot_arena_allocate.restype = ctypes.c_void_p
+    library.cow_snapshot_arena_allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    library.cow_snapshot_arena_free.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
     for function in (*_PYTHON, *_ARENAS):
         getattr(ctypes.pythonapi, function).restype = None
     return library
@@ -51,17 +51,17 @@ class _ArenaAllocator(ctypes.Structure):
 
 
 class _Imprint:
-    """This process's memory when it is ready, which its kernels share: guest/nursery/imprint.c."""
+    """This process's memory when it is ready, which its kernels share: guest/nursery/cow_snapshot.c."""
 
     def __init__(self, library: ctypes.PyDLL) -> None:
         self._library = library
         self._usual = _ArenaAllocator()
-        self._is_open = library.imprint_open() == 0
+        self._is_open = library.cow_snapshot_open() == 0
         if self._is_open:
             ctypes.pythonapi.PyObject_GetArenaAllocator(ctypes.byref(self._usual))
             allocate, free = (
                 ctypes.cast(function, ctypes.c_void_p)
-                for function in (library.imprint_arena_allocate, library.imprint_arena_free)
+                for function in (library.cow_snapshot_arena_allocate, library.cow_snapshot_arena_free)
             )
             ours = _ArenaAllocator(None, allocate, free)
             ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(ours))
@@ -70,9 +70,9 @@ class _Imprint:
         """Last of all: what Python does after it leaves gaps again."""
         if self._is_open:
             # There may be no arena of ours yet, without which nothing is filled.
-            arena = self._library.imprint_arena_allocate(None, _ARENA_BYTES)
-            self._library.imprint_arena_free(None, arena, _ARENA_BYTES)
-            self._library.imprint_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)
+            arena = self._library.cow_snapshot_arena_allocate(None, _ARENA_BYTES)
+            self._library.cow_snapshot_arena_free(None, arena, _ARENA_BYTES)
+            self._library.cow_snapshot_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)
 
     def end(self) -> None:
         """What is allocated from here on is a kernel's own."""
@@ -82,11 +82,11 @@ class _Imprint:
     def take(self) -> None:
         """Without it (an old system, no memory) kernels are forked all the same, and take more."""
         if self._is_open:
-            self._library.imprint_take()
+            self._library.cow_snapshot_take()
 
     def is_trial(self) -> bool:
         """Forks. In the child true; in the nursery false, when the child has shown what kernels read."""
-        return self._is_open and self._library.trial_begin() == 0
+        return self._is_open and self._library.page_warmup_begin() == 0
 
 
 def _other_threads() -> list[str]:
@@ -126,7 +126,7 @@ def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_li
 
     def on_idle() -> None:
         memory_trim()
-        library.imprint_return()
+        library.cow_snapshot_return()
 
     if is_light:
         lives_rehearse(library, on_idle)
@@ -148,7 +148,7 @@ def main() -> None:
     os.close(LIBRARY_FD)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     imprint = _Imprint(library)
-    library.trial_open()
+    library.page_warmup_open()
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
@@ -167,7 +167,7 @@ def main() -> None:
     imprint.take()
     birth.before_fork()
     if imprint.is_trial():
-        birth.try_out(CHANNEL_FDS, requests, library.trial_end)
+        birth.try_out(CHANNEL_FDS, requests, library.page_warmup_end)
     else:
         library.spawn_announce(*announced)
     if birth.await_fork():

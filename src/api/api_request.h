@@ -1,0 +1,81 @@
+/* One request over HTTP on its way through the session layer, and how its answer is written: as one JSON object, as
+ * server-sent events, or as lines of JSON.
+ *
+ * A run does not end because nobody listens any more. When the client leaves, the api_request stays behind without it and
+ * waits for the run's end, so that quotas count what really runs; unless the client asked for it to end with it. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/gate.h"
+#include "api/route.h"
+#include "http/http.h"
+#include "session/caller.h"
+
+enum {
+        API_REQUEST_JSON_MAX = 1536 << 10, /* a request's: it is parsed at once, at 12 ms for each MiB */
+        API_REQUEST_ANSWER_MAX = 12 << 20,
+};
+
+enum api_request_form {
+        API_REQUEST_WHOLE,  /* one answer at the end */
+        API_REQUEST_EVENTS, /* text/event-stream */
+        API_REQUEST_LINES,  /* application/x-ndjson */
+};
+
+struct api_request {
+        struct caller caller; /* the first: the session layer's end of it */
+        struct api_request *next, *previous;
+        struct service *service;
+        struct http_request *request; /* NULL: the client has left */
+        struct visitor visitor;
+        struct api_match match;
+        enum api_request_form form;
+        bool is_asked;   /* the session layer was, and records it */
+        uint64_t opened_ms;
+        bool is_run;     /* counts as one */
+        bool is_waiting; /* the same, for an answer */
+        bool is_begun;   /* the head of a stream was sent */
+        bool is_broken;  /* something could not be sent: the stream must not look whole */
+        bool is_detached; /* answered when the run was accepted */
+        uint64_t number; /* of the last event of the run's that was seen */
+        uint64_t heard_ms; /* when something was last sent */
+        struct {
+                char bytes[4];
+                size_t size;
+        } partial[2];    /* the beginning of a character whose end is still to come, of each stream */
+        void (*then)(struct api_request *api_request, json_t *body);
+        json_t *(*shape)(struct api_request *api_request, json_t *answer, int *status); /* NULL: as it is */
+};
+
+/* Makes one of a request that the gate let in. NULL: that was answered, too. */
+struct api_request *api_request_open(struct service *service, struct http_request *request, const struct api_match *match,
+                               const struct visitor *visitor);
+void api_request_free(struct api_request *api_request);
+
+/* {user_id} of the path. */
+const char *api_request_user(const struct api_request *api_request);
+
+/* Reads a JSON object from the body ({} when there is none) and goes on with it, which is borrowed. What is not one is
+ * answered with an error. */
+void api_request_read_json(struct api_request *api_request, void (*then)(struct api_request *api_request, json_t *body));
+
+/* From now on it is told when its client has room, or has left. */
+void api_request_attend(struct api_request *api_request);
+
+/* Asks the session layer; takes the reference. */
+void api_request_ask(struct api_request *api_request, json_t *operation);
+
+/* The answer, the last thing that is done with the api_request. Takes the reference; bytes are copied. */
+void api_request_answer(struct api_request *api_request, int status, json_t *answer);
+void api_request_answer_bytes(struct api_request *api_request, int status, const char *type, const void *bytes, size_t size);
+void api_request_refuse(struct api_request *api_request, const struct err *err);
+void api_request_problem(struct api_request *api_request, int status, const char *code, const char *detail, const char *remedy);
+
+/* As what the client wants a run's output: its Accept header decides, and `wants_stream` that it is not one answer. */
+void api_request_choose_form(struct api_request *api_request, bool wants_stream);
+
+/* Keeps the connections of streams open that have nothing to say for a while. */
+void api_request_beat_all(struct service *service);

@@ -1,0 +1,155 @@
+#include "base/json_writer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/utf8.h"
+
+void json_writer_release(struct json_writer *text) {
+        free(text->bytes);
+        *text = (struct json_writer) { 0 };
+}
+
+/* Where the next `size` bytes go, or NULL. */
+static char *make_room(struct json_writer *text, size_t size) {
+        if (text->failed || size > SIZE_MAX / 4 || text->size > SIZE_MAX / 4) {
+                text->failed = true;
+                return NULL;
+        }
+        if (text->size + size > text->room) {
+                size_t room = text->room ? text->room : 1024;
+                while (room < text->size + size)
+                        room *= 2;
+                char *grown = realloc(text->bytes, room);
+                if (!grown) {
+                        text->failed = true;
+                        return NULL;
+                }
+                text->bytes = grown;
+                text->room = room;
+        }
+        return text->bytes + text->size;
+}
+
+void json_writer_put(struct json_writer *text, const char *bytes, size_t size) {
+        char *to = size > 0 ? make_room(text, size) : NULL;
+        if (!to)
+                return;
+        memcpy(to, bytes, size);
+        text->size += size;
+}
+
+void json_writer_put_number(struct json_writer *text, int64_t number) {
+        char digits[24];
+        size_t at = sizeof(digits);
+        uint64_t left = number < 0 ? 0 - (uint64_t) number : (uint64_t) number;
+        do
+                digits[--at] = (char) ('0' + left % 10);
+        while (left /= 10);
+        if (number < 0)
+                digits[--at] = '-';
+        json_writer_put(text, digits + at, sizeof(digits) - at);
+}
+
+void json_writer_put_bool(struct json_writer *text, bool value) {
+        json_writer_put(text, value ? "true" : "false", value ? 4 : 5);
+}
+
+static int on_dump(const char *bytes, size_t size, void *context) {
+        struct json_writer *text = context;
+        json_writer_put(text, bytes, size);
+        return text->failed ? -1 : 0;
+}
+
+/* How a byte below 128 is written after a backslash: one letter; 'u' for \u00XX; 0: as it is. */
+static const char escapes[128] = {
+        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r', ['"'] = '"', ['\\'] = '\\',
+#define U(byte) [byte] = 'u'
+        U(0), U(1), U(2), U(3), U(4), U(5), U(6), U(7), U(11), U(14), U(15), U(16), U(17), U(18), U(19), U(20), U(21),
+        U(22), U(23), U(24), U(25), U(26), U(27), U(28), U(29), U(30), U(31),
+#undef U
+};
+
+static size_t written_size(unsigned char byte) {
+        char escape = byte < sizeof(escapes) ? escapes[byte] : 0;
+        return escape == 'u' ? 6 : escape ? 2 : 1;
+}
+
+static char *write_byte(char *to, unsigned char byte) {
+        static const char hex[] = "0123456789abcdef";
+        char escape = byte < sizeof(escapes) ? escapes[byte] : 0;
+        if (!escape) {
+                *to++ = (char) byte;
+                return to;
+        }
+        *to++ = '\\';
+        *to++ = escape;
+        if (escape == 'u') {
+                memcpy(to, (const char[]) { '0', '0', hex[byte >> 4], hex[byte & 15] }, 4);
+                to += 4;
+        }
+        return to;
+}
+
+size_t json_writer_fitting(const char *bytes, size_t size, size_t max) {
+        size_t fitting = 0, total = 0;
+        for (size_t i = 0; i < size && (total += written_size((unsigned char) bytes[i])) <= max; i++)
+                fitting = i + 1;
+        while (fitting < size && fitting > 0 && ((unsigned char) bytes[fitting] & 0xc0) == 0x80)
+                fitting--;
+        return fitting;
+}
+
+/* Measured first, then written at once: a megabyte of control characters takes milliseconds. */
+void json_writer_put_string(struct json_writer *text, const char *bytes, size_t size) {
+        _cleanup_free_ char *repaired = NULL;
+        if (!utf8_is_valid(bytes, size)) {
+                if (utf8_repair(bytes, size, &repaired, &size) < 0) {
+                        text->failed = true;
+                        return;
+                }
+                bytes = repaired;
+        }
+        size_t total = 2;
+        for (size_t i = 0; i < size; i++)
+                total += written_size((unsigned char) bytes[i]);
+        char *to = make_room(text, total);
+        if (!to)
+                return;
+        *to++ = '"';
+        for (size_t i = 0; i < size; i++)
+                to = write_byte(to, (unsigned char) bytes[i]);
+        *to = '"';
+        text->size += total;
+}
+
+static void put_object(struct json_writer *text, const json_t *object) {
+        const char *key;
+        json_t *value;
+        bool is_first = true;
+        json_writer_put_literal(text, "{");
+        json_object_foreach((json_t *) (uintptr_t) object, key, value) {
+                if (!is_first)
+                        json_writer_put_literal(text, ",");
+                is_first = false;
+                json_writer_put_string(text, key, strlen(key));
+                json_writer_put_literal(text, ":");
+                json_writer_put_value(text, value);
+        }
+        json_writer_put_literal(text, "}");
+}
+
+/* What runs are made of is written here; the rest is the library's. */
+void json_writer_put_value(struct json_writer *text, const json_t *value) {
+        if (!value || json_is_null(value))
+                json_writer_put_literal(text, "null");
+        else if (json_is_string(value))
+                json_writer_put_string(text, json_string_value(value), json_string_length(value));
+        else if (json_is_object(value))
+                put_object(text, value);
+        else if (json_is_array(value) && json_array_size(value) == 0)
+                json_writer_put_literal(text, "[]");
+        else if (json_dump_callback(value, on_dump, text, JSON_COMPACT | JSON_ENCODE_ANY) < 0)
+                text->failed = true;
+}

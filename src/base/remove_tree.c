@@ -1,0 +1,133 @@
+#include "base/remove_tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "box/seal/syscalls.h"
+
+/* Each level costs a descriptor: what lies deeper is moved up to the top and has its turn later. */
+enum { DEPTH_MAX = 64, TURNS_MAX = 100000 };
+
+/* Gives us our rights on a directory whose owner took them away: on what was opened, never on a name that may be a link
+ * by now. */
+static bool open_up(int parent_fd, const char *name) {
+        char link[64];
+        int fd = sys_openat2(parent_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
+                             RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+        if (fd < 0)
+                return false;
+        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        bool good = chmod(link, 0700) == 0;
+        (void) close(fd);
+        return good;
+}
+
+struct removal {
+        int top_fd;       /* of the directory that is to be removed, while it is open */
+        unsigned left;    /* entries that may still be looked at */
+        unsigned removed; /* or moved up */
+        bool has_moved;
+};
+
+static void remove_entry(struct removal *removal, int parent_fd, const char *name, int depth);
+
+static void empty_directory(struct removal *removal, int parent_fd, const char *name, int depth) {
+        int fd = sys_openat2(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
+                             RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+        if (fd < 0 && errno == EACCES && open_up(parent_fd, name))
+                fd = sys_openat2(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
+                                 RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+        if (fd < 0)
+                return;
+        (void) fchmod(fd, 0700);
+        DIR *directory = fdopendir(fd);
+        if (!directory) {
+                (void) close(fd);
+                return;
+        }
+        if (depth == 0)
+                removal->top_fd = dirfd(directory);
+        struct dirent *entry;
+        while (removal->left > 0 && (entry = readdir(directory)))
+                if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+                        remove_entry(removal, dirfd(directory), entry->d_name, depth);
+        (void) closedir(directory);
+}
+
+static void remove_entry(struct removal *removal, int parent_fd, const char *name, int depth) {
+        static unsigned n_moved; /* never the same name again, also where a tree is removed in several calls */
+        removal->left--;
+        if (unlinkat(parent_fd, name, 0) == 0) {
+                removal->removed++;
+                return;
+        }
+        if (errno != EISDIR && errno != EPERM)
+                return;
+        if (depth < DEPTH_MAX)
+                empty_directory(removal, parent_fd, name, depth + 1);
+        else {
+                char moved[32];
+                (void) snprintf(moved, sizeof(moved), ".deep-%u", n_moved++);
+                removal->has_moved = true;
+                removal->removed += renameat(parent_fd, name, removal->top_fd, moved) == 0;
+        }
+        removal->removed += unlinkat(parent_fd, name, AT_REMOVEDIR) == 0;
+}
+
+bool remove_tree_some(int parent_fd, const char *name, unsigned budget) {
+        struct removal removal = { .left = budget };
+        for (int turn = 0; turn < TURNS_MAX; turn++) {
+                removal.has_moved = false;
+                empty_directory(&removal, parent_fd, name, 0);
+                if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno != ENOTEMPTY)
+                        return true;
+                if (removal.left == 0)
+                        return removal.removed == 0;
+                if (!removal.has_moved)
+                        return true;
+        }
+        return true;
+}
+
+void remove_tree_at(int parent_fd, const char *name) {
+        while (!remove_tree_some(parent_fd, name, UINT_MAX))
+                ;
+}
+
+static void empty_tree_at(int parent_fd, const char *name) {
+        struct removal removal = { .left = UINT_MAX };
+        for (int turn = 0; turn < TURNS_MAX; turn++) {
+                removal.has_moved = false;
+                empty_directory(&removal, parent_fd, name, 0);
+                if (!removal.has_moved)
+                        break;
+        }
+}
+
+static void at_parent(const char *path, void (*call)(int parent_fd, const char *name)) {
+        char parent[4096];
+        const char *name = strrchr(path, '/');
+        if (!name || !name[1] || (size_t) (name - path) >= sizeof(parent))
+                return;
+        (void) snprintf(parent, sizeof(parent), "%.*s", (int) (name - path), path);
+        int parent_fd = open(*parent ? parent : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (parent_fd < 0)
+                return;
+        call(parent_fd, name + 1);
+        (void) close(parent_fd);
+}
+
+void remove_tree(const char *path) {
+        at_parent(path, remove_tree_at);
+}
+
+void empty_tree(const char *path) {
+        at_parent(path, empty_tree_at);
+}

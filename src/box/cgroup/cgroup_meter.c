@@ -1,0 +1,64 @@
+#include "box/cgroup/cgroup_meter.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+enum { V2 = CGROUP_V2_TREE };
+
+static int open_file(const struct cgroup *cgroup, size_t where, const char *file) {
+        char path[700];
+        if (!*cgroup->host->parent[where])
+                return -1;
+        (void) snprintf(path, sizeof(path), "%s/%s/%s", cgroup->host->parent[where], cgroup->name, file);
+        return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+void cgroup_meter_open(const struct cgroup *cgroup, struct cgroup_meter *ret_meter) {
+        struct cgroup_meter meter = CGROUP_METER_NONE;
+        bool v2 = cgroup_host_in_v2(cgroup->host, CGROUP_MEMORY);
+        size_t memory = v2 ? V2 : CGROUP_MEMORY;
+        meter.oom_fd = open_file(cgroup, memory, v2 ? "memory.events" : "memory.oom_control");
+        meter.peak_fd = open_file(cgroup, memory, v2 ? "memory.peak" : "memory.max_usage_in_bytes");
+        /* The v2 tree counts CPU time without any controller; on v1 cpuacct is often mounted with cpu. */
+        meter.cpu_fd = open_file(cgroup, V2, "cpu.stat");
+        if (meter.cpu_fd < 0) {
+                bool apart = cgroup->host->parent[CGROUP_ACCOUNT][0];
+                meter.cpu_fd = open_file(cgroup, apart ? CGROUP_ACCOUNT : CGROUP_CPU, "cpuacct.usage");
+                meter.cpu_in_ns = true;
+        }
+        *ret_meter = meter;
+}
+
+void cgroup_meter_close(struct cgroup_meter *meter) {
+        fd_close(&meter->oom_fd);
+        fd_close(&meter->peak_fd);
+        fd_close(&meter->cpu_fd);
+}
+
+/* The number after `key` (which begins a line), or the first number when key is "". */
+static uint64_t read_number(int fd, const char *key) {
+        char text[1024];
+        ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+        if (n <= 0)
+                return 0;
+        text[n] = '\0';
+        size_t size = strlen(key);
+        for (const char *line = text; line; line = strchr(line, '\n')) {
+                line += *line == '\n';
+                if (strncmp(line, key, size) == 0 && (!size || line[size] == ' '))
+                        return strtoull(line + size, NULL, 10);
+        }
+        return 0;
+}
+
+void cgroup_meter_read(const struct cgroup_meter *meter, struct cgroup_usage *ret_usage) {
+        uint64_t cpu = read_number(meter->cpu_fd, meter->cpu_in_ns ? "" : "usage_usec");
+        *ret_usage = (struct cgroup_usage) { .oom_kills = read_number(meter->oom_fd, "oom_kill"),
+                                             .memory_peak_bytes = read_number(meter->peak_fd, ""),
+                                             .cpu_us = meter->cpu_in_ns ? cpu / 1000 : cpu };
+}

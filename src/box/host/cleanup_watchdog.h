@@ -1,0 +1,17 @@
+/* The watchdog: a small process that cleans up after a glovebox that was killed. It waits for its creator to dismiss it
+ * or to die, and in the second case ends the box and removes its control groups. */
+#pragma once
+
+#include "base/err.h"
+#include "box/cgroup/cgroup.h"
+
+struct cleanup_watchdog {
+        pid_t pid;
+        int fd;
+};
+
+/* Starts it before the control groups called `name` are made. */
+int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, struct cleanup_watchdog *ret_keeper, struct err *err);
+
+/* Everything was cleaned up: the watchdog may go. Waits until it has. */
+void cleanup_watchdog_dismiss(struct cleanup_watchdog *watchdog);

@@ -1,0 +1,140 @@
+#include "box/host/identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+
+#define LEASE_DIR "/run/glovebox"
+
+static bool has_sys_admin(void) {
+        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        struct __user_cap_data_struct data[2] = { 0 };
+        return syscall(SYS_capget, &header, data) == 0 && (data[0].effective & (1u << CAP_SYS_ADMIN));
+}
+
+static int write_text(const char *path, const char *text) {
+        _cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+        return fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
+}
+
+int identity_enter(bool *ret_rootless, struct err *err) {
+        *ret_rootless = !has_sys_admin();
+        if (!*ret_rootless)
+                return 0;
+        uid_t uid = geteuid();
+        gid_t gid = getegid();
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+                return err_set(
+                        err, ERR_UNSUPPORTED,
+                        "this host does not let you make a user namespace (%s), which a box needs when you are not "
+                        "root; `glovebox doctor` shows what forbids it and how to allow it",
+                        strerror(errno));
+        char line[64];
+        (void) snprintf(line, sizeof(line), "0 %u 1", uid);
+        int code = write_text("/proc/self/uid_map", line);
+        if (code == 0)
+                code = write_text("/proc/self/setgroups", "deny");
+        (void) snprintf(line, sizeof(line), "0 %u 1", gid);
+        if (code == 0)
+                code = write_text("/proc/self/gid_map", line);
+        if (code < 0)
+                return err_sys(err, -code, "mapping your user id into a user namespace; see `glovebox doctor`");
+        return 0;
+}
+
+/* Looks for `count` ids from `first` on in one line of a map; tells which id the first is one level further out. */
+static bool find_in_map(const char *path, uint64_t first, uint64_t wanted, uint64_t *ret_outside) {
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+        _cleanup_free_ char *text = NULL;
+        if (fd < 0 || fd_read_to_end(fd, 64 << 10, &text, NULL) < 0)
+                return false;
+        char *rest = text, *line;
+        while ((line = strsep(&rest, "\n"))) {
+                uint64_t inside, outside, count;
+                if (sscanf(line, "%" SCNu64 " %" SCNu64 " %" SCNu64, &inside, &outside, &count) == 3 &&
+                    inside <= first && inside + count >= first + wanted) {
+                        *ret_outside = outside + (first - inside);
+                        return true;
+                }
+        }
+        return false;
+}
+
+/* Is every id of our range known in this user namespace? In a container it often is not. */
+static bool range_is_mapped(const char *path) {
+        uint64_t outside;
+        return find_in_map(path, IDENTITY_FIRST_UID, IDENTITY_COUNT, &outside);
+}
+
+bool identity_has_range(void) {
+        /* What is mapped once stays so. A child in a user namespace of its own does not ask. */
+        static bool is_known;
+        is_known = is_known || (range_is_mapped("/proc/self/uid_map") && range_is_mapped("/proc/self/gid_map"));
+        return is_known;
+}
+
+uid_t identity_outside(uid_t uid) {
+        uint64_t outside;
+        return find_in_map("/proc/self/uid_map", uid, 1, &outside) ? (uid_t) outside : uid;
+}
+
+static int open_lease_file(struct err *err) {
+        _cleanup_fd_ int dir = open(LEASE_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        struct stat status;
+        if (dir < 0 && errno == ENOENT) {
+                if (mkdir(LEASE_DIR, 0700) < 0 && errno != EEXIST)
+                        return err_sys(err, errno, "making " LEASE_DIR);
+                dir = open(LEASE_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        }
+        if (dir < 0 || fstat(dir, &status) < 0)
+                return err_sys(err, errno, "opening " LEASE_DIR);
+        if (status.st_uid != geteuid() || (status.st_mode & 022))
+                return err_set(err, ERR_REFUSED, LEASE_DIR " belongs to somebody else or can be written by others; "
+                                                           "remove it");
+        int fd = openat(dir, "uids", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        return fd < 0 ? err_sys(err, errno, "opening " LEASE_DIR "/uids") : fd;
+}
+
+int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err *err) {
+        if (!identity_has_range()) {
+                *ret_uid = geteuid();
+                *ret_gid = getegid();
+                *ret_lease_fd = -1;
+                return 0;
+        }
+        _cleanup_fd_ int fd = open_lease_file(err);
+        if (fd < 0)
+                return -1;
+        /* Start somewhere of our own, so that neighbours rarely try the same byte; then behind the last one, so that
+         * whoever has many boxes does not try all of theirs again for each. */
+        static unsigned behind_last;
+        unsigned start = behind_last ? behind_last : (unsigned) getpid() % IDENTITY_COUNT;
+        for (unsigned i = 0; i < IDENTITY_COUNT; i++) {
+                unsigned n = (start + i) % IDENTITY_COUNT;
+                if (n == 0)
+                        continue;
+                struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1 };
+                if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
+                        *ret_uid = IDENTITY_FIRST_UID + n;
+                        *ret_gid = IDENTITY_FIRST_UID + n;
+                        *ret_lease_fd = take_fd(&fd);
+                        behind_last = n + 1;
+                        return 0;
+                }
+                if (errno != EAGAIN && errno != EACCES)
+                        return err_sys(err, errno, "leasing a user id");
+        }
+        return err_set(err, ERR_LIMIT, "all %d user ids for boxes are taken; end some boxes", IDENTITY_COUNT - 1);
+}

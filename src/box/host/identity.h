@@ -1,0 +1,25 @@
+/* Who a box is on the host. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/* Becomes able to make boxes: a caller without CAP_SYS_ADMIN enters a user namespace of its own, in which it is root
+ * and from which the very same code runs. Says how to mend the host when that is not allowed. Call once, before
+ * anything is opened and while single-threaded. *ret_rootless tells which of the two it is. */
+int identity_enter(bool *ret_rootless, struct err *err);
+
+/* A host uid (and gid) that no other box of this machine uses: a lease on one byte of a lock file, held as long as
+ * *ret_lease_fd is open. Where only our own id is mapped (rootless), that id, and *ret_lease_fd is -1. */
+int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err *err);
+
+/* Host ids of boxes. The first one is never leased: supervisors and nurseries run as it. */
+enum { IDENTITY_FIRST_UID = 0x70000000, IDENTITY_COUNT = 0x10000 };
+
+/* Can boxes have host ids of their own here? In a rootless user namespace and in many containers they cannot. */
+bool identity_has_range(void);
+
+/* What whoever started us calls this user: the same, unless identity_enter() made a user namespace. */
+uid_t identity_outside(uid_t uid);

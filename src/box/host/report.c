@@ -1,0 +1,62 @@
+#include "box/host/report.h"
+
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "box/host/identity.h"
+#include "box/seal/landlock.h"
+#include "box/seal/seccomp.h"
+
+static const char *const namespaces[] = { "user", "mount", "pid", "network", "ipc", "uts", "cgroup" };
+
+static json_t *limits_of(const struct box_spec *spec, const struct cgroup_host *host) {
+        const struct limits *limits = &spec->limits;
+        json_t *object = json_object();
+        json_object_set_new(object, "hierarchy", json_string(cgroup_kind_name(host)));
+        json_object_set_new(object, "memory_bytes",
+                            host->usable[CGROUP_MEMORY] ? json_integer((json_int_t) limits->memory_bytes)
+                                                        : json_null());
+        json_object_set_new(object, "pids",
+                            host->usable[CGROUP_PIDS] ? json_integer((json_int_t) limits->pids) : json_null());
+        json_object_set_new(object, "cpus",
+                            host->usable[CGROUP_CPU] ? json_real((double) limits->cpu_thousandths / 1000)
+                                                     : json_null());
+        return object;
+}
+
+/* What a caller who did not ask for less would have been refused. */
+static json_t *weaker_of(const struct cgroup_host *host) {
+        static const char *const texts[CGROUP_CONTROLLERS] = {
+                [CGROUP_MEMORY] = "memory: no control group; only the address space of each process is bounded",
+                [CGROUP_PIDS] = "pids: no control group; only the processes of this user are bounded",
+                [CGROUP_CPU] = "cpu: no control group; processor time is not bounded",
+        };
+        json_t *array = json_array();
+        for (size_t i = 0; i < CGROUP_CONTROLLERS; i++)
+                if (!host->usable[i])
+                        json_array_append_new(array, json_string(texts[i]));
+        return array;
+}
+
+json_t *report_make(const struct box_spec *spec, const struct cgroup_host *host, bool rootless) {
+        json_t *report = json_object();
+        int abi = landlock_abi();
+        json_object_set_new(report, "engine", json_string("native"));
+        json_object_set_new(report, "image", json_string(spec->image->name));
+        json_t *names = json_array();
+        for (size_t i = 0; i < ELEMENTS(namespaces); i++)
+                json_array_append_new(names, json_string(namespaces[i]));
+        json_object_set_new(report, "namespaces", names);
+        char map[64];
+        (void) snprintf(map, sizeof(map), "%d %u 1", BOX_UID, identity_outside(spec->host_uid));
+        json_object_set_new(report, "uid_map", json_string(map));
+        json_object_set_new(report, "rootless", json_boolean(rootless));
+        json_object_set_new(report, "capabilities", json_array());
+        json_object_set_new(report, "no_new_privs", json_true());
+        json_object_set_new(report, "seccomp_sha256", json_string(seccomp_program_sha256));
+        json_object_set_new(report, "landlock_abi", json_integer(abi < 0 ? 0 : abi));
+        json_object_set_new(report, "cgroup", limits_of(spec, host));
+        json_object_set_new(report, "network", json_string(spec->network ? spec->network : "none"));
+        json_object_set_new(report, "weaker", weaker_of(host));
+        return report;
+}

@@ -1,0 +1,205 @@
+/* A nursery imports code of an image that nobody has read, and holds one capability that it needs to put kernels into
+ * boxes. What keeps it in its place: a user namespace that owns nothing but boxes, a view of the image like a box's, no
+ * network, and a filter that leaves of that capability only setns. */
+#include "box/seal/nursery_stage.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/seal/environment.h"
+#include "box/seal/nursery_message.h"
+#include "box/seal/privilege.h"
+#include "box/seal/syscalls.h"
+#include "box/seal/tree.h"
+
+enum { REPORT_FD = 6 };
+
+#define KERNEL_TREE "/opt/glovebox/kernel"
+
+#if defined(__x86_64__)
+#define ARCHITECTURE AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define ARCHITECTURE AUDIT_ARCH_AARCH64
+#else
+#error "which AUDIT_ARCH is this?"
+#endif
+
+/* Everything that CAP_SYS_ADMIN in a user namespace opens, but for setns; and what no import needs. Kernels inherit it
+ * below their own, stricter filter. */
+static const uint16_t forbidden[] = {
+        SYS_mount,         SYS_umount2,         SYS_pivot_root,       SYS_chroot,         SYS_open_tree,
+        SYS_move_mount,    SYS_fsopen,          SYS_fsconfig,         SYS_fsmount,        SYS_fspick,
+        SYS_mount_setattr, SYS_unshare,         SYS_bpf,              SYS_perf_event_open, SYS_ptrace,
+        SYS_process_vm_readv, SYS_process_vm_writev, SYS_userfaultfd, SYS_io_uring_setup, SYS_io_uring_enter,
+        SYS_io_uring_register, SYS_add_key,     SYS_request_key,      SYS_open_by_handle_at, SYS_quotactl,
+        SYS_sethostname,   SYS_setdomainname,   SYS_swapon,           SYS_swapoff,        SYS_reboot,
+        SYS_kexec_load,    SYS_init_module,     SYS_finit_module,     SYS_delete_module,  SYS_kcmp,
+        SYS_pidfd_getfd,   SYS_process_madvise, SYS_acct,             SYS_syslog,         SYS_fanotify_init,
+};
+
+static int install_filter(void) {
+        struct sock_filter program[ELEMENTS(forbidden) + 8];
+        size_t n = 0;
+        program[n++] = (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
+        program[n++] = (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
+        program[n++] = (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+        program[n++] = (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+        /* The x32 numbers. */
+        program[n++] = (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, ELEMENTS(forbidden) + 1, 0);
+        for (size_t i = 0; i < ELEMENTS(forbidden); i++) {
+                uint8_t to_refusal = (uint8_t) (ELEMENTS(forbidden) - i);
+                program[n++] = (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, forbidden[i], to_refusal, 0);
+        }
+        program[n++] = (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+        program[n++] = (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+        const struct sock_fprog filter = { (unsigned short) n, program };
+        return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) < 0 ? -errno : 0;
+}
+
+/* Leaves CAP_SYS_ADMIN, as an ambient capability: the nursery's uid is not 0, and exec would take the rest anyway. */
+static int keep_one_capability(void) {
+        const uint32_t kept = 1u << CAP_SYS_ADMIN;
+        for (unsigned long cap = 0; cap <= 63; cap++)
+                if (cap != CAP_SYS_ADMIN && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) > 0 &&
+                    prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+                        return -errno;
+        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { { kept, kept, kept } };
+        if (syscall(SYS_capset, &header, sets) < 0 ||
+            prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0) < 0)
+                return -errno;
+        return 0;
+}
+
+/* 0, 1, 2 are /dev/null of the view; 3 orders; 4 answers; 5 the library; 6 the way to report a failure, closed by the
+ * exec. */
+static int arrange_descriptors(const struct nursery_stage *nursery) {
+        const int wanted[] = { nursery->socket_fd, nursery->answer_fd, nursery->library_fd, nursery->fds->sync_fd };
+        int moved[ELEMENTS(wanted)];
+        for (size_t i = 0; i < ELEMENTS(wanted); i++) {
+                moved[i] = fcntl(wanted[i], F_DUPFD_CLOEXEC, REPORT_FD + 1);
+                if (moved[i] < 0)
+                        return -errno;
+        }
+        int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        for (int i = 0; i < 3; i++)
+                if (null_fd < 0 || dup2(null_fd, i) < 0)
+                        return -errno;
+        if (dup2(moved[0], NURSERY_SOCKET_FD) < 0 || dup2(moved[1], NURSERY_ANSWER_FD) < 0 ||
+            dup2(moved[2], NURSERY_LIBRARY_FD) < 0 || dup3(moved[3], REPORT_FD, O_CLOEXEC) < 0)
+                return -errno;
+        return syscall(SYS_close_range, REPORT_FD + 1, ~0u, 0) < 0 ? -errno : 0;
+}
+
+/* What kernels have if nobody asks for more: a light nursery saves them the change. It imports nothing that would start
+ * as many threads as it is allowed. */
+static char **make_usual_environment(const struct nursery_stage *nursery, char *path) {
+        enum { VARIABLES_MAX = 8 };
+        char *extra[VARIABLES_MAX + 2] = { 0 }, variables[512], *rest = variables, *variable;
+        size_t n = 0;
+        (void) snprintf(variables, sizeof(variables), "%s", nursery->preload);
+        while (n < VARIABLES_MAX && (variable = strsep(&rest, ",")))
+                if (*variable)
+                        extra[n++] = variable;
+        extra[n] = path;
+        struct err err = { 0 };
+        return environment_make(nursery->spec->image, &nursery->spec->limits, false, extra, &err);
+}
+
+struct variables {
+        const char *texts[512];
+        size_t n;
+};
+
+/* What is there already counts: it must hold for a process that is forked. */
+static bool add_variable(void *to, const char *text) {
+        struct variables *variables = to;
+        size_t size = strcspn(text, "=") + 1;
+        for (size_t i = 0; i < variables->n; i++)
+                if (strncmp(variables->texts[i], text, size) == 0)
+                        return true;
+        if (variables->n + 1 < ELEMENTS(variables->texts))
+                variables->texts[variables->n++] = text;
+        return true;
+}
+
+static int execute(const struct nursery_stage *nursery) {
+        char path[IMAGE_ENV_MAX + 512];
+        const struct image *image = nursery->spec->image;
+        const char *own = environment_image_value(image, "PYTHONPATH=");
+        (void) snprintf(path, sizeof(path), "PYTHONPATH=" KERNEL_TREE "%s%s%s",
+                        image->has_layer ? ":" IMAGE_LAYER_PATH : "", own && *own ? ":" : "", own ? own : "");
+        char **usual = nursery->light ? make_usual_environment(nursery, path) : NULL;
+        if (nursery->light && !usual)
+                return -ENOMEM;
+        /* One thread in every pool: a process with threads cannot be forked. */
+        static const char *const one_thread[] = {
+                ("HOME=" BOX_HOME), "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC",
+                "USER=sandbox", "MPLBACKEND=Agg", "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1",
+                "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "NUMEXPR_NUM_THREADS=1",
+                "ARROW_NUM_THREADS=1", "POLARS_MAX_THREADS=1", "RAYON_NUM_THREADS=1", "VECLIB_MAXIMUM_THREADS=1",
+                "MALLOC_CONF=background_thread:false", "JE_ARROW_MALLOC_CONF=background_thread:false",
+        };
+        struct variables variables = { .texts = { path, environment_path(image) }, .n = 2 };
+        if (!variables.texts[1])
+                return -ENOMEM;
+        for (size_t i = 0; i < ELEMENTS(one_thread); i++)
+                variables.texts[variables.n++] = one_thread[i];
+        (void) environment_add_image(image, add_variable, &variables);
+        const char *const argv[] = { image->python, "-m", "glovebox_kernel.nursery",
+                                     nursery->light ? "" : nursery->preload, nursery->light ? "light" : NULL, NULL };
+        (void) execve(argv[0], (char *const *) (uintptr_t) argv,
+                      usual ? usual : (char *const *) (uintptr_t) variables.texts);
+        int code = -errno;
+        environment_free(usual);
+        return code;
+}
+
+static int furnish(struct nursery_stage *nursery, struct err *err) {
+        struct box_spec spec = *nursery->spec;
+        _cleanup_fd_ int workspace_fd = tree_make_tmpfs(1 << 20, 16, BOX_UID, BOX_GID, 0755);
+        if (workspace_fd < 0)
+                return err_sys(err, -workspace_fd, "making an empty workspace");
+        spec.workspace_fd = workspace_fd;
+        struct stage stage = { .spec = &spec, .fds = nursery->fds, .root_fd = -1 };
+        int (*const steps[])(struct stage *, struct err *) = { rootfs_root,     rootfs_image, rootfs_etc,
+                                                               rootfs_devices,  rootfs_proc,  rootfs_masks,
+                                                               rootfs_writable, rootfs_code,  rootfs_close };
+        for (size_t i = 0; i < ELEMENTS(steps); i++)
+                if (steps[i](&stage, err) < 0)
+                        return -1;
+        return 0;
+}
+
+void nursery_stage_run(struct nursery_stage *nursery) {
+        struct err err = { 0 };
+        (void) setsid();
+        (void) umask(022);
+        int code = 0, report_fd = nursery->fds->sync_fd;
+        if (furnish(nursery, &err) == 0) {
+                (void) setrlimit(RLIMIT_CORE, &(struct rlimit) { 1, 1 }); /* not 0: see privilege.c */
+                code = arrange_descriptors(nursery);
+                if (code == 0) {
+                        report_fd = REPORT_FD;
+                        code = keep_one_capability();
+                }
+                if (code == 0)
+                        code = install_filter();
+                if (code == 0)
+                        code = execute(nursery);
+                (void) err_sys(&err, -code, "starting %s", nursery->spec->image->python);
+        }
+        (void) err_prefix(&err, "nursery");
+        (void) fd_write_all(report_fd, &err, sizeof(err));
+        _exit(125);
+}

@@ -1,0 +1,67 @@
+/* Inodes of the box's own for /usr: an overlay of the image's, with nothing above it.
+ *
+ * Locks (flock, fcntl) belong to inodes. On files that the host and all boxes have in common they are a way to send
+ * bits from box to box, and to hold up a program of the host that locks the same file. Files of an overlay have inodes
+ * that no other mount has; their pages are still the ones in the host's cache. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/seal/stage.h"
+#include "box/seal/syscalls.h"
+
+#define TREE "/usr"
+
+enum { MOUNTS_MAX = 256 << 10 };
+
+/* What is mounted below would not be seen through an overlay. 1: there is something. */
+static int has_mounts_below(void) {
+        _cleanup_fd_ int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+        _cleanup_free_ char *text = NULL;
+        int code = fd < 0 ? -errno : fd_read_to_end(fd, MOUNTS_MAX, &text, NULL);
+        return code < 0 ? code : strstr(text, " " TREE "/") != NULL;
+}
+
+static int make_overlay(void) {
+        static const char lower[] = TREE ":" STAGE_EMPTY;
+        _cleanup_fd_ int context = sys_fsopen("overlay", FSOPEN_CLOEXEC);
+        if (context < 0 || sys_fsconfig(context, FSCONFIG_SET_STRING, "lowerdir", lower, 0) < 0 ||
+            sys_fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+                return -errno;
+        int tree = sys_fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+        return tree < 0 ? -errno : tree;
+}
+
+/* Linux before 5.11, a kernel without overlays, some security modules and some file systems. */
+static bool is_not_to_be_had(int code) {
+        return code == -ENODEV || code == -EPERM || code == -EACCES || code == -EINVAL || code == -ELOOP ||
+               code == -EOPNOTSUPP;
+}
+
+/* Where there can be no overlay, the image's own inodes are shown. A refusal is the host's, and not an accident, if the
+ * same question gets it again. */
+int rootfs_inodes(struct stage *stage, struct err *err) {
+        (void) stage;
+        struct stat status;
+        int code = lstat(TREE, &status) < 0 ? -errno : 0;
+        if (code == -ENOENT || (code == 0 && !S_ISDIR(status.st_mode)))
+                return 0; /* an image without one */
+        if (code == 0)
+                code = has_mounts_below();
+        if (code > 0)
+                return 0;
+        int tree = code < 0 ? code : make_overlay();
+        if (code == 0 && is_not_to_be_had(tree)) {
+                tree = make_overlay();
+                if (is_not_to_be_had(tree))
+                        return 0;
+        }
+        _cleanup_fd_ int owned = tree;
+        if (tree < 0 || sys_move_mount(owned, "", AT_FDCWD, TREE, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+                return err_sys(err, tree < 0 ? -tree : errno, "making inodes of the box's own for " TREE);
+        return 0;
+}

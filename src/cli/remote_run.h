@@ -1,0 +1,40 @@
+/* Attending a run that the daemon carries out: its output appears here as it comes, Ctrl-C reaches it, and in the end
+ * its result is told as `run` tells it. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "client/daemon_client.h"
+
+struct input_feed;
+
+struct remote_run {
+        struct daemon_client *client;
+        const char *session; /* whom Ctrl-C interrupts; NULL: hanging up ends the run */
+        bool json;           /* nothing is shown while it runs */
+        bool quiet;          /* no lines about artifacts */
+        bool show_value;     /* the last expression's value, as a REPL prints it */
+
+        struct input_feed *feed; /* standard input, for when the run asks; or NULL */
+
+        bool interrupted;  /* the first Ctrl-C was passed on */
+        bool output_shown; /* at least one byte was passed on */
+        size_t displays_shown;
+        int end_signal; /* set when DAEMON_CALL_LEFT: SIGPIPE when nobody reads our output */
+};
+
+/* Calls the daemon with `request` (its calls and wake are filled in here). Signals are caught from here to the end of
+ * the call. As daemon_client_call. */
+int remote_run_call(struct remote_run *remote, struct daemon_request *request, json_t **ret_result, struct err *err);
+
+/* Prints what is left to be said about the result. Returns the exit status. */
+int remote_run_report(const struct remote_run *remote, const json_t *result, struct err *err);
+
+/* What to say and which status to exit with when the run was left to itself. */
+int remote_run_leave(const struct remote_run *remote);
+
+/* 0, 1, 124, 137, 130 or the program's own. */
+int remote_run_exit_status(const json_t *result);

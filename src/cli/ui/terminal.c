@@ -1,0 +1,78 @@
+#include "cli/ui/terminal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+static bool is_capable(int fd) {
+        const char *term = getenv("TERM");
+        return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
+}
+
+bool terminal_has_colour(int fd) {
+        const char *refused = getenv("NO_COLOR");
+        return (!refused || !*refused) && is_capable(fd);
+}
+
+const char *terminal_style(int fd, enum terminal_style style) {
+        static const char *const sequences[] = {
+                [TERMINAL_PLAIN] = "\033[0m", [TERMINAL_BOLD] = "\033[1m",   [TERMINAL_DIM] = "\033[2m",
+                [TERMINAL_RED] = "\033[31m",  [TERMINAL_GREEN] = "\033[32m", [TERMINAL_YELLOW] = "\033[33m",
+        };
+        return terminal_has_colour(fd) ? sequences[style] : "";
+}
+
+unsigned terminal_width(int fd, unsigned otherwise) {
+        struct winsize size;
+        return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : otherwise;
+}
+
+void progress_show(struct progress *progress, const char *format, ...) {
+        if (!is_capable(progress->fd))
+                return;
+        char line[512];
+        va_list args;
+        va_start(args, format);
+        (void) vsnprintf(line, sizeof(line), format, args);
+        va_end(args);
+        terminal_make_harmless(line);
+        /* A line that wraps could not be taken back. Cut between characters of UTF-8, not within one. */
+        size_t room = terminal_width(progress->fd, 80) - 1, cut = strlen(line);
+        if (cut > room) {
+                cut = room;
+                while (cut > 0 && ((unsigned char) line[cut] & 0xc0) == 0x80)
+                        cut--;
+        }
+        (void) dprintf(progress->fd, "\r\033[K%.*s", (int) cut, line);
+        progress->shown = true;
+}
+
+void progress_end(struct progress *progress) {
+        if (progress->shown)
+                (void) fd_write_all(progress->fd, "\r\033[K", 4);
+        progress->shown = false;
+}
+
+void terminal_make_harmless(char *text) {
+        for (unsigned char *at = (unsigned char *) text; *at; at++) {
+                if (*at < 0x20 || *at == 0x7f)
+                        *at = '?';
+                else if (*at == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f)
+                        at[0] = at[1] = '?';
+        }
+}
+
+int terminal_fail(const struct err *err) {
+        char message[sizeof(err->message)];
+        memcpy(message, err->message, sizeof(message));
+        message[sizeof(message) - 1] = '\0';
+        terminal_make_harmless(message);
+        (void) fflush(stdout);
+        (void) dprintf(STDERR_FILENO, "glovebox: %s\n", message);
+        return err_code_exit_status(err->code);
+}

@@ -1,0 +1,79 @@
+#include "daemon/download.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "daemon/socket_client.h"
+
+enum { CHUNK = 256 << 10 }; /* small enough to stay in a core's cache between the file and the socket */
+
+static void drop(struct client *client, struct download *download) {
+        for (struct download **at = &client->downloads; *at; at = &(*at)->next) {
+                if (*at == download) {
+                        *at = download->next;
+                        break;
+                }
+        }
+        fd_close(&download->fd);
+        free(download);
+}
+
+/* False when it is over; the answer remains to be given. */
+static bool feed_one(struct client *client, struct download *download, struct err *ret_err) {
+        static char chunk[CHUNK]; /* one thread, one user at a time */
+        uint16_t number = client_request_of(download->caller)->number;
+        while (client_wants_more(client)) {
+                uint64_t left = download->end - download->at;
+                ssize_t n = left ? pread(download->fd, chunk, left < CHUNK ? left : CHUNK, (off_t) download->at) : 0;
+                if (n < 0) {
+                        (void) err_sys(ret_err, errno, "reading the file");
+                        return false;
+                }
+                if (n == 0) { /* the end, or the file has shrunk: what was sent is what was there */
+                        client_send(client, MESSAGE_END, number, "", 0);
+                        return false;
+                }
+                client_send(client, MESSAGE_DATA, number, chunk, (size_t) n);
+                download->at += (uint64_t) n;
+        }
+        return true;
+}
+
+int download_begin(struct caller *caller, int fd, uint64_t offset, uint64_t size, struct err *err) {
+        struct client_request *request = client_request_of(caller);
+        struct download *download = request ? malloc(sizeof(*download)) : NULL;
+        if (!download) {
+                fd_close(&fd);
+                return request ? err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY)
+                               : err_set(err, ERR_UNSUPPORTED, "data cannot be sent on this connection");
+        }
+        struct client *client = request->client;
+        *download = (struct download) { client->downloads, caller, fd, offset, offset + size };
+        client->downloads = download;
+        download_feed(client);
+        return 0;
+}
+
+void download_feed(struct client *client) {
+        for (struct download *download = client->downloads, *next; download; download = next) {
+                next = download->next;
+                struct err err = { 0 };
+                if (feed_one(client, download, &err))
+                        continue;
+                struct caller *caller = download->caller;
+                uint64_t at = download->at;
+                drop(client, download);
+                if (err.code != ERR_NONE)
+                        caller_refuse(caller, &err);
+                else
+                        caller_answer(caller, json_pack("{s:I}", "size", (json_int_t) at));
+        }
+}
+
+void download_free_all(struct client *client) {
+        while (client->downloads)
+                drop(client, client->downloads);
+}

@@ -1,0 +1,139 @@
+#include "daemon/listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/data_dir.h"
+#include "base/fd.h"
+#include "base/fd_passing.h"
+#include "base/peer.h"
+#include "daemon/daemon.h"
+#include "daemon/project_link.h"
+#include "daemon/socket_client.h"
+#include "session/serve_options.h"
+
+enum { HUNG_UP_LOG_MS = 10000 };
+
+/* Out of descriptors, a connection that waits would wake us again and again: it gets the one that was kept for this,
+ * and is hung up on. */
+static void hang_up(struct daemon *daemon) {
+        fd_close(&daemon->spare_fd);
+        int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        fd_close(&fd);
+        daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        uint64_t now = loop_now_ms();
+        if (now - daemon->hung_up_ms < HUNG_UP_LOG_MS)
+                return;
+        daemon->hung_up_ms = now;
+        daemon_log("refused connections: out of descriptors; raise the limit of open files (ulimit -n)");
+}
+
+static void on_connection(void *context, uint32_t events) {
+        struct daemon *daemon = context;
+        (void) events;
+        _cleanup_fd_ int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+                hang_up(daemon);
+                return;
+        }
+        struct ucred peer;
+        socklen_t size = sizeof(peer);
+        if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+                return;
+        /* Mode 0600 says it already; a socket directory that somebody loosened does not change it. */
+        if (peer.uid != geteuid() && peer.uid != 0) {
+                daemon_log("refused a connection of user %u", peer.uid);
+                return;
+        }
+        if (peer_is_in_box(fd)) {
+                daemon_log("refused a connection of process %d: it is in a box", (int) peer.pid);
+                return;
+        }
+        struct err err;
+        if (daemon->n_clients >= DAEMON_CLIENTS_MAX)
+                daemon_log("refused a connection: %d clients already", DAEMON_CLIENTS_MAX);
+        else if (client_accept(daemon, take_fd(&fd), &err) < 0)
+                daemon_log("%s", err.message);
+}
+
+static int make_parent(const char *path, bool is_runtime_dir, struct err *err) {
+        char copy[512];
+        (void) snprintf(copy, sizeof(copy), "%s", path);
+        const char *parent = dirname(copy);
+        if (is_runtime_dir)
+                return runtime_dir_make(parent, err);
+        if (mkdir(parent, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, errno, "making %s", parent);
+        return 0;
+}
+
+/* Does somebody answer there? */
+static bool is_live(const struct sockaddr_un *address) {
+        _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        return fd >= 0 &&
+               (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0 || errno != ECONNREFUSED) &&
+               errno != ENOENT;
+}
+
+int listener_open(struct daemon *daemon, struct err *err) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        const char *path = daemon->socket_path;
+        if (strlen(path) >= sizeof(address.sun_path))
+                return err_set(err, ERR_USAGE,
+                               "the socket's path %s is longer than %zu bytes; choose a shorter --socket-dir", path,
+                               sizeof(address.sun_path) - 1);
+        (void) strcpy(address.sun_path, path);
+        if (make_parent(path, daemon->options->socket_dir_is_ours, err) < 0)
+                return -1;
+        struct stat status;
+        if (lstat(path, &status) == 0) {
+                if (!S_ISSOCK(status.st_mode))
+                        return err_set(err, ERR_EXISTS,
+                                       "%s is there and is not a socket; remove it or choose another path", path);
+                errno = 0;
+                if (is_live(&address))
+                        return err_set(err, ERR_BUSY, "another daemon listens on %s", path);
+                (void) unlink(path); /* left by one that was killed */
+        }
+        daemon->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        fd_passing_refuse(daemon->listen_fd); /* connections inherit it */
+        mode_t old = umask(0177);
+        int code = daemon->listen_fd < 0 || bind(daemon->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0
+                           ? errno
+                           : 0;
+        (void) umask(old);
+        if (code == EOPNOTSUPP || code == EPERM)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "the file system of %s has no UNIX sockets (%s); give a directory on a native Linux "
+                               "file system "
+                               "with --socket-dir, for example /run/user/%u or /tmp",
+                               path, strerror(code), geteuid());
+        if (code != 0)
+                return err_sys(err, code, "listening on %s", path);
+        if (listen(daemon->listen_fd, 128) < 0)
+                return err_sys(err, errno, "listening on %s", path);
+        if (*daemon->options->socket_link && project_link_make(daemon->options->socket_link, path, err) < 0)
+                return -1;
+        daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        daemon->listen_watch = loop_watch(daemon->loop, daemon->listen_fd, EPOLLIN, on_connection, daemon);
+        return daemon->listen_watch ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+}
+
+void listener_close(struct daemon *daemon) {
+        loop_unwatch(&daemon->listen_watch);
+        if (daemon->listen_fd >= 0) {
+                if (*daemon->options->socket_link)
+                        project_link_remove(daemon->options->socket_link, daemon->socket_path);
+                (void) unlink(daemon->socket_path);
+        }
+        fd_close(&daemon->listen_fd);
+        fd_close(&daemon->spare_fd);
+}

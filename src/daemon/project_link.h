@@ -1,0 +1,12 @@
+/* The links in a project, DIR/.sandbox/kernel.sock and kernel-api.sock, to the daemon's sockets. They are there for
+ * people and programs on the host; boxes see an empty directory in place of .sandbox (box/seal/rootfs.c). */
+#pragma once
+
+#include "base/err.h"
+
+/* `link` is the path of the first; the other ends in "-api.sock", as its target does. What a killed daemon left is
+ * replaced; anything else at their place is left alone: ERR_EXISTS. */
+int project_link_make(const char *link, const char *socket_path, struct err *err);
+
+/* Removes them, if they still lead to this daemon. */
+void project_link_remove(const char *link, const char *socket_path);

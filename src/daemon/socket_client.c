@@ -1,0 +1,338 @@
+#include "daemon/socket_client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/json_bounds.h"
+#include "base/json_writer.h"
+#include "base/loop.h"
+#include "base/memory.h"
+#include "daemon/daemon.h"
+#include "daemon/download.h"
+#include "daemon/operation.h"
+#include "daemon/upload.h"
+
+enum { PIECE_BYTES = 256 << 10, PIECES_EACH = 4 }; /* of a file that comes in, and how many before others have a turn */
+
+static void on_event(void *context, uint32_t events);
+
+/* ---- requests under way ---- */
+
+static const struct caller_type caller_type;
+
+static bool is_open(const struct client *client, uint16_t number) {
+        for (const struct client_request *request = client->requests; request; request = request->next)
+                if (request->number == number)
+                        return true;
+        return false;
+}
+
+static struct client_request *open_request(struct client *client, uint16_t number) {
+        struct client_request *request = malloc(sizeof(*request));
+        if (!request)
+                return NULL;
+        *request = (struct client_request) {
+                .caller = { .type = &caller_type, .daemon = client->daemon, .owner = "", .cursor = 1 },
+                .next = client->requests,
+                .client = client,
+                .number = number,
+        };
+        client->requests = request;
+        client->n_requests++;
+        return request;
+}
+
+static void close_request(struct client_request *request) {
+        struct client *client = request->client;
+        for (struct client_request **at = &client->requests; *at; at = &(*at)->next)
+                if (*at == request) {
+                        *at = request->next;
+                        client->n_requests--;
+                        break;
+                }
+        free(request);
+}
+
+struct client_request *client_request_of(struct caller *caller) {
+        return caller->type == &caller_type ? (struct client_request *) caller : NULL;
+}
+
+int client_accept(struct daemon *daemon, int fd, struct err *err) {
+        _cleanup_fd_ int owned = fd;
+        struct client *client = calloc(1, sizeof(*client));
+        if (!client)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        client->daemon = daemon;
+        client->fd = fd;
+        client->parser = message_parser_make(MESSAGE_FROM_CLIENT);
+        message_parser_take_pieces(&client->parser);
+        client->queue = message_queue_make(CLIENT_QUEUE_MAX);
+        client->watch = loop_watch(daemon->loop, fd, EPOLLIN, on_event, client);
+        if (!client->watch) {
+                free(client);
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        }
+        /* Much output leaves in one go, while its reader is still busy with the first of it. Whoever may not pass the
+         * system's limit gets what that allows. */
+        const int send_bytes = CLIENT_SOCKET_BYTES;
+        if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_bytes, sizeof(send_bytes)) < 0)
+                (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
+        (void) take_fd(&owned);
+        client->next = daemon->clients;
+        daemon->clients = client;
+        daemon->n_clients++;
+        return 0;
+}
+
+void client_free(struct client *client) {
+        struct daemon *daemon = client->daemon;
+        for (struct client **at = &daemon->clients; *at; at = &(*at)->next) {
+                if (*at == client) {
+                        *at = client->next;
+                        daemon->n_clients--;
+                        break;
+                }
+        }
+        download_free_all(client);
+        while (client->uploads)
+                upload_free(client, client->uploads);
+        while (client->requests) {
+                caller_leave(&client->requests->caller);
+                close_request(client->requests);
+        }
+        loop_unwatch(&client->watch);
+        fd_close(&client->fd);
+        message_parser_release(&client->parser);
+        message_queue_release(&client->queue);
+        free(client);
+}
+
+/* ---- sending ---- */
+
+static void settle(struct client *client) {
+        size_t queued = message_queue_size(&client->queue);
+        /* An answer to something else may take the whole queue along: whoever was held back is told all the same. */
+        client->is_held_back |= queued >= CLIENT_STREAM_HIGH;
+        bool waiting = queued > 0 || client->is_held_back;
+        (void) loop_watch_change(client->watch, (client->closing ? 0 : EPOLLIN) | (waiting ? EPOLLOUT : 0));
+}
+
+void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size) {
+        if (client->closing && type != MESSAGE_ANSWER)
+                return;
+        if (message_queue_send(&client->queue, client->fd, type, request, 0, bytes, size) < 0)
+                client->closing = true; /* it is gone, or owes us more reading than is fair */
+        settle(client);
+}
+
+int client_send_event(struct client *client, uint16_t request, const char *text, const int *fds, size_t n_fds) {
+        if (client->closing || message_queue_size(&client->queue) > 0)
+                return -EBUSY;
+        int code = message_send_fds(client->fd, MESSAGE_EVENT, request, text, strlen(text), fds, n_fds);
+        if (code < 0) {
+                client->closing = true;
+                settle(client);
+        }
+        return code;
+}
+
+bool client_wants_more(const struct client *client) {
+        return !client->closing && message_queue_size(&client->queue) < CLIENT_STREAM_HIGH;
+}
+
+static void send_refusal(struct client *client, uint16_t number, const struct err *err) {
+        json_t *answer = json_pack("{s:b, s:{s:s, s:s}}", "ok", 0, "error", "code", err_code_name(err->code), "message",
+                                   err->message);
+        _cleanup_free_ char *text = json_dumps(answer, JSON_COMPACT);
+        json_decref(answer);
+        if (text)
+                client_send(client, MESSAGE_ANSWER, number, text, strlen(text));
+}
+
+static void on_refuse(struct caller *caller, const struct err *err) {
+        struct client_request *request = (struct client_request *) caller;
+        send_refusal(request->client, request->number, err);
+        close_request(request);
+}
+
+/* {"ok": true, and what the text has after its brace. Large answers are not copied for that. */
+static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
+        static const char ok[] = "{\"ok\":true,";
+        struct client_request *request = (struct client_request *) caller;
+        struct client *client = request->client;
+        (void) json;
+        struct err err;
+        if (size + sizeof(ok) > MESSAGE_ANSWER_MAX) {
+                (void) err_set(&err, ERR_LIMIT, "the result is larger than %d bytes; save it to a file instead",
+                               MESSAGE_ANSWER_MAX);
+                on_refuse(caller, &err);
+                return;
+        }
+        size_t n_ok = sizeof(ok) - (size == 2 ? 2 : 1); /* an empty object has nothing after the comma */
+        if (message_queue_send_joined(&client->queue, client->fd, MESSAGE_ANSWER, request->number, ok, n_ok, text + 1,
+                                      size - 1) < 0)
+                client->closing = true;
+        settle(client);
+        close_request(request);
+}
+
+static void on_output(struct caller *caller, const struct caller_output *output) {
+        const struct client_request *request = (struct client_request *) caller;
+        struct client *client = request->client;
+        enum message_type type = output->is_error ? MESSAGE_ERR : MESSAGE_OUT;
+        if (message_queue_send(&client->queue, client->fd, type, request->number, (uint32_t) output->number,
+                               output->bytes, output->size) < 0)
+                client->closing = true;
+        settle(client);
+}
+
+static void on_display(struct caller *caller, const char *data, size_t size) {
+        const struct client_request *request = (struct client_request *) caller;
+        _cleanup_json_writer_ struct json_writer event = { 0 };
+        json_writer_put_literal(&event, "{\"event\":\"display\",\"data\":");
+        json_writer_put(&event, data, size);
+        json_writer_put_literal(&event, "}");
+        if (!event.failed)
+                client_send(request->client, MESSAGE_EVENT, request->number, event.bytes, event.size);
+}
+
+/* Whoever reads a stream learns the run's id first, so that it can read on when the connection breaks. */
+static void on_accepted(struct caller *caller, const char *run_id) {
+        const struct client_request *request = (struct client_request *) caller;
+        char text[96];
+        if (!caller->stream)
+                return;
+        int size = snprintf(text, sizeof(text), "{\"event\":\"start\",\"run_id\":\"%.32s\"}", run_id);
+        client_send(request->client, MESSAGE_EVENT, request->number, text, (size_t) size);
+}
+
+static bool wants_more(const struct caller *caller) {
+        return client_wants_more(((const struct client_request *) caller)->client);
+}
+
+static const struct caller_type caller_type = { .answer = on_answer,
+                                               .refuse = on_refuse,
+                                               .accepted = on_accepted,
+                                               .output = on_output,
+                                               .display = on_display,
+                                               .wants_more = wants_more,
+                                               .via = "socket" };
+
+/* ---- receiving ---- */
+
+/* Says what was wrong and reads nothing more. */
+static void hang_up(struct client *client, const char *why) {
+        struct err err;
+        (void) err_set(&err, ERR_PROTOCOL, "%s: the connection is closed", why);
+        send_refusal(client, 0, &err);
+        client->closing = true;
+        settle(client);
+}
+
+static void handle_message(struct client *client, const struct message *message) {
+        struct err err = { 0 };
+        if (message->type != MESSAGE_REQUEST) {
+                upload_receive(client, message);
+                return;
+        }
+        if (is_open(client, message->request)) {
+                hang_up(client, "two requests with the same number are under way");
+                return;
+        }
+        struct client_request *request =
+                client->n_requests < CLIENT_REQUESTS_MAX ? open_request(client, message->request) : NULL;
+        if (!request) {
+                (void) err_set(&err, ERR_LIMIT, "more than %d requests are under way, or no memory is left; wait for "
+                               "answers", CLIENT_REQUESTS_MAX);
+                send_refusal(client, message->request, &err);
+                return;
+        }
+        json_error_t where;
+        (void) snprintf(where.text, sizeof(where.text), "it holds too many small things");
+        json_t *json = json_is_bounded(message->bytes, message->size)
+                               ? json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES, &where)
+                               : NULL;
+        if (!json_is_object(json))
+                (void) err_set(&err, ERR_PROTOCOL, "the request is not a JSON object: %s", where.text);
+        else if (operation_run(&request->caller, json, &err) == 0)
+                err.code = ERR_NONE;
+        if (err.code != ERR_NONE)
+                caller_refuse(&request->caller, &err);
+        json_decref(json);
+}
+
+static void on_drained(struct client *client) {
+        download_feed(client);
+        for (struct client_request *request = client->requests, *next; request; request = next) {
+                next = request->next;
+                caller_feed(&request->caller);
+        }
+}
+
+/* DATA goes straight to where it is wanted. 1: there was some, and no more is there now; 0: something else comes next;
+ * -errno. */
+static int receive_data(struct client *client) {
+        static char piece[PIECE_BYTES]; /* one thread, one user at a time */
+        for (int turn = 0; turn < PIECES_EACH; turn++) {
+                struct message message;
+                size_t left = client->parser.data_left;
+                int code = message_parser_read_piece(&client->parser, client->fd, piece, sizeof(piece), &message);
+                if (code <= 0)
+                        return code;
+                upload_receive(client, &message);
+                if (client->closing || message.size < (left < sizeof(piece) ? left : sizeof(piece)))
+                        return 1;
+        }
+        return 1;
+}
+
+/* One turn. 0, or -errno: the connection is of no more use. */
+static int receive(struct client *client) {
+        long n = receive_data(client);
+        if (n == 0)
+                n = message_parser_read(&client->parser, client->fd);
+        else if (n > 0)
+                return 0;
+        if (n == -EAGAIN || n == -EINTR)
+                return 0;
+        if (n <= 0)
+                return n < 0 ? (int) n : -EPIPE;
+        struct message message;
+        int code;
+        while (!client->closing && (code = message_parser_next(&client->parser, &message)) != 0) {
+                if (code < 0) {
+                        hang_up(client, "a malformed message");
+                        break;
+                }
+                handle_message(client, &message);
+        }
+        return 0;
+}
+
+static void on_event(void *context, uint32_t events) {
+        struct client *client = context;
+        if (events & EPOLLOUT) {
+                if (message_queue_flush(&client->queue, client->fd) < 0) {
+                        client_free(client);
+                        return;
+                }
+                bool has_room = client_wants_more(client);
+                if (has_room)
+                        client->is_held_back = false;
+                settle(client);
+                if (has_room)
+                        on_drained(client);
+        }
+        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !client->closing && receive(client) < 0) {
+                client_free(client);
+                return;
+        }
+        if (client->closing && (message_queue_size(&client->queue) == 0 || (events & (EPOLLHUP | EPOLLERR))))
+                client_free(client);
+}

@@ -1,0 +1,34 @@
+/* A request that still receives DATA: code that follows, or a file being written. */
+#pragma once
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "wire/message.h"
+
+struct caller;
+struct client;
+
+struct upload {
+        struct upload *next;
+        struct caller *caller; /* a client's request */
+        size_t max, size;
+        int (*piece)(struct upload *upload, const char *bytes, size_t size, struct err *err);
+        void (*finish)(struct upload *upload);  /* all is there: answers */
+        void (*abandon)(struct upload *upload); /* always the last: lets go of what is held */
+        json_t *json; /* the request, owned */
+        void *context;
+};
+
+enum { UPLOADS_MAX = 16 };
+
+/* Takes the upload (allocated with calloc). ERR_UNSUPPORTED when the caller's way has no DATA. */
+int upload_begin(struct upload *upload, struct err *err);
+
+/* DATA or END from the client. */
+void upload_receive(struct client *client, const struct message *message);
+
+/* Removes and frees it. */
+void upload_free(struct client *client, struct upload *upload);

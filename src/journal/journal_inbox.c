@@ -1,0 +1,144 @@
+/* The inbox of a journal: what the kernel answered, moved from its pipe into a file with splice. At every moment each byte
+ * is in one of them and in one only, so a daemon that is killed loses none and the next one meets none twice. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "journal/journal_state.h"
+#include "store/reaper.h"
+
+enum { UNSAVED_PIECE = 64 << 10 };
+
+int journal_inbox_open(struct journal *journal) {
+        journal->inbox_fd = journal_file_open(journal->dir_fd, "inbox", 0);
+        struct stat status;
+        if (journal->inbox_fd < 0)
+                return journal->inbox_fd;
+        if (fstat(journal->inbox_fd, &status) < 0)
+                return -errno;
+        journal->inbox_end = (uint64_t) status.st_size;
+        if (journal->inbox_mark <= journal->inbox_end) {
+                journal->inbox_read = journal->inbox_mark;
+                return 0;
+        }
+        /* The last daemon died between emptying the inbox and writing that down. */
+        int code = journal_inbox_empty(journal);
+        return code < 0 && !journal_is_full(code) ? code : 0;
+}
+
+void journal_inbox_close(struct journal *journal) {
+        /* Closing a file that was emptied and filled again can write it to the disk first. */
+        if (journal->inbox_fd >= 0)
+                reaper_close(&journal->inbox_fd, 1);
+        free(journal->unsaved);
+        journal->unsaved = NULL;
+        journal->unsaved_size = journal->unsaved_read = 0;
+}
+
+/* The file first: a mark behind its end is known to be old, one in the middle of other frames is not. */
+int journal_inbox_empty(struct journal *journal) {
+        if (journal->inbox_fd >= 0 && ftruncate(journal->inbox_fd, 0) < 0)
+                return -errno;
+        journal->inbox_mark = 0;
+        journal->inbox_allocated = 0;
+        journal->inbox_read = journal->inbox_end = 0;
+        free(journal->unsaved);
+        journal->unsaved = NULL;
+        journal->unsaved_size = journal->unsaved_read = 0;
+        uint8_t fixed[JOURNAL_HOLDS_SIZE] = { 0 };
+        journal_put_u64(fixed, (uint64_t) journal_clock_ms(CLOCK_REALTIME));
+        fixed[12] = (uint8_t) journal->holds;
+        uint64_t next;
+        /* A mark of an open request never lies behind the end; and a journal without a name is read by nobody later. */
+        if (journal->is_open || journal->is_asked || journal->is_scratch)
+                return 0;
+        int code = journal_append(journal, JOURNAL_KIND_HOLDS, fixed, sizeof(fixed), NULL, 0, &next);
+        if (code == 0)
+                journal->end[JOURNAL_EVENTS] = next;
+        return code;
+}
+
+int journal_clear_inbox(struct journal *journal, struct err *err) {
+        int code = journal_inbox_empty(journal);
+        return code < 0 ? err_sys(err, -code, "cannot empty the session's inbox") : 0;
+}
+
+/* On a full disk answers stay in memory: a daemon that is killed then loses them, and a run does not. */
+static ssize_t receive_unsaved(struct journal *journal, int pipe_fd, size_t max) {
+        size_t room = max < UNSAVED_PIECE ? max : UNSAVED_PIECE;
+        char *grown = realloc(journal->unsaved, journal->unsaved_size + room);
+        if (!grown)
+                return -ENOMEM;
+        journal->unsaved = grown;
+        ssize_t n = journal_read_now(pipe_fd, grown + journal->unsaved_size, room);
+        if (n > 0)
+                journal->unsaved_size += (size_t) n;
+        return n;
+}
+
+static ssize_t receive(struct journal *journal, int pipe_fd, size_t max) {
+        if (journal->unsaved_size > 0 || journal->inbox_fd < 0)
+                return receive_unsaved(journal, pipe_fd, max);
+        off_t offset = (off_t) journal->inbox_end;
+        ssize_t n = splice(pipe_fd, NULL, journal->inbox_fd, &offset, max, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+        if (n < 0 && (journal_is_full(-errno) || errno == EINVAL)) /* or a file system that cannot splice */
+                return receive_unsaved(journal, pipe_fd, max);
+        if (n < 0)
+                return errno == EINTR ? -EAGAIN : -errno;
+        journal->inbox_end += (uint64_t) n;
+        return n;
+}
+
+int journal_receive(struct journal *journal, int pipe_fd, size_t max, size_t *ret_size, bool *ret_closed,
+                    struct err *err) {
+        *ret_size = 0;
+        *ret_closed = false;
+        if (journal->inbox_end + journal->unsaved_size - journal->inbox_mark > JOURNAL_CHANNEL_MAX)
+                return err_set(err, ERR_LIMIT,
+                               "the kernel sent more than %d MiB of results and displays in one run: stop it",
+                               JOURNAL_CHANNEL_MAX >> 20);
+        ssize_t n = receive(journal, pipe_fd, max);
+        if (n == -EAGAIN)
+                return 0;
+        if (n < 0)
+                return err_sys(err, (int) -n, "cannot write the kernel's answer to the session's journal");
+        *ret_size = (size_t) n;
+        *ret_closed = n == 0;
+        return 0;
+}
+
+int journal_read_received(struct journal *journal, void *bytes, size_t size, size_t *ret_size, struct err *err) {
+        *ret_size = 0;
+        uint64_t there = journal->inbox_end - journal->inbox_read;
+        if (there > 0) {
+                ssize_t n = journal_file_read(journal->inbox_fd, bytes, there < size ? (size_t) there : size,
+                                              journal->inbox_read);
+                if (n <= 0)
+                        return err_sys(err, n < 0 ? (int) -n : EIO, "cannot read what the kernel answered");
+                journal->inbox_read += (uint64_t) n;
+                *ret_size = (size_t) n;
+                return 0;
+        }
+        size_t left = journal->unsaved_size - journal->unsaved_read;
+        if (size > left)
+                size = left;
+        if (size > 0)
+                memcpy(bytes, journal->unsaved + journal->unsaved_read, size);
+        journal->unsaved_read += size;
+        if (journal->unsaved_read == journal->unsaved_size) {
+                free(journal->unsaved);
+                journal->unsaved = NULL;
+                journal->unsaved_size = journal->unsaved_read = 0;
+        }
+        *ret_size = size;
+        return 0;
+}
+
+void journal_unread(struct journal *journal) {
+        journal->inbox_read = journal->inbox_mark;
+}

@@ -1,0 +1,164 @@
+/* Dropping old runs. They leave the index at once, and the files when enough of them has come together: the tails that
+ * stay are copied to new files, and the rename of `events`, whose head names the others, is the moment it becomes true.
+ * Killed before it, the old files stand; killed after it, the new ones do; journal_load removes the rest.
+ *
+ * How much is copied is the choice of the code in the box: it is done in steps, while runs go on. What a journal holds is
+ * only ever added to, so what was copied stays good, and the last step is the one that catches up. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "journal/journal_state.h"
+#include "store/reaper.h"
+
+enum { ROTATED_AT_ONCE = 4 << 20 };
+
+static int copy_plainly(int from_fd, off_t from, int to_fd, off_t to, uint64_t size) {
+        char buffer[1 << 16];
+        while (size > 0) {
+                ssize_t n = journal_file_read(from_fd, buffer, size < sizeof(buffer) ? size : sizeof(buffer),
+                                              (uint64_t) from);
+                if (n <= 0)
+                        return n < 0 ? (int) n : -ENODATA;
+                ssize_t written = pwrite(to_fd, buffer, (size_t) n, to);
+                if (written < 0 && errno == EINTR)
+                        continue;
+                if (written < 0)
+                        return -errno;
+                from += written;
+                to += written;
+                size -= (uint64_t) written;
+        }
+        return 0;
+}
+
+static int copy(int from_fd, uint64_t from_offset, int to_fd, uint64_t to_offset, uint64_t size) {
+        off_t from = (off_t) from_offset, to = (off_t) to_offset;
+        while (size > 0) {
+                ssize_t n = copy_file_range(from_fd, &from, to_fd, &to, size, 0);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                /* File systems that cannot do it say so in many ways; some copy nothing. */
+                if (n <= 0)
+                        return copy_plainly(from_fd, from, to_fd, to, size);
+                size -= (uint64_t) n;
+        }
+        return 0;
+}
+
+/* Either side: the files of the one that is not in use. */
+static void remove_side(struct journal *journal, uint32_t side) {
+        for (size_t i = 0; i < JOURNAL_STREAMS; i++)
+                (void) unlinkat(journal->dir_fd, journal_file_name(i, side), 0);
+        (void) unlinkat(journal->dir_fd, "events.new", 0);
+}
+
+static uint64_t bytes_from(const struct journal *journal, const uint64_t *from) {
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < JOURNAL_FILES; i++)
+                bytes += journal->end[i] - from[i];
+        return bytes;
+}
+
+static uint64_t skip_of(size_t file) {
+        return file == JOURNAL_EVENTS ? JOURNAL_HEAD_SIZE : 0;
+}
+
+static void abandon(struct journal *journal) {
+        struct journal_rotation *rotation = &journal->rotation;
+        for (size_t i = 0; i < JOURNAL_FILES; i++)
+                fd_close(&rotation->fds[i]);
+        if (rotation->is_under_way)
+                remove_side(journal, 1 - journal->head.side);
+        rotation->is_under_way = false;
+}
+
+void journal_rotation_release(struct journal *journal) {
+        abandon(journal);
+}
+
+static void begin_rotation(struct journal *journal) {
+        struct journal_rotation *rotation = &journal->rotation;
+        uint32_t side = 1 - journal->head.side;
+        const uint64_t *from = journal->n_runs > 0 ? journal->runs[0].start : journal->end;
+        memcpy(rotation->base, from, sizeof(rotation->base));
+        memcpy(rotation->copied, from, sizeof(rotation->copied));
+        rotation->n_dropped = journal->n_dropped;
+        rotation->is_under_way = true;
+        remove_side(journal, side);
+        for (size_t i = 0; i < JOURNAL_FILES; i++) {
+                rotation->fds[i] = journal_file_open(
+                        journal->dir_fd, i == JOURNAL_EVENTS ? "events.new" : journal_file_name(i, side), O_EXCL);
+                if (rotation->fds[i] < 0) {
+                        abandon(journal);
+                        return;
+                }
+        }
+}
+
+/* Copies up to `budget` bytes of what is not copied yet. False: it cannot be. */
+static bool copy_some(struct journal *journal, uint64_t budget) {
+        struct journal_rotation *rotation = &journal->rotation;
+        for (size_t i = 0; i < JOURNAL_FILES && budget > 0; i++) {
+                uint64_t left = journal->end[i] - rotation->copied[i], size = left < budget ? left : budget;
+                if (copy(journal->fds[i], rotation->copied[i] - journal->head.base[i] + skip_of(i), rotation->fds[i],
+                         rotation->copied[i] - rotation->base[i] + skip_of(i), size) < 0)
+                        return false;
+                rotation->copied[i] += size;
+                budget -= size;
+        }
+        return true;
+}
+
+/* The moment it becomes true. The old files go when somebody else closes them: that takes as long as they are large. */
+static bool finish(struct journal *journal) {
+        struct journal_rotation *rotation = &journal->rotation;
+        struct journal_head head = journal->head;
+        uint32_t old_side = head.side;
+        head.side = 1 - head.side;
+        memcpy(head.base, rotation->base, sizeof(head.base));
+        if (journal_head_write(rotation->fds[JOURNAL_EVENTS], &head) < 0 ||
+            renameat(journal->dir_fd, "events.new", journal->dir_fd, "events") < 0)
+                return false;
+        int old[JOURNAL_FILES];
+        memcpy(old, journal->fds, sizeof(old));
+        memcpy(journal->fds, rotation->fds, sizeof(journal->fds));
+        for (size_t i = 0; i < JOURNAL_FILES; i++)
+                rotation->fds[i] = -1;
+        rotation->is_under_way = false;
+        journal->head = head;
+        journal->allocated = 0;
+        journal->n_dropped -= rotation->n_dropped;
+        remove_side(journal, old_side);
+        reaper_close(old, JOURNAL_FILES);
+        return true;
+}
+
+bool journal_rotate_some(struct journal *journal) {
+        if (!journal->rotation.is_under_way)
+                return false;
+        uint64_t left = bytes_from(journal, journal->rotation.copied);
+        if (!copy_some(journal, ROTATED_AT_ONCE) || (left <= ROTATED_AT_ONCE && !finish(journal)))
+                abandon(journal);
+        return journal->rotation.is_under_way;
+}
+
+void journal_rotate(struct journal *journal) {
+        bool large = bytes_from(journal, journal->head.base) > JOURNAL_BYTES_MAX;
+        size_t drop = 0;
+        /* To the half, so that not every run pays for a rewrite. */
+        while (large && journal->n_runs - drop > 2 &&
+               bytes_from(journal, journal->runs[drop].start) > JOURNAL_BYTES_MAX / 2)
+                drop++;
+        while (journal->n_runs - drop > JOURNAL_RUNS_KEPT - 1)
+                drop++;
+        journal_index_drop(journal, drop);
+        if (journal->rotation.is_under_way || journal->n_dropped == 0 ||
+            (!large && journal->n_dropped <= JOURNAL_RUNS_SLACK))
+                return;
+        begin_rotation(journal);
+        (void) journal_rotate_some(journal); /* all of it, as a rule */
+}

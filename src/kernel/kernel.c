@@ -1,0 +1,349 @@
+#include "kernel/kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/pipe_peek.h"
+#include "box/seal/syscalls.h"
+#include "kernel/kernel_channel.h"
+#include "store/reaper.h"
+#include "wire/frame.h"
+
+enum {
+        MAIN_PROCESS = 1, /* the id of the Python process at its agent */
+        SHORT_RUN_US = 1000,
+        UNMEASURED_MAX = 16,
+};
+
+static void on_start_timeout(void *context);
+static void on_control(void *context, uint32_t events);
+static void on_status(void *context, uint32_t events);
+
+struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, const struct kernel_listener *listener,
+                           void *owner, const struct maker_request *request) {
+        struct kernel *kernel = calloc(1, sizeof(*kernel));
+        if (!kernel)
+                return NULL;
+        kernel->loop = loop;
+        kernel->host = host;
+        kernel->listener = listener;
+        kernel->owner = owner;
+        kernel->ephemeral = request->ephemeral || request->is_program;
+        kernel->light = request->light;
+        (void) snprintf(kernel->id, sizeof(kernel->id), "%s", request->kernel_id);
+        (void) snprintf(kernel->group, sizeof(kernel->group), "%s", request->group);
+        (void) snprintf(kernel->state_dir, sizeof(kernel->state_dir), "%s", request->state_dir);
+        (void) snprintf(kernel->workspace, sizeof(kernel->workspace), "%s",
+                        request->ephemeral ? "" : request->workspace);
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                kernel->fds[i] = -1;
+        kernel->cgroup.v2_fd = -1;
+        kernel->meter = CGROUP_METER_NONE;
+        return kernel;
+}
+
+/* Everything but the record itself. */
+static void take_apart(struct kernel *kernel) {
+        loop_timer_drop(&kernel->start_timer);
+        loop_timer_drop(&kernel->pause_timer);
+        loop_timer_drop(&kernel->rotate_timer);
+        loop_unwatch(&kernel->replies_watch);
+        loop_unwatch(&kernel->requests_watch);
+        loop_unwatch(&kernel->control_watch);
+        loop_unwatch(&kernel->status_watch);
+        for (size_t i = 0; i < JOURNAL_STREAMS; i++)
+                loop_unwatch(&kernel->output_watch[i]);
+        if (kernel->fds[MAKER_PIDFD] >= 0 && !kernel->deaf)
+                (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
+        cgroup_meter_close(&kernel->meter);
+        if (kernel->cgroup.host)
+                reaper_bury(&kernel->cgroup, take_fd(&kernel->fds[MAKER_PIDFD]), take_fd(&kernel->fds[MAKER_LEASE]));
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                if (i != MAKER_WORKSPACE) /* what an ephemeral run left is still to be read */
+                        fd_close(&kernel->fds[i]);
+        frame_inbox_release(&kernel->control_inbox);
+        free(kernel->inbound);
+        free(kernel->outbound);
+        kernel->inbound = kernel->outbound = NULL;
+        kernel->inbound_at = kernel->inbound_size = kernel->inbound_room = kernel->outbound_size = 0;
+        kernel->state = KERNEL_DEAD;
+}
+
+void kernel_free(struct kernel *kernel) {
+        if (!kernel)
+                return;
+        /* Its maker has died, and what it had made so far was never ours. */
+        if (kernel->state == KERNEL_MAKING)
+                (void) cgroup_destroy_by_name(kernel->host, kernel->group, NULL);
+        take_apart(kernel);
+        fd_close(&kernel->fds[MAKER_WORKSPACE]);
+        journal_close(kernel->journal);
+        free(kernel->rules);
+        free(kernel);
+}
+
+/* ---- coming to life ---- */
+
+static int open_journal(struct kernel *kernel, struct err *err) {
+        if (kernel->ephemeral)
+                return journal_scratch_open(&kernel->journal, err);
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/journal", kernel->state_dir);
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+                return err_sys(err, errno, "making %s", path);
+        _cleanup_fd_ int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir < 0)
+                return err_sys(err, errno, "opening %s", path);
+        bool torn = false;
+        int code = journal_open(dir, &kernel->journal, &torn, err);
+        if (torn)
+                daemon_log("%s: records of the journal were damaged or incomplete; the runs that they were about are "
+                           "lost or have no result", path);
+        return code;
+}
+
+static int watch_all(struct kernel *kernel, struct err *err) {
+        if (cgroup_adopt(kernel->host, kernel->group, &kernel->cgroup, err) < 0 || open_journal(kernel, err) < 0)
+                return -1;
+        /* The agent's socket too: an agent that does not read, or stops in the middle of a frame, stops nobody else. */
+        const int nonblocking[] = { MAKER_REQUESTS, MAKER_REPLIES, MAKER_OUT, MAKER_ERR, MAKER_CONTROL };
+        for (size_t i = 0; i < ELEMENTS(nonblocking); i++)
+                if (fd_set_nonblocking(kernel->fds[nonblocking[i]]) < 0)
+                        return err_sys(err, errno, "preparing the kernel's channels");
+        kernel->replies_watch =
+                loop_watch(kernel->loop, kernel->fds[MAKER_REPLIES], EPOLLIN, kernel_on_replies, kernel);
+        kernel->control_watch = loop_watch(kernel->loop, kernel->fds[MAKER_CONTROL], EPOLLIN, on_control, kernel);
+        if (kernel->fds[MAKER_STATUS] >= 0)
+                kernel->status_watch = loop_watch(kernel->loop, kernel->fds[MAKER_STATUS], EPOLLIN, on_status, kernel);
+        if (!kernel->replies_watch || !kernel->control_watch ||
+            (kernel->fds[MAKER_STATUS] >= 0 && !kernel->status_watch))
+                return err_set(err, ERR_SYSTEM, "out of descriptors or memory for another kernel");
+        cgroup_meter_open(&kernel->cgroup, &kernel->meter);
+        return 0;
+}
+
+int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
+        if (!reply->good) {
+                kernel->state = KERNEL_DEAD;
+                for (size_t i = 0; i < MAKER_FDS; i++) /* what had been made before it failed */
+                        fd_close(&reply->fds[i]);
+                *err = reply->err;
+                return -1;
+        }
+        memcpy(kernel->fds, reply->fds, sizeof(kernel->fds));
+        kernel->pid = reply->pid;
+        (void) snprintf(kernel->group, sizeof(kernel->group), "%s", reply->group);
+        kernel->host_uid = reply->host_uid;
+        kernel->state = KERNEL_STARTING;
+        if (watch_all(kernel, err) < 0 || journal_clear_inbox(kernel->journal, err) < 0) {
+                take_apart(kernel);
+                return -1;
+        }
+        kernel->start_timer =
+                loop_timer(kernel->loop, loop_now_ms() + KERNEL_START_TIMEOUT_MS, on_start_timeout, kernel);
+        return 0;
+}
+
+int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], struct err *err) {
+        memcpy(kernel->fds, fds, sizeof(kernel->fds));
+        kernel->pid = pid;
+        if (watch_all(kernel, err) < 0) {
+                take_apart(kernel);
+                return -1;
+        }
+        kernel->state = journal_open_request(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE;
+        kernel->was_ready = true;
+        kernel_measure(kernel);
+        return 0;
+}
+
+/* ---- its end ---- */
+
+/* What a kernel that never became ready had to say: one line of its standard error, made printable. */
+static void keep_last_words(struct kernel *kernel) {
+        char text[4096];
+        ssize_t n = read(kernel->fds[MAKER_ERR], text, sizeof(text) - 1);
+        while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
+                n--;
+        if (n <= 0)
+                return;
+        text[n] = '\0';
+        const char *line = strrchr(text, '\n');
+        (void) snprintf(kernel->last_words, sizeof(kernel->last_words), "%.399s", line ? line + 1 : text);
+        for (char *at = kernel->last_words; *at; at++)
+                if ((unsigned char) *at < ' ' || (unsigned char) *at > '~')
+                        *at = '?';
+}
+
+static void on_start_timeout(void *context) {
+        struct kernel *kernel = context;
+        kernel->start_timer = NULL;
+        (void) snprintf(kernel->last_words, sizeof(kernel->last_words), "it was not ready after %d s",
+                        KERNEL_START_TIMEOUT_MS / 1000);
+        kernel_kill(kernel);
+}
+
+void kernel_end(struct kernel *kernel) {
+        if (kernel->state == KERNEL_DEAD)
+                return;
+        if (!kernel->was_ready && !*kernel->last_words)
+                keep_last_words(kernel);
+        if (journal_open_run(kernel->journal))
+                kernel_drain(kernel);
+        if (!kernel->is_over)
+                kernel_measure(kernel); /* before the groups go: was it the memory limit? */
+        take_apart(kernel);
+        kernel->listener->ended(kernel);
+}
+
+void kernel_give_up(struct kernel *kernel, const char *why) {
+        kernel->host_trouble = why;
+        if (kernel->ending)
+                loop_unwatch(&kernel->replies_watch);
+        else
+                kernel_end(kernel);
+}
+
+void kernel_break_off(struct kernel *kernel) {
+        kernel->broke_protocol = true;
+        if (kernel->ending)
+                loop_unwatch(&kernel->replies_watch); /* its end is being dealt with */
+        else
+                kernel_end(kernel);
+}
+
+/* The process is gone, but what it said last may still be in the pipe: a result, or that it has gone to sleep. */
+static void hear_last_words(struct kernel *kernel) {
+        enum { TURNS_MAX = 2 * (KERNEL_REPLY_MAX >> 16) };
+        kernel->ending = true;
+        for (int turn = 0; turn < TURNS_MAX && kernel->replies_watch && !kernel->deaf; turn++) {
+                if (pipe_waiting(kernel->fds[MAKER_REPLIES]) == 0)
+                        break;
+                kernel_on_replies(kernel, EPOLLIN);
+        }
+}
+
+static void on_control(void *context, uint32_t events) {
+        struct kernel *kernel = context;
+        (void) events;
+        struct frame frame;
+        int received = frame_inbox_receive(&kernel->control_inbox, kernel->fds[MAKER_CONTROL], MSG_DONTWAIT, &frame);
+        if (received == 0)
+                return; /* the rest of it is on the way */
+        if (received < 0) {
+                hear_last_words(kernel);
+                kernel_end(kernel); /* the agent is gone, and all of the box with it */
+                return;
+        }
+        struct frame_reader fields = frame_read(&frame);
+        uint32_t status;
+        bool gone = frame.type == FRAME_FAILED;
+        if (frame.type == FRAME_EXITED && frame.id == MAIN_PROCESS && frame_get_u32(&fields, &status)) {
+                kernel->exited = gone = true;
+                kernel->wait_status = (int) status;
+        }
+        frame_release(&frame);
+        if (!gone)
+                return;
+        hear_last_words(kernel);
+        kernel_end(kernel);
+}
+
+/* A forked kernel is not its agent's child: how it ended comes from its supervisor. */
+static void on_status(void *context, uint32_t events) {
+        struct kernel *kernel = context;
+        (void) events;
+        /* What it said last counts before its end: let the replies go first. */
+        if (kernel->replies_watch && pipe_waiting(kernel->fds[MAKER_REPLIES]) > 0) {
+                kernel_on_replies(kernel, EPOLLIN);
+                return;
+        }
+        int status;
+        if (fd_read_exactly(kernel->fds[MAKER_STATUS], &status, sizeof(status)) == 0) {
+                kernel->exited = true;
+                kernel->wait_status = status;
+        }
+        kernel_end(kernel);
+}
+
+void kernel_let_go(struct kernel *kernel) {
+        fd_close(&kernel->fds[MAKER_PIDFD]);
+        cgroup_release(&kernel->cgroup);
+}
+
+void kernel_kill(struct kernel *kernel) {
+        if (kernel->state == KERNEL_DEAD || kernel->fds[MAKER_PIDFD] < 0)
+                return;
+        /* Its agent's end would be its own soon enough; but until then it would notice that its channel is closed, and
+         * find the words to say so in fifty pages that it never needed before. */
+        if (kernel->is_over && kernel->fds[MAKER_KERNEL] >= 0)
+                (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], SIGKILL);
+        (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
+        kernel->ending = kernel->deaf = true;
+        loop_unwatch(&kernel->replies_watch);
+}
+
+void kernel_hand_over(struct kernel *kernel) {
+        loop_unwatch(&kernel->replies_watch);
+        fd_close(&kernel->fds[MAKER_REQUESTS]);
+        fd_close(&kernel->fds[MAKER_REPLIES]);
+        fd_close(&kernel->fds[MAKER_OUT]);
+        fd_close(&kernel->fds[MAKER_ERR]);
+        kernel->state = KERNEL_BUSY;
+}
+
+void kernel_signal(struct kernel *kernel, int signal_number) {
+        if (kernel->fds[MAKER_KERNEL] >= 0) {
+                (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], signal_number);
+                return;
+        }
+        struct frame_writer payload = { 0 };
+        frame_put_u32(&payload, (uint32_t) signal_number);
+        frame_put_u32(&payload, 0);
+        if (kernel->fds[MAKER_CONTROL] >= 0)
+                (void) frame_send(kernel->fds[MAKER_CONTROL], FRAME_SIGNAL, MAIN_PROCESS, &payload, NULL, 0);
+        frame_writer_release(&payload);
+}
+
+void kernel_mark_usage(struct kernel *kernel) {
+        kernel->oom_kills_before += kernel->usage.oom_kills;
+        kernel->cpu_us_before += kernel->usage.cpu_us;
+        kernel->usage.oom_kills = kernel->usage.cpu_us = 0;
+}
+
+void kernel_measure(struct kernel *kernel) {
+        if (!kernel->cgroup.host)
+                return;
+        cgroup_meter_read(&kernel->meter, &kernel->usage);
+        if (kernel->cpu_us_before > kernel->usage.cpu_us) /* short runs were guessed to be dearer than they were */
+                kernel->cpu_us_before = kernel->usage.cpu_us;
+        kernel->n_unmeasured = 0;
+        kernel->usage.oom_kills -= kernel->oom_kills_before;
+        kernel->usage.cpu_us -= kernel->cpu_us_before;
+}
+
+void kernel_measure_run(struct kernel *kernel, uint64_t took_us) {
+        if (took_us >= SHORT_RUN_US) {
+                kernel_measure(kernel);
+                return;
+        }
+        kernel->usage.cpu_us = took_us;
+        kernel->usage.oom_kills = 0;
+        kernel->n_unmeasured++;
+}
+
+void kernel_catch_up(struct kernel *kernel) {
+        if (kernel->n_unmeasured >= UNMEASURED_MAX)
+                kernel_measure(kernel);
+}

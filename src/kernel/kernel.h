@@ -1,0 +1,171 @@
+/* A kernel as the daemon sees it: a box with a Python in it, its channel, its pipes, its journal.
+ *
+ * Whatever comes through the channel and the pipes was written by an attacker: frames are bounded, types are checked
+ * against what may come now, and a frame that makes no sense ends the kernel, never the daemon. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/loop.h"
+#include "box/cgroup/cgroup.h"
+#include "box/cgroup/cgroup_meter.h"
+#include "journal/journal.h"
+#include "kernel/kernel_reply.h"
+#include "spawn/maker.h"
+#include "wire/frame.h"
+
+/* Types of channel frames: docs/KERNEL-PROTOCOL.md. */
+enum kernel_frame {
+        KERNEL_EXECUTE = 1,
+        KERNEL_PING = 2,
+        KERNEL_TRIM = 3,
+        KERNEL_SLEEP = 4,
+        KERNEL_WAKE = 5,
+        KERNEL_CONTEXT = 6,
+        KERNEL_PACKAGES = 7,
+        KERNEL_PIECE = 8, /* of a frame that is too large to be written at once */
+        KERNEL_READY = 128,
+        KERNEL_RESULT = 129,
+        KERNEL_DISPLAY = 130,
+        KERNEL_PONG = 131,
+        KERNEL_ANSWER = 132,
+        KERNEL_REPEATED = 133, /* it has done this request already */
+};
+
+/* Of the channel and of the descriptors in the vault: a kernel of another one cannot be taken over. */
+enum { KERNEL_PROTOCOL = 2 };
+
+enum {
+        KERNEL_REQUEST_MAX = 32 << 20,
+        KERNEL_REPLY_MAX = 3 << 20, /* one frame: a result, something shown */
+        KERNEL_START_TIMEOUT_MS = 120000,
+};
+
+enum kernel_state {
+        KERNEL_MAKING,   /* asked for; no box yet */
+        KERNEL_STARTING, /* the box is there; Python is not yet */
+        KERNEL_IDLE,
+        KERNEL_BUSY, /* a run, or a request of ours, is on */
+        KERNEL_DEAD, /* nothing is left but this record */
+};
+
+struct egress_rules;
+struct kernel;
+
+/* Who is told. All are called from the loop; a kernel may be freed from within `ended` only. */
+struct kernel_listener {
+        void (*ready)(struct kernel *kernel);
+        void (*failed)(struct kernel *kernel, const struct err *err); /* it could not be made; then it is dead */
+        void (*output)(struct kernel *kernel);                        /* the journal has a new event */
+        /* One whole frame of types RESULT, DISPLAY or ANSWER; or REPEATED: the open request was answered before, and
+         * the answer is lost. */
+        void (*frame)(struct kernel *kernel, enum kernel_frame type, const struct kernel_reply *reply);
+        void (*ended)(struct kernel *kernel); /* the process is gone; why is in the fields below */
+};
+
+struct kernel {
+        struct loop *loop;
+        const struct cgroup_host *host;
+        const struct kernel_listener *listener;
+        void *owner; /* the listener's business */
+
+        char id[27], group[48];
+        char state_dir[1024], workspace[1024]; /* of this kernel; "" when it is ephemeral */
+        bool ephemeral; /* its workspace is a tmpfs, its journal has no name, and it ends with the daemon */
+        bool light;
+        enum kernel_state state;
+        pid_t pid;
+        uid_t host_uid;
+        int fds[MAKER_FDS];
+        struct egress_rules *rules; /* owned; NULL: no network */
+        bool admitted;              /* the proxy that is running serves it */
+        struct cgroup cgroup;
+        struct cgroup_meter meter;
+        struct journal *journal;
+
+        struct loop_watch *replies_watch, *requests_watch, *control_watch, *status_watch;
+        struct loop_watch *output_watch[JOURNAL_STREAMS];
+        struct frame_inbox control_inbox; /* a frame of the agent's that has begun */
+        char *inbound; /* a frame that has begun */
+        size_t inbound_at, inbound_size, inbound_room; /* up to inbound_at it is dealt with */
+        struct json_scan scan; /* of that frame's payload */
+        size_t scanned;        /* bytes of it */
+        char *outbound; /* frames that did not fit into the pipe yet; each of them is written at once */
+        size_t outbound_at, outbound_size;
+
+        struct loop_timer *start_timer; /* until it is ready */
+        bool was_ready;
+
+        /* how it ended */
+        char last_words[400]; /* the end of what it printed when it died before it was ready */
+        bool exited; /* wait_status is known */
+        int wait_status;
+        bool broke_protocol;
+        const char *host_trouble; /* why it was ended that is no fault of its code; NULL: nothing of that kind */
+        uint64_t short_since_ms;  /* the daemon has no memory for what it says; 0: it has */
+        bool ending; /* killed, or its process is gone: nothing more is sent to it */
+        bool deaf;   /* killed: what it still says does not count */
+        bool is_over; /* its only run is answered: how it ends is of no interest, and when only to the reaper */
+        struct cgroup_usage usage;   /* as of the last kernel_measure */
+        uint64_t cpu_us_before, oom_kills_before; /* when the run began */
+        unsigned n_unmeasured;                    /* runs since that were too short to be measured */
+        size_t reply_bytes;             /* since the last request */
+        struct loop_timer *pause_timer; /* it says too much: the next of it is heard in a while */
+        struct loop_timer *rotate_timer; /* old runs are leaving its journal */
+        size_t n_repeated; /* frames of that type since the last request */
+        bool replays;      /* what it told the last daemon is read again */
+};
+
+/* A record for a kernel that the maker was asked for (request->kernel_id) or that the vault gave back. */
+struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, const struct kernel_listener *listener,
+                           void *owner, const struct maker_request *request);
+void kernel_free(struct kernel *kernel); /* kills it if it lives; NULL is fine */
+
+/* The box is there: takes the reply's descriptors. */
+int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err);
+
+/* The same for a kernel that outlived its daemon: `fds` are taken over; it is idle or busy as its journal says. When
+ * the owner knows what is open, kernel_resume hands on what was answered so far, and sends the open request again: the
+ * kernel ignores one that it has. It may be dead or free afterwards. */
+int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], struct err *err);
+void kernel_resume(struct kernel *kernel);
+
+/* Writes a request down and sends it. The kernel must be idle; it is busy until a RESULT or ANSWER comes. The id is in
+ * the payload, too. */
+int kernel_request(struct kernel *kernel, const struct journal_request *request, struct err *err);
+
+/* Takes what the pipes hold now into the journal. */
+void kernel_drain(struct kernel *kernel);
+
+/* A signal to the Python process: through its agent, or straight when it was forked from a nursery. */
+void kernel_signal(struct kernel *kernel, int signal_number);
+
+/* Somebody else has a copy of its channel and speaks to it from here on. How it ends is still told here. */
+void kernel_hand_over(struct kernel *kernel);
+
+/* Forgets the kernel without ending it: the vault holds what it needs. */
+void kernel_let_go(struct kernel *kernel);
+
+/* Kills the whole box; `ended` is called from the loop. Whatever arrives from it in between is not heard any more. */
+void kernel_kill(struct kernel *kernel);
+
+/* Can something be sent to it now? */
+static inline bool kernel_is_free(const struct kernel *kernel) {
+        return kernel->state == KERNEL_IDLE && !kernel->ending;
+}
+
+/* A run begins: what is used from now on is its own. Costs nothing: the last measure is still true. */
+void kernel_mark_usage(struct kernel *kernel);
+
+/* Reads what was used into kernel->usage: oom_kills and cpu_us since the mark, and the peak of memory. Once dead, what
+ * was read at the end. */
+void kernel_measure(struct kernel *kernel);
+
+/* The same at the end of a run, unless it was so short (under a millisecond) that asking would take longer than it is
+ * worth: then the CPU time is taken to be the time it took, and the peak of memory to be what it was. */
+void kernel_measure_run(struct kernel *kernel, uint64_t took_us);
+
+/* When the answer is on its way: keeps such guesses from adding up. */
+void kernel_catch_up(struct kernel *kernel);

@@ -1,0 +1,477 @@
+/* What a kernel says and is told: its pipes, into the journal, and the frames of its channel. */
+#include "kernel/kernel_channel.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+enum {
+        HEADER_SIZE = 8,
+        OUTPUT_BUDGET = 256 << 10, /* bytes of one pipe per turn of the loop, so that a flood starves nobody */
+        DRAIN_BUDGET = 4 << 20,    /* the same at the end of a run */
+        REPLIES_FREE = 8 << 20,    /* bytes of a run's replies that are heard as fast as they come */
+        PAUSE_MS = 10,             /* what comes beyond that, and output that is cut, waits so long each time */
+        INBOUND_KEPT = 1 << 20,  /* of the buffer for frames, when it is empty */
+        INBOUND_TURN = 64 << 10,
+        FRAME_AT_ONCE = 4096, /* PIPE_BUF: a pipe takes it whole or not at all */
+        PIECE_HEAD = 12,
+        PIECE_MAX = FRAME_AT_ONCE - HEADER_SIZE - PIECE_HEAD,
+        REPEATED_MAX = 10000,
+        MEMORY_PATIENCE_MS = 60000, /* for memory that the daemon does not have */
+};
+
+/* ---- output ---- */
+
+static void take_output(struct kernel *kernel, enum journal_stream stream, size_t budget) {
+        int fd = kernel->fds[MAKER_OUT + (int) stream];
+        while (budget > 0 && fd >= 0) {
+                size_t size = 0;
+                bool closed = false;
+                if (journal_take(kernel->journal, stream, fd, budget, &size, &closed, NULL) < 0 || closed) {
+                        loop_unwatch(&kernel->output_watch[stream]);
+                        return;
+                }
+                if (size == 0)
+                        return;
+                budget -= size < budget ? size : budget;
+                kernel->listener->output(kernel);
+        }
+}
+
+static void on_pause_over(void *context) {
+        struct kernel *kernel = context;
+        kernel->pause_timer = NULL;
+        struct loop_watch *const watches[] = { kernel->replies_watch, kernel->output_watch[JOURNAL_OUT],
+                                               kernel->output_watch[JOURNAL_ERR] };
+        for (size_t i = 0; i < ELEMENTS(watches); i++)
+                if (watches[i])
+                        (void) loop_watch_change(watches[i], EPOLLIN);
+}
+
+/* Whoever says more than anybody will read must not have the daemon read it all day long. */
+static void pause_watch(struct kernel *kernel, struct loop_watch *watch) {
+        if (!kernel->pause_timer)
+                kernel->pause_timer = loop_timer(kernel->loop, loop_now_ms() + PAUSE_MS, on_pause_over, kernel);
+        if (kernel->pause_timer && watch)
+                (void) loop_watch_change(watch, 0);
+}
+
+static void on_output(struct kernel *kernel, enum journal_stream stream) {
+        if (journal_open_run(kernel->journal)) {
+                take_output(kernel, stream, OUTPUT_BUDGET);
+                if (journal_is_cut(kernel->journal, stream))
+                        pause_watch(kernel, kernel->output_watch[stream]);
+        } else /* something in the background writes between runs: the next run takes it */
+                loop_unwatch(&kernel->output_watch[stream]);
+}
+
+static void on_out(void *context, uint32_t events) {
+        (void) events;
+        on_output(context, JOURNAL_OUT);
+}
+
+static void on_err(void *context, uint32_t events) {
+        (void) events;
+        on_output(context, JOURNAL_ERR);
+}
+
+void kernel_watch_output(struct kernel *kernel) {
+        static void (*const calls[])(void *, uint32_t) = { on_out, on_err };
+        for (size_t i = 0; i < JOURNAL_STREAMS; i++)
+                if (!kernel->output_watch[i])
+                        kernel->output_watch[i] =
+                                loop_watch(kernel->loop, kernel->fds[MAKER_OUT + (int) i], EPOLLIN, calls[i], kernel);
+}
+
+void kernel_drain(struct kernel *kernel) {
+        struct pollfd waiting[JOURNAL_STREAMS];
+        for (int i = 0; i < JOURNAL_STREAMS; i++)
+                waiting[i] = (struct pollfd) { .fd = kernel->fds[MAKER_OUT + i], .events = POLLIN };
+        /* Most runs have printed nothing: one question, not one for each. */
+        if (poll(waiting, ELEMENTS(waiting), 0) == 0)
+                return;
+        /* Bounded: a process in the background could go on writing for ever. */
+        for (int i = 0; i < JOURNAL_STREAMS; i++)
+                take_output(kernel, (enum journal_stream) i, DRAIN_BUDGET);
+}
+
+/* ---- frames out ---- */
+
+static void flush(struct kernel *kernel);
+
+static void drop_outbound(struct kernel *kernel) {
+        free(kernel->outbound);
+        kernel->outbound = NULL;
+        kernel->outbound_at = kernel->outbound_size = 0;
+}
+
+static void on_requests(void *context, uint32_t events) {
+        struct kernel *kernel = context;
+        if (events & EPOLLERR) /* nobody reads any more: its end is on the way */
+                loop_unwatch(&kernel->requests_watch);
+        else
+                flush(kernel);
+}
+
+/* A frame is written whole or not at all: none is larger than what a pipe takes at once (PIPE_BUF). A daemon that is
+ * killed leaves no half of one, and the next one may send it again. */
+static void flush(struct kernel *kernel) {
+        bool is_full = false;
+        while (kernel->outbound_at < kernel->outbound_size && !is_full) {
+                const char *frame = kernel->outbound + kernel->outbound_at;
+                uint32_t payload;
+                memcpy(&payload, frame, 4);
+                size_t size = HEADER_SIZE + (size_t) le32toh(payload);
+                ssize_t n = write(kernel->fds[MAKER_REQUESTS], frame, size);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0 && errno != EAGAIN)
+                        break; /* its end is on the way */
+                is_full = n < 0;
+                kernel->outbound_at += n < 0 ? 0 : size;
+        }
+        if (!is_full)
+                drop_outbound(kernel);
+        /* Only while it waits: a pipe that nobody reads would wake us again and again. */
+        if (!is_full)
+                loop_unwatch(&kernel->requests_watch);
+        else if (!kernel->requests_watch)
+                kernel->requests_watch =
+                        loop_watch(kernel->loop, kernel->fds[MAKER_REQUESTS], EPOLLOUT, on_requests, kernel);
+}
+
+static void put_header(char *at, enum kernel_frame type, size_t size) {
+        uint32_t size_le = htole32((uint32_t) size);
+        memset(at, 0, HEADER_SIZE);
+        memcpy(at, &size_le, 4);
+        at[4] = (char) type;
+}
+
+/* Takes the place of what was to be sent. A large frame goes in pieces: whole size, offset, type, bytes. */
+static int put_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
+        bool fits = HEADER_SIZE + size <= FRAME_AT_ONCE;
+        size_t n_pieces = fits ? 1 : (size + PIECE_MAX - 1) / PIECE_MAX;
+        size_t room = size + n_pieces * (size_t) (HEADER_SIZE + (fits ? 0 : PIECE_HEAD));
+        char *at = malloc(room);
+        if (!at)
+                return -ENOMEM;
+        drop_outbound(kernel);
+        kernel->outbound = at;
+        kernel->outbound_size = room;
+        if (fits) {
+                put_header(at, type, size);
+                memcpy(at + HEADER_SIZE, payload, size);
+                return 0;
+        }
+        for (size_t done = 0; done < size;) {
+                size_t piece = size - done < PIECE_MAX ? size - done : PIECE_MAX;
+                const uint32_t head[] = { htole32((uint32_t) size), htole32((uint32_t) done), htole32(type) };
+                put_header(at, KERNEL_PIECE, PIECE_HEAD + piece);
+                memcpy(at + HEADER_SIZE, head, PIECE_HEAD);
+                memcpy(at + HEADER_SIZE + PIECE_HEAD, payload + done, piece);
+                at += HEADER_SIZE + PIECE_HEAD + piece;
+                done += piece;
+        }
+        return 0;
+}
+
+static void rotate_some(void *context) {
+        enum { BETWEEN_MS = 5 };
+        struct kernel *kernel = context;
+        kernel->rotate_timer = NULL;
+        if (journal_rotate_some(kernel->journal))
+                kernel->rotate_timer = loop_timer(kernel->loop, loop_now_ms() + BETWEEN_MS, rotate_some, kernel);
+}
+
+int kernel_request(struct kernel *kernel, const struct journal_request *asked, struct err *err) {
+        if (!kernel_is_free(kernel))
+                return err_set(err, ERR_BUSY, "the kernel is busy");
+        if (asked->size > KERNEL_REQUEST_MAX)
+                return err_set(err, ERR_LIMIT, "more than %d bytes of code", KERNEL_REQUEST_MAX);
+        if (put_frame(kernel, asked->type, asked->payload, asked->size) < 0)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        struct journal_request request = *asked;
+        request.carried = kernel->ephemeral ? 0 : (uint32_t) (kernel->inbound_size - kernel->inbound_at);
+        if (kernel->ephemeral)
+                request.payload = NULL; /* nobody will send it again */
+        if ((asked->is_run ? journal_begin : journal_ask)(kernel->journal, &request, err) < 0) {
+                drop_outbound(kernel);
+                return -1;
+        }
+        if (!kernel->rotate_timer)
+                rotate_some(kernel);
+        kernel_watch_output(kernel);
+        kernel->state = KERNEL_BUSY;
+        kernel->reply_bytes = kernel->n_repeated = 0;
+        flush(kernel);
+        return 0;
+}
+
+/* ---- frames in ---- */
+
+/* One buffer goes from kernel to kernel: most are idle, and between two frames none is needed. */
+static char *spare;
+static size_t spare_room;
+
+static void give_room(struct kernel *kernel) {
+        if (!spare && kernel->inbound_room <= INBOUND_KEPT) {
+                spare = kernel->inbound;
+                spare_room = kernel->inbound_room;
+        } else
+                free(kernel->inbound);
+        kernel->inbound = NULL;
+        kernel->inbound_room = 0;
+}
+
+static bool make_room(struct kernel *kernel, size_t size) {
+        if (!kernel->inbound && spare) {
+                kernel->inbound = spare;
+                kernel->inbound_room = spare_room;
+                spare = NULL;
+        }
+        if (size <= kernel->inbound_room)
+                return true;
+        size_t room = kernel->inbound_room ? kernel->inbound_room : 4096;
+        while (room < size)
+                room *= 2;
+        char *grown = realloc(kernel->inbound, room);
+        if (!grown)
+                return false;
+        kernel->inbound = grown;
+        kernel->inbound_room = room;
+        return true;
+}
+
+/* Its answer came before, or is lost: then nobody else will tell. Answers come in order, so one that is still to come
+ * cannot be the answer to this request. */
+static bool hear_repeated(struct kernel *kernel, const char *id, size_t size) {
+        const struct journal_request *open = journal_open_request(kernel->journal);
+        if (kernel->state != KERNEL_BUSY || !open || strlen(open->id) != size || memcmp(open->id, id, size) != 0)
+                return true;
+        kernel->state = KERNEL_IDLE;
+        if (open->is_run)
+                kernel_drain(kernel);
+        kernel->listener->frame(kernel, KERNEL_REPEATED, NULL);
+        return true;
+}
+
+static bool is_json(enum kernel_frame type) {
+        return type == KERNEL_RESULT || type == KERNEL_ANSWER || type == KERNEL_DISPLAY;
+}
+
+/* Looks at what is there of a payload, as it comes: at its end nothing is left to be done that takes long. */
+static bool scan_payload(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
+        if (!is_json(type))
+                return true;
+        if (kernel->scanned == 0)
+                json_scan_start(&kernel->scan, kernel_field_names);
+        bool good = json_scan_feed(&kernel->scan, payload + kernel->scanned, size - kernel->scanned);
+        kernel->scanned = size;
+        return good;
+}
+
+/* Hands one whole frame on. False when the kernel is dead afterwards, or talks nonsense. */
+static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
+        struct kernel_reply reply = { 0 };
+        if (is_json(type) && !json_scan_is_object(&kernel->scan))
+                return false;
+        if (is_json(type))
+                reply = kernel_reply_of(&kernel->scan, payload, size);
+        switch (type) {
+        case KERNEL_READY:
+                if (kernel->state != KERNEL_STARTING)
+                        return kernel->replays;
+                kernel->state = KERNEL_IDLE;
+                kernel->was_ready = true;
+                loop_timer_drop(&kernel->start_timer);
+                kernel_measure(kernel); /* what starting took is nobody's run */
+                kernel->listener->ready(kernel);
+                return true;
+        case KERNEL_RESULT:
+        case KERNEL_ANSWER:
+                if (kernel->state != KERNEL_BUSY)
+                        return kernel->replays; /* the last daemon dealt with it */
+                kernel->state = KERNEL_IDLE;
+                drop_outbound(kernel); /* of a request that was sent again, and need not be */
+                loop_unwatch(&kernel->requests_watch);
+                if (journal_open_run(kernel->journal))
+                        kernel_drain(kernel);
+                kernel->listener->frame(kernel, type, &reply);
+                return true;
+        case KERNEL_DISPLAY:
+                if (kernel->state != KERNEL_BUSY)
+                        return kernel->replays;
+                kernel->listener->frame(kernel, type, &reply);
+                return true;
+        case KERNEL_REPEATED:
+                return ++kernel->n_repeated <= REPEATED_MAX && hear_repeated(kernel, payload, size);
+        default:
+                return false;
+        }
+}
+
+/* Takes whole frames from the front of the buffer. */
+static bool handle_frames(struct kernel *kernel) {
+        bool good = true;
+        while (good && !kernel->deaf && kernel->inbound_size - kernel->inbound_at >= HEADER_SIZE) {
+                const char *head = kernel->inbound + kernel->inbound_at, *payload = head + HEADER_SIZE;
+                enum kernel_frame type = (unsigned char) head[4];
+                uint32_t size;
+                memcpy(&size, head, 4);
+                size = le32toh(size);
+                size_t there = kernel->inbound_size - kernel->inbound_at - HEADER_SIZE;
+                if (size > KERNEL_REPLY_MAX || head[5] || head[6] || head[7] ||
+                    !scan_payload(kernel, type, payload, there < size ? there : size))
+                        return false;
+                if (there < size)
+                        break;
+                kernel->inbound_at += HEADER_SIZE + (size_t) size; /* before it is handed on: the next request may be
+                                                                    * sent from there */
+                kernel->scanned = 0;
+                good = handle_frame(kernel, type, payload, size);
+        }
+        if (!kernel->inbound) /* it ended meanwhile */
+                return good;
+        /* Once for all of them: a flood of tiny frames must not cost a move of the rest for each. */
+        memmove(kernel->inbound, kernel->inbound + kernel->inbound_at, kernel->inbound_size - kernel->inbound_at);
+        kernel->inbound_size -= kernel->inbound_at;
+        kernel->inbound_at = 0;
+        if (kernel->inbound_size == 0)
+                give_room(kernel);
+        return good;
+}
+
+/* Bytes from its pipe, by way of the inbox when another daemon may need them. Returns how many, 0 when it has closed the
+ * pipe, or -errno. */
+static ssize_t take_bytes(struct kernel *kernel, char *at, size_t room) {
+        if (kernel->ephemeral) {
+                ssize_t n = read(kernel->fds[MAKER_REPLIES], at, room);
+                return n < 0 ? (errno == EINTR ? -EAGAIN : -errno) : n;
+        }
+        size_t size = 0;
+        bool closed = false;
+        struct err err;
+        if (journal_receive(kernel->journal, kernel->fds[MAKER_REPLIES], room, &size, &closed, &err) < 0)
+                return err.code == ERR_LIMIT ? -EPROTO : err.sys_errno == ENOMEM ? -ENOMEM : -EIO;
+        if (size == 0)
+                return closed ? 0 : -EAGAIN;
+        return journal_read_received(kernel->journal, at, room, &size, NULL) < 0 ? -EIO : (ssize_t) size;
+}
+
+/* Nothing is lost: what it said waits in its pipe until there is memory for it. For ever nobody waits. */
+static void wait_for_memory(struct kernel *kernel) {
+        uint64_t now_ms = loop_now_ms();
+        if (!kernel->short_since_ms) {
+                kernel->short_since_ms = now_ms;
+                daemon_log("the daemon is short of memory: what kernel %s answers has to wait", kernel->id);
+        }
+        if (kernel->ending || now_ms - kernel->short_since_ms > MEMORY_PATIENCE_MS)
+                kernel_give_up(kernel, "the daemon ran out of memory for what it answered");
+        else
+                pause_watch(kernel, kernel->replies_watch);
+}
+
+/* Bytes did not come, for this reason. */
+static void on_trouble(struct kernel *kernel, int code) {
+        if (code == -ENOMEM)
+                wait_for_memory(kernel);
+        else if (code == -EIO)
+                kernel_give_up(kernel, "the daemon could not write down what it answered");
+        else
+                kernel_break_off(kernel);
+}
+
+void kernel_on_replies(void *context, uint32_t events) {
+        struct kernel *kernel = context;
+        (void) events;
+        if (!make_room(kernel, kernel->inbound_size + INBOUND_TURN)) {
+                wait_for_memory(kernel);
+                return;
+        }
+        bool was_ending = kernel->ending;
+        ssize_t n = take_bytes(kernel, kernel->inbound + kernel->inbound_size, INBOUND_TURN);
+        if (n == -EAGAIN)
+                return;
+        if (n == -ENOMEM || n == -EIO || n == -EPROTO) {
+                on_trouble(kernel, (int) n);
+                return;
+        }
+        kernel->short_since_ms = 0;
+        if (n <= 0) { /* closed by the process, which is ending or has: its agent tells how */
+                loop_unwatch(&kernel->replies_watch);
+                if (!kernel->exited)
+                        kernel_signal(kernel, SIGKILL);
+                return;
+        }
+        kernel->inbound_size += (size_t) n;
+        kernel->reply_bytes += (size_t) n;
+        bool good = handle_frames(kernel);
+        if (kernel->deaf) {
+                if (kernel->is_over && !was_ending)
+                        kernel_end(kernel);
+                return;
+        }
+        if (!good)
+                kernel_break_off(kernel);
+        else if (kernel->reply_bytes > REPLIES_FREE)
+                pause_watch(kernel, kernel->replies_watch);
+}
+
+/* ---- after a dead daemon ---- */
+
+/* What it told the last daemon. False when that makes no sense. */
+static bool replay(struct kernel *kernel) {
+        kernel->replays = true;
+        journal_unread(kernel->journal);
+        bool good = true;
+        for (size_t size = 1; good && size > 0 && !kernel->deaf;) {
+                if (!make_room(kernel, kernel->inbound_size + INBOUND_TURN)) {
+                        kernel->host_trouble = "the daemon had no memory for what it answered";
+                        break;
+                }
+                good = journal_read_received(kernel->journal, kernel->inbound + kernel->inbound_size, INBOUND_TURN,
+                                             &size, NULL) == 0;
+                if (!good)
+                        break;
+                kernel->inbound_size += size;
+                good = handle_frames(kernel);
+        }
+        kernel->replays = false;
+        return (good && !kernel->host_trouble) || kernel->deaf;
+}
+
+static void send_again(struct kernel *kernel) {
+        const struct journal_request *open = journal_open_request(kernel->journal);
+        _cleanup_free_ char *payload = NULL;
+        size_t size = 0;
+        if (!open)
+                return;
+        if (journal_read_request(kernel->journal, &payload, &size, NULL) < 0) { /* nobody can tell what it was */
+                (void) hear_repeated(kernel, open->id, strlen(open->id));
+                return;
+        }
+        if (put_frame(kernel, open->type, payload, size) == 0)
+                flush(kernel);
+}
+
+void kernel_resume(struct kernel *kernel) {
+        if (kernel->state == KERNEL_BUSY)
+                kernel_watch_output(kernel);
+        if (!replay(kernel)) {
+                if (kernel->host_trouble)
+                        kernel_give_up(kernel, kernel->host_trouble);
+                else
+                        kernel_break_off(kernel);
+                return;
+        }
+        if (kernel->state == KERNEL_BUSY && !kernel->ending)
+                send_again(kernel);
+}

@@ -1,0 +1,227 @@
+#include "session/artifact_collect.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/fd.h"
+#include "session/outputs.h"
+#include "session/session.h"
+
+enum { MUCH_BYTES = 1 << 20, MUCH_FILES = 20 }; /* more than this is not copied by the daemon itself */
+enum { PATIENCE_MS = 60000 };
+
+static int64_t in_ns(const struct timespec *when) {
+        return (int64_t) when->tv_sec * 1000000000 + when->tv_nsec;
+}
+
+static bool stat_artifacts(const struct session *session, struct stat *ret_status) {
+        return fstatat(session->workspace_fd, "artifacts", ret_status, AT_SYMLINK_NOFOLLOW) == 0 &&
+               S_ISDIR(ret_status->st_mode);
+}
+
+static bool is_on_tmpfs(const struct session *session) {
+        return session->kernel && session->kernel->ephemeral;
+}
+
+/* A tmpfs, whose directories grow with each entry: by their size alone one can tell that there is none. */
+static bool is_empty_on_tmpfs(const struct session *session) {
+        enum { TMPFS_EMPTY_BYTES = 40 };
+        struct stat status;
+        return stat_artifacts(session, &status) && status.st_nlink == 2 && status.st_size == TMPFS_EMPTY_BYTES;
+}
+
+/* The usual case costs one system call: there were no artifacts, and nothing has come into their directory since. */
+static bool is_still_empty(struct session *session) {
+        struct stat status;
+        if (is_on_tmpfs(session))
+                return is_empty_on_tmpfs(session);
+        return session->empty_since_ns && stat_artifacts(session, &status) &&
+               in_ns(&status.st_ctim) == session->empty_since_ns;
+}
+
+/* A change time can be trusted only when it is past: clocks of file systems tick every few milliseconds. */
+static void note_empty(struct session *session) {
+        enum { SETTLED_NS = 50 * 1000000 };
+        struct stat status;
+        struct timespec now;
+        session->empty_since_ns = 0;
+        if (session->seen.count || session->seen.cut || is_on_tmpfs(session))
+                return;
+        if (!stat_artifacts(session, &status) || status.st_nlink > 2)
+                return;
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        if (in_ns(&now) - in_ns(&status.st_ctim) > SETTLED_NS)
+                session->empty_since_ns = in_ns(&status.st_ctim);
+}
+
+void artifact_collect_prepare(struct session *session) {
+        struct timespec now;
+        (void) clock_gettime(CLOCK_REALTIME_COARSE, &now); /* the clock of change times */
+        session->run_since_ns = in_ns(&now);
+        if (session->workspace_fd >= 0)
+                return;
+        int fd = session_open_workspace(session);
+        if (fd < 0)
+                return;
+        session->workspace_fd = fd;
+        artifact_list_release(&session->seen);
+        if (is_on_tmpfs(session) && is_empty_on_tmpfs(session))
+                return;
+        session->is_seen = artifact_scan_few(fd, &session->seen);
+        note_empty(session);
+}
+
+void artifact_collect_resume(struct session *session, int64_t began_ms) {
+        artifact_collect_prepare(session);
+        session->is_seen = false;
+        session->run_since_ns = began_ms * 1000000;
+        session->empty_since_ns = 0;
+}
+
+static void copy_out(struct session *session, int workspace_fd, const char *run_id, struct artifact_list *list) {
+        char out_dir[4200];
+        if (disk_admit(session->daemon, NULL, 0, NULL) < 0) { /* the reserve of the host: what it made is gone with it */
+                artifact_list_release(list);
+                return;
+        }
+        (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run_id);
+        (void) artifact_copy_out(workspace_fd, list, out_dir, session->row.limits.disk_bytes, NULL);
+        outputs_stamp(session->daemon, out_dir);
+}
+
+/* Leaves what the run made or changed. Where it is not known what was there before, change times tell. */
+static void keep_fresh(const struct session *session, struct artifact_list *list) {
+        if (session->is_seen)
+                artifact_keep_changed(list, &session->seen);
+        else
+                artifact_keep_since(list, (uint64_t) session->run_since_ns);
+}
+
+/* Where they are on the host says nothing that others than the operator may know. */
+static void tell(struct session *session, struct artifact_list *fresh) {
+        if (!session->ephemeral && !*session->row.owner)
+                (void) artifact_locate(fresh, session->workspace, NULL);
+        json_writer_release(&session->collected);
+        artifact_list_write_json(fresh, &session->collected);
+        session->is_collected = true;
+}
+
+/* ---- by a child ---- */
+
+static bool is_much(const struct artifact_list *list) {
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < list->count; i++)
+                bytes += list->items[i].size;
+        return bytes > MUCH_BYTES || list->count > MUCH_FILES;
+}
+
+/* Of an ephemeral run: copies out what it left, and says what that is. */
+static int copy_in_child(const int *fds, int out_fd, void *context) {
+        struct session *session = context;
+        struct artifact_list list = { 0 };
+        if (artifact_scan(fds[0], &list, NULL) < 0)
+                return -1;
+        keep_fresh(session, &list);
+        copy_out(session, fds[0], session->runs->id, &list);
+        struct json_writer text = { 0 };
+        artifact_list_write_json(&list, &text);
+        return !text.failed && fd_write_all(out_fd, text.bytes, text.size) == 0 ? 0 : -1;
+}
+
+static void on_copied(void *context, const char *bytes, size_t size) {
+        struct session *session = context;
+        session->job = NULL;
+        json_writer_release(&session->collected);
+        if (bytes)
+                json_writer_put(&session->collected, bytes, size);
+        else /* what was copied is swept with the rest */
+                json_writer_put_literal(&session->collected, "[]");
+        session->is_collected = true;
+        session->on_collected(session);
+}
+
+/* Of a session: says what is there. */
+static int list_in_child(const int *fds, int out_fd, void *context) {
+        (void) context;
+        struct artifact_list list = { 0 };
+        struct json_writer bytes = { 0 };
+        if (artifact_scan(fds[0], &list, NULL) < 0)
+                return -1;
+        artifact_list_pack(&list, &bytes);
+        return !bytes.failed && fd_write_all(out_fd, bytes.bytes, bytes.size) == 0 ? 0 : -1;
+}
+
+static void take_list(struct session *session, const char *bytes, size_t size) {
+        struct artifact_list now = { 0 }, fresh = { 0 };
+        bool is_known = bytes && artifact_list_unpack(bytes, size, &now) == 0;
+        if (is_known && artifact_list_unpack(bytes, size, &fresh) == 0)
+                keep_fresh(session, &fresh);
+        tell(session, &fresh);
+        artifact_list_release(&fresh);
+        artifact_list_release(&session->seen);
+        session->seen = now;
+        session->is_seen = is_known;
+        session->empty_since_ns = 0;
+}
+
+static void on_listed(void *context, const char *bytes, size_t size) {
+        struct session *session = context;
+        session->job = NULL;
+        take_list(session, bytes, size);
+        session->on_collected(session);
+}
+
+bool artifact_collect_begin(struct session *session, void (*on_collected)(struct session *session)) {
+        const struct helper_job_order order = { .fds = { session->workspace_fd },
+                                            .n_fds = 1,
+                                            .work = session->ephemeral ? copy_in_child : list_in_child,
+                                            .done = session->ephemeral ? on_copied : on_listed,
+                                            .timeout_ms = PATIENCE_MS,
+                                            daemon_job_of(session->daemon, session->row.owner),
+                                            .context = session };
+        session->on_collected = on_collected;
+        session->job = helper_job_start(session->daemon->loop, &order, NULL);
+        return session->job != NULL;
+}
+
+/* ---- on the spot ---- */
+
+bool artifact_collect_is_much(struct session *session) {
+        struct artifact_list now = { 0 }, fresh = { 0 };
+        if (session->is_collected || session->workspace_fd < 0)
+                return false;
+        if (is_still_empty(session)) {
+                tell(session, &fresh);
+                return false;
+        }
+        if (!artifact_scan_few(session->workspace_fd, &now))
+                return true;
+        bool is_listed = now.count == 0 || artifact_scan_few(session->workspace_fd, &fresh);
+        keep_fresh(session, &fresh);
+        if (!is_listed || (session->ephemeral && is_much(&fresh))) {
+                artifact_list_release(&now);
+                artifact_list_release(&fresh);
+                return true;
+        }
+        if (session->ephemeral)
+                copy_out(session, session->workspace_fd, session->runs->id, &fresh);
+        tell(session, &fresh);
+        artifact_list_release(&fresh);
+        artifact_list_release(&session->seen);
+        session->seen = now;
+        session->is_seen = true;
+        note_empty(session);
+        return false;
+}
+
+void artifact_collect_now(struct session *session, struct json_writer *ret_array) {
+        if (!session->is_collected)
+                (void) artifact_collect_is_much(session); /* then there was no child to be had: it has none to tell */
+        *ret_array = session->collected;
+        session->collected = (struct json_writer) { 0 };
+        session->is_collected = false;
+}

@@ -1,0 +1,109 @@
+#include "session/caller.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "session/session.h"
+#include "session/spill.h"
+
+/* Nobody holds it any more. */
+static void let_go(struct caller *caller) {
+        if (caller->run)
+                for (struct caller **at = &caller->run->callers; *at; at = &(*at)->next)
+                        if (*at == caller) {
+                                *at = caller->next;
+                                break;
+                        }
+        if (caller->session && caller->session->caller == caller)
+                caller->session->caller = NULL;
+        if (caller->stand_in)
+                caller->stand_in->behalf_of = NULL;
+        if (caller->held_by)
+                *caller->held_by = NULL;
+        spill_free(caller->spill);
+        caller->run = NULL;
+        caller->next = NULL;
+        caller->session = NULL;
+        caller->spill = NULL;
+        caller->held_by = NULL;
+        caller->stand_in = NULL;
+}
+
+/* ---- the audit log ---- */
+
+/* What only looks is not recorded; what runs is recorded when the run ends (run.c), or here when none began. */
+static bool is_recorded(const char *operation, bool is_refused) {
+        static const char *const runs[] = { "execute", "command" };
+        static const char *const looks[] = { "ping", "status", "ps", "session.list", "session.show", "session.log",
+                                             "run.read", "run.show", "file.read", "file.list", "file.stat",
+                                             "artifact.list" };
+        for (size_t i = 0; i < ELEMENTS(looks); i++)
+                if (strcmp(looks[i], operation) == 0)
+                        return false;
+        for (size_t i = 0; i < ELEMENTS(runs); i++)
+                if (strcmp(runs[i], operation) == 0)
+                        return is_refused;
+        return true;
+}
+
+void caller_begin(struct caller *caller, const char *operation, const char *session) {
+        caller->operation = caller->type->via ? operation : NULL;
+        caller->asked_ms = loop_now_ms();
+        (void) snprintf(caller->about, sizeof(caller->about), "%s", session ? session : "");
+}
+
+static void record(struct caller *caller, const char *status) {
+        const char *operation = caller->operation;
+        caller->operation = NULL;
+        if (!operation || !is_recorded(operation, strcmp(status, "ok") != 0))
+                return;
+        const struct audit_entry entry = { .key = caller->owner, .via = caller->type->via, .from = caller->from,
+                                           .what = operation, .session = *caller->about ? caller->about : NULL,
+                                           .status = status, .duration_ms = loop_now_ms() - caller->asked_ms };
+        audit_write(&caller->daemon->audit, &entry);
+}
+
+void caller_answer_text(struct caller *caller, const char *text, size_t size, json_t *json) {
+        record(caller, "ok");
+        let_go(caller);
+        caller->type->answer(caller, text, size, json);
+}
+
+void caller_answer(struct caller *caller, json_t *answer) {
+        _cleanup_free_ char *text = json_dumps(answer, JSON_COMPACT);
+        struct err err;
+        (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        if (text)
+                caller_answer_text(caller, text, strlen(text), answer);
+        else
+                caller_refuse(caller, &err);
+        json_decref(answer);
+}
+
+void caller_refuse(struct caller *caller, const struct err *err) {
+        record(caller, err_code_name(err->code));
+        let_go(caller);
+        caller->type->refuse(caller, err);
+}
+
+struct run *caller_run(const struct caller *caller) {
+        return caller->stand_in ? caller->stand_in->run : caller->run;
+}
+
+void caller_leave(struct caller *caller) {
+        struct run *run = caller_run(caller);
+        struct session *program = caller->session && caller->session->is_program ? caller->session : NULL;
+        let_go(caller);
+        if (program)
+                session_remove(program, false);
+        if (run && caller->cancel_on_disconnect)
+                session_cancel(run->session, run);
+}
+
+void caller_feed(struct caller *caller) {
+        if (caller->spill)
+                spill_feed(caller);
+        else if (caller->run && caller->run->started)
+                run_feed_caller(caller->run, caller);
+}

@@ -1,0 +1,89 @@
+/* Somebody who asked for something and waits for the answer: a request on the daemon's socket, or one over HTTP. The
+ * session layer knows no other kind of caller, so that every front end has the same operations.
+ *
+ * The front end makes a caller for each request and hands it to operation_run. One answer or one refusal comes back,
+ * from within that call or later; with it the caller is the front end's again, to be freed. When whoever asked goes away
+ * first, the front end says caller_leave and frees it. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct caller;
+struct daemon;
+struct run;
+struct session;
+struct spill;
+
+struct caller_output {
+        bool is_error; /* standard error, not standard output */
+        bool is_last;  /* no more of this event follows */
+        uint64_t number;
+        const char *bytes;
+        size_t size;
+};
+
+struct caller_type {
+        /* The last word, as text: a JSON object. `json` is the same before it was written, or NULL; both borrowed. */
+        void (*answer)(struct caller *caller, const char *text, size_t size, json_t *json);
+        void (*refuse)(struct caller *caller, const struct err *err);
+
+        /* It waits for this run, or reads it again: comes before anything else about it. NULL: not interested. */
+        void (*accepted)(struct caller *caller, const char *run_id);
+
+        /* For those with `stream`: a piece of a run's output, the last one of event `number` unless more of it follow,
+         * and something shown. */
+        void (*output)(struct caller *caller, const struct caller_output *output);
+        void (*display)(struct caller *caller, const char *data, size_t size); /* JSON */
+        bool (*wants_more)(const struct caller *caller);
+
+        const char *via; /* "socket", "http": for the audit log; NULL: asks on behalf of somebody who is recorded */
+};
+
+struct caller {
+        const struct caller_type *type;
+        struct daemon *daemon;
+        const char *owner; /* whose sessions it may see: a key's name, or "" for the operator, who sees all */
+        bool stream;
+        bool cancel_on_disconnect;
+        uint64_t cursor; /* number of the next journal event to send */
+        const char *operation; /* what it asked for, while that is to be recorded; or NULL */
+        char about[104];       /* the session's name that it gave, or "" */
+        const char *from;      /* where it is, or NULL; borrowed */
+        uint64_t asked_ms;
+
+        /* where it waits: in the list of a run, for a session to fall asleep, or for itself to read what is left */
+        struct run *run;
+        struct caller *next;
+        struct session *session;
+        struct spill *spill;
+        struct caller **held_by; /* somebody's pointer to it, or NULL; it is NULL once the caller is gone */
+
+        /* somebody who asks on its behalf, and answers it in the end; and the other way around (session/install.c) */
+        struct caller *stand_in, *behalf_of;
+};
+
+/* It asks for this operation, about that session (NULL: none): its end goes into the audit log. */
+void caller_begin(struct caller *caller, const char *operation, const char *session);
+
+/* Takes the reference. */
+void caller_answer(struct caller *caller, json_t *answer);
+void caller_answer_text(struct caller *caller, const char *text, size_t size, json_t *json);
+void caller_refuse(struct caller *caller, const struct err *err);
+
+/* Whoever asked is gone. The run goes on without it, unless it asked otherwise. The caller frees the caller. */
+void caller_leave(struct caller *caller);
+
+/* The run that it waits for, its own or that of who stands in for it. NULL: none, or none yet. */
+struct run *caller_run(const struct caller *caller);
+
+/* There is room again for what it streams. May answer, so it may be the caller's last moment. */
+void caller_feed(struct caller *caller);
+
+static inline bool caller_is_operator(const struct caller *caller) {
+        return caller->owner[0] == '\0';
+}

@@ -1,9 +1,0 @@
-/* JSON from a stranger, looked at before it is parsed. */
-#pragma once
-
-#include <stdbool.h>
-#include <stddef.h>
-
-/* False when it has so many values that they would cost far more memory than their text: a few megabytes of "[{},{},…"
- * become gigabytes. Figures and texts, however long, are single values. */
-bool modest_json(const char *json, size_t size);

@@ -1,0 +1,26 @@
+/* A session's row from a request: defaults of the daemon, then what the caller asked for, checked. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "store/registry.h"
+
+struct caller;
+struct session;
+
+/* May a key of the service have these limits? The operator may have any. */
+int session_config_check_ceiling(const struct caller *caller, const struct limits *limits, struct err *err);
+
+/* Writes those limits that the object "limits" of a request names. */
+int session_config_read_limits(json_t *json, struct limits *limits, struct err *err);
+
+/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "network", "allow_weaker". Mounts
+ * beyond what the daemon allows to all, a workspace and "allow_weaker" are the operator's. */
+int session_config_from_json(const struct caller *caller, json_t *json, struct registry_session *ret_row, struct err *err);
+
+/* What the caller asks of a session that it was not made with: names such as "memory" or "network". */
+json_t *session_config_list_unchanged(const struct session *session, json_t *json);
+
+/* The session named by "session", made when it does not exist. */
+struct session *session_config_find_or_create(struct caller *caller, json_t *json, bool *ret_created, struct err *err);

@@ -1,0 +1,133 @@
+#include "session/session_config_check.h"
+
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/policy.h"
+#include "daemon/daemon.h"
+#include "image/image.h"
+#include "session/caller.h"
+
+enum { MOUNTS_MAX = 28, ENV_MAX = 256 }; /* what making.c has room for, beside its own */
+
+int session_config_check_members(json_t *json, const char *where, const char *const *known, struct err *err) {
+        const char *key;
+        json_t *value;
+        json_object_foreach(json, key, value) {
+                size_t i = 0;
+                while (known[i] && strcmp(known[i], key) != 0)
+                        i++;
+                if (!known[i])
+                        return err_set(err, ERR_USAGE, "%s: there is no member \"%.60s\"; docs/PROTOCOL.md lists those "
+                                       "there are", where, key);
+        }
+        return 0;
+}
+
+/* null is as good as nothing. */
+static json_t *get(json_t *json, const char *key) {
+        json_t *value = json_object_get(json, key);
+        return json_is_null(value) ? NULL : value;
+}
+
+static int check_env(json_t *env, struct err *err) {
+        const char *name;
+        json_t *value;
+        if (env && !json_is_object(env))
+                return err_set(err, ERR_USAGE, "\"env\" must be an object of names and texts");
+        if (json_object_size(env) > ENV_MAX)
+                return err_set(err, ERR_USAGE, "env: at most %d variables", ENV_MAX);
+        json_object_foreach(env, name, value)
+                if (!*name || strchr(name, '=') || !json_is_string(value))
+                        return err_set(err, ERR_USAGE, "env: \"%.60s\" is no name of a variable without \"=\", or its "
+                                       "value is no text", name);
+        return 0;
+}
+
+/* Whoever may not name any path is told so before it is touched: a stranger's path may lead where opening takes for
+ * ever. */
+static bool is_listed(const struct policy *policy, const char *source, bool writable) {
+        const char *const *lists[] = { policy->write_paths, writable ? NULL : policy->read_paths };
+        if (strstr(source, "/.."))
+                return false;
+        for (size_t i = 0; i < ELEMENTS(lists); i++)
+                for (const char *const *at = lists[i]; at && *at; at++) {
+                        size_t size = strlen(*at);
+                        while (size > 1 && (*at)[size - 1] == '/')
+                                size--;
+                        if (strncmp(source, *at, size) == 0 && (source[size] == '/' || !source[size] || size == 1))
+                                return true;
+                }
+        return false;
+}
+
+/* A program's box is made at once: the maker's look, a moment later, is enough. One at a large tree takes long, and all
+ * other callers of the daemon would wait for it. */
+static bool is_looked_at_later(const json_t *json) {
+        const char *operation = json_string_value(json_object_get(json, "op"));
+        return operation && strcmp(operation, "program") == 0;
+}
+
+static int check_source(const struct policy *policy, bool later, const char *source, bool writable, struct err *err) {
+        char shown[POLICY_SHOWN_MAX];
+        _cleanup_fd_ int fd = -1;
+        if (!policy->operator && *source == '/' && !is_listed(policy, source, writable))
+                return err_set(err, ERR_REFUSED, "cannot mount %s: it is below no directory that may be %s; the operator "
+                               "allows some with --allow-read and --allow-write",
+                               policy_show_path(source, shown), writable ? "written" : "mounted");
+        return later ? 0 : policy_open_source(policy, source, writable, &fd, err);
+}
+
+static int check_mount(const struct policy *policy, bool later, json_t *mount, struct err *err) {
+        static const char *const known[] = { "source", "destination", "writable", NULL };
+        const char *source = json_string_value(json_object_get(mount, "source"));
+        const char *destination = json_string_value(json_object_get(mount, "destination"));
+        json_t *writable = get(mount, "writable");
+        if (!source || !destination || (writable && !json_is_boolean(writable)))
+                return err_set(err, ERR_USAGE, "a mount is {\"source\": text, \"destination\": text, \"writable\": true "
+                               "or false}");
+        if (session_config_check_members(mount, "mounts", known, err) < 0 || policy_check_destination(destination, err) < 0)
+                return -1;
+        return check_source(policy, later, source, json_is_true(writable), err);
+}
+
+static int check_mounts(const struct policy *policy, bool later, json_t *mounts, struct err *err) {
+        size_t i;
+        json_t *mount;
+        if (mounts && !json_is_array(mounts))
+                return err_set(err, ERR_USAGE, "\"mounts\" must be a list");
+        if (json_array_size(mounts) > MOUNTS_MAX)
+                return err_set(err, ERR_LIMIT, "a box can have at most %d mounts", MOUNTS_MAX);
+        json_array_foreach(mounts, i, mount) if (check_mount(policy, later, mount, err) < 0) return -1;
+        return 0;
+}
+
+static int check_image(const struct daemon *daemon, const char *name, struct err *err) {
+        bool is_shared;
+        if (strcmp(name, "host") == 0)
+                return 0;
+        int fd = image_open_directory(daemon->data_dir, name, &is_shared);
+        if (fd < 0)
+                return err_set(err, ERR_NOT_FOUND, "there is no image \"%s\"; \"glovebox image list\" shows those there "
+                               "are", name);
+        fd_close(&fd);
+        return 0;
+}
+
+int session_config_check(const struct caller *caller, json_t *json, const struct registry_session *row, struct err *err) {
+        const struct daemon *daemon = caller->daemon;
+        json_t *data = get(json, "data");
+        bool is_operator = caller_is_operator(caller) && json_is_true(json_object_get(json, "operator"));
+        const struct policy policy = maker_policy(daemon->maker_settings, is_operator, !caller_is_operator(caller));
+        bool later = is_looked_at_later(json);
+        if (check_image(daemon, row->image, err) < 0 || check_env(get(json, "env"), err) < 0 ||
+            check_mounts(&policy, later, get(json, "mounts"), err) < 0)
+                return -1;
+        if (data && !json_is_string(data))
+                return err_set(err, ERR_USAGE, "\"data\" must be a text, the path of a directory");
+        if (data && check_source(&policy, later, json_string_value(data), false, err) < 0)
+                return -1;
+        const char *workspace = json_string_value(json_object_get(json, "workspace"));
+        return workspace && *workspace == '/' ? check_source(&policy, later, workspace, true, err) : 0;
+}

@@ -1,0 +1,79 @@
+#include "spawn/box_pool.h"
+
+#include <poll.h>
+#include <string.h>
+
+#include "base/fd.h"
+
+static bool is_same_kind(const struct maker_request *a, const struct maker_request *b) {
+        /* Field by field: there may be anything between them. How long a run may take is not the box's business. */
+        const struct limits *x = &a->limits, *y = &b->limits;
+        return strcmp(a->image, b->image) == 0 && a->allow_weaker == b->allow_weaker &&
+               x->memory_bytes == y->memory_bytes && x->pids == y->pids && x->cpu_thousandths == y->cpu_thousandths &&
+               x->tmp_bytes == y->tmp_bytes && x->disk_bytes == y->disk_bytes && x->disk_files == y->disk_files;
+}
+
+static void destroy_box(struct pooled_box *stocked) {
+        (void) box_end(&stocked->box, NULL, NULL);
+        fd_close(&stocked->workspace_fd);
+        fd_close(&stocked->lease_fd);
+}
+
+void box_pool_destroy(struct box_pool *stock) {
+        while (stock->n_boxes)
+                destroy_box(&stock->boxes[--stock->n_boxes]);
+}
+
+void box_pool_note(struct box_pool *stock, const struct maker_request *request) {
+        if (*stock->kind.image && is_same_kind(&stock->kind, request)) {
+                stock->is_wanted = true;
+                return;
+        }
+        box_pool_destroy(stock);
+        stock->kind = *request;
+        stock->is_wanted = false;
+}
+
+bool box_pool_is_short(const struct box_pool *stock, const struct nursery *nursery) {
+        return stock->is_wanted && stock->n_boxes < stock->n_wanted && nursery->state == NURSERY_READY &&
+               strcmp(nursery->image, stock->kind.image) == 0;
+}
+
+void box_pool_put(struct box_pool *stock, const struct pooled_box *box) {
+        stock->boxes[stock->n_boxes++] = *box;
+}
+
+static bool is_alive(const struct pooled_box *stocked) {
+        struct pollfd watched = { .fd = stocked->box.pidfd, .events = POLLIN };
+        return poll(&watched, 1, 0) == 0;
+}
+
+void box_pool_weed(struct box_pool *stock) {
+        struct pollfd watched[STOCK_MAX];
+        for (size_t i = 0; i < stock->n_boxes; i++)
+                watched[i] = (struct pollfd) { .fd = stock->boxes[i].box.pidfd, .events = POLLIN };
+        if (stock->n_boxes == 0 || poll(watched, (nfds_t) stock->n_boxes, 0) <= 0)
+                return;
+        for (size_t i = stock->n_boxes; i-- > 0;) {
+                if (!watched[i].revents)
+                        continue;
+                destroy_box(&stock->boxes[i]);
+                stock->boxes[i] = stock->boxes[--stock->n_boxes];
+        }
+}
+
+bool box_pool_take(struct box_pool *stock, const struct maker_request *request, const struct nursery *nursery,
+                struct pooled_box *ret_box) {
+        if (!is_same_kind(&stock->kind, request))
+                return false;
+        while (stock->n_boxes) {
+                struct pooled_box stocked = stock->boxes[--stock->n_boxes];
+                if (stocked.supervisor_pid == nursery->supervisor->pid && stocked.fingerprint == nursery->fingerprint &&
+                    is_alive(&stocked)) {
+                        *ret_box = stocked;
+                        return true;
+                }
+                destroy_box(&stocked);
+        }
+        return false;
+}

@@ -1,0 +1,47 @@
+/* The stock: sealed boxes without a kernel, made while the maker has nothing else to do. A run that finds no kernel in
+ * the pool needs a fork then, and no box. Each is used once, by a request that asks for exactly such a box. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "box/box.h"
+#include "spawn/maker.h"
+#include "spawn/nursery.h"
+
+enum { STOCK_MAX = 64 }; /* as SERVE_STOCK_MAX */
+
+struct pooled_box {
+        struct box box;
+        int lease_fd, workspace_fd;
+        uid_t uid;
+        gid_t gid;
+        pid_t supervisor_pid;       /* the supervisor that it lives below */
+        uint64_t fingerprint; /* of the image that it shows */
+};
+
+struct box_pool {
+        struct pooled_box boxes[STOCK_MAX];
+        size_t n_boxes;
+        /* What they are, and will be: as the last two requests of this kind asked for. "" in `image`: none yet. */
+        struct maker_request kind;
+        bool is_wanted; /* the kind was asked for twice in a row */
+        size_t n_wanted;
+};
+
+/* A request came: with the same wish twice in a row the stock is kept for it, and what was for another is destroyed. */
+void box_pool_note(struct box_pool *stock, const struct maker_request *request);
+
+/* Should one more be made, for this nursery? */
+bool box_pool_is_short(const struct box_pool *stock, const struct nursery *nursery);
+
+/* Clears away those that have died. */
+void box_pool_weed(struct box_pool *stock);
+
+void box_pool_put(struct box_pool *stock, const struct pooled_box *box);
+
+/* One that lives and is what the request asks for, below the nursery's supervisor. */
+bool box_pool_take(struct box_pool *stock, const struct maker_request *request, const struct nursery *nursery,
+                struct pooled_box *ret_box);
+
+void box_pool_destroy(struct box_pool *stock);

@@ -1,0 +1,399 @@
+#include "spawn/maker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/fd_passing.h"
+#include "base/loop.h"
+#include "base/process_title.h"
+#include "spawn/box_pool.h"
+#include "spawn/image_cache.h"
+#include "spawn/nursery.h"
+#include "spawn/spawn_job.h"
+#include "store/registry.h"
+
+enum {
+        WARDS_MAX = 4,     /* images that have nurseries: worth their memory for a few; the others start cold */
+        NURSERIES_MAX = 2 * WARDS_MAX,
+        WAITING_MAX = 64,
+        FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
+        NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
+        NURSERY_NO_IMAGE_MS = 60000,
+        UNTOLD_MS = 20,
+        HEAP_KEPT = 1 << 20,
+        STOCK_PAUSE_MS = 5, /* without a request, before a box is made that nobody has asked for */
+};
+
+/* ---- nurseries ---- */
+
+static struct nursery nurseries[NURSERIES_MAX];
+static size_t n_nurseries;
+
+static struct supervisor supervisors[WARDS_MAX];
+static size_t n_wards;
+
+static struct nursery *find_kind(const struct maker_request *request, bool light) {
+        struct supervisor *supervisor = NULL;
+        if (request->fresh)
+                return NULL;
+        for (size_t i = 0; i < n_nurseries; i++) {
+                if (strcmp(nurseries[i].image, request->image) != 0)
+                        continue;
+                if (nurseries[i].light == light)
+                        return &nurseries[i];
+                supervisor = nurseries[i].supervisor;
+        }
+        if (!supervisor && n_wards == WARDS_MAX)
+                return NULL;
+        if (!supervisor) {
+                supervisor = &supervisors[n_wards++];
+                *supervisor = (struct supervisor) { .fd = -1 };
+        }
+        struct nursery *nursery = &nurseries[n_nurseries++];
+        *nursery = (struct nursery) { .light = light, .supervisor = supervisor, .socket_fd = -1, .answer_fd = -1,
+                                       .pidfd = -1 };
+        (void) snprintf(nursery->image, sizeof(nursery->image), "%s", request->image);
+        return nursery;
+}
+
+static struct nursery *find_nursery(const struct maker_request *request) {
+        return find_kind(request, request->light);
+}
+
+/* The one to fork from now: that of the request's kind, or the other. A full one does all that a light one does, and an
+ * ephemeral run that cannot wait for a full one imports what it needs. NULL: it starts cold. */
+static struct nursery *find_ready(const struct maker_request *request) {
+        struct nursery *nursery = find_nursery(request);
+        bool takes_other = request->light || ((request->ephemeral || request->is_program) && !request->pooled);
+        if (takes_other && nursery && nursery->state != NURSERY_READY)
+                nursery = find_kind(request, !request->light);
+        return nursery && nursery->state == NURSERY_READY ? nursery : NULL;
+}
+
+static void start_nursery(const struct maker_settings *settings, struct nursery *nursery) {
+        struct err err;
+        struct image_cache *view = image_cache_open(settings, nursery->image, 0, &err);
+        char variables[100]; /* as making.c has them */
+        if (!view) {
+                nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
+                return;
+        }
+        (void) snprintf(variables, sizeof(variables), "DF_BYTES=%" PRIu64 ",NP_BYTES=%" PRIu64, settings->df_bytes,
+                        settings->np_bytes);
+        const struct box_spec spec = { .image = &view->image, .limits = LIMITS_DEFAULT };
+        nursery->supervisor->owner = settings->data_dir;
+        (void) nursery_start(nursery, &spec, nursery->light ? variables : settings->preload,
+                             &err); /* a failure is told by its state */
+        image_cache_close(view);
+}
+
+/* Those that the request asks for. Whoever is content with a light kernel now may want a full one next. */
+static void start_nurseries(const struct maker_settings *settings, const struct maker_request *request) {
+        /* A light one is there much sooner, and serves until the full one is. */
+        bool is_short = (request->ephemeral || request->is_program) && *settings->preload;
+        for (int light = request->light || is_short; light >= 0; light--) {
+                struct nursery *nursery = find_kind(request, light);
+                if (nursery && nursery_is_due(nursery, loop_now_ms()))
+                        start_nursery(settings, nursery);
+        }
+}
+
+static struct box_pool stock;
+
+/* Of which the daemon does not know yet how large its stock is. The next reply tells, or else the next pause does. */
+static const struct nursery *untold;
+
+static void describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
+        *ret_nursery = (struct maker_nursery) { .light = nursery->light, .state = nursery->state,
+                                                .pid = nursery->pid, .forks = nursery->forks,
+                                                .n_preloaded = nursery->n_preloaded };
+        if (untold == nursery)
+                untold = NULL;
+        if (strcmp(stock.kind.image, nursery->image) == 0)
+                ret_nursery->n_stock = (uint32_t) stock.n_boxes;
+        (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
+        (void) snprintf(ret_nursery->trouble, sizeof(ret_nursery->trouble), "%s", nursery->trouble);
+        (void) snprintf(ret_nursery->failed_imports, sizeof(ret_nursery->failed_imports), "%.399s", nursery->failed);
+}
+
+/* ---- the process ---- */
+
+static void send_reply(int fd, struct maker_reply *reply) {
+        int code = fd_passing_send(fd, reply, sizeof(*reply), reply->fds, MAKER_FDS, 0);
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                fd_close(&reply->fds[i]);
+        if (code < 0)
+                _exit(EXIT_FAILURE);
+}
+
+static void tell_about(int fd, const struct nursery *nursery) {
+        struct maker_reply reply = { 0 };
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                reply.fds[i] = -1;
+        describe(nursery, &reply.nursery);
+        send_reply(fd, &reply);
+}
+
+/* ---- makings under way ---- */
+
+static struct spawn_job *flights[FLIGHTS_MAX];
+static size_t n_flights;
+
+static void reply_to(int fd, const struct maker_request *request, struct spawn_job *job, const struct err *err) {
+        struct maker_reply reply = { 0 };
+        const struct nursery *nursery = job ? spawn_job_nursery(job) : NULL;
+        if (!nursery)
+                nursery = find_nursery(request);
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                reply.fds[i] = -1;
+        memcpy(reply.kernel_id, request->kernel_id, sizeof(reply.kernel_id));
+        if (!job)
+                reply.err = *err;
+        else
+                reply.good = spawn_job_finish(job, &reply, &reply.err) == 0;
+        if (nursery)
+                describe(nursery, &reply.nursery);
+        send_reply(fd, &reply);
+}
+
+/* Its box is there, or never will be. */
+static void land(int fd, struct spawn_job *job) {
+        struct err err;
+        bool good = spawn_job_settle(job, &err) == 0;
+        if (!spawn_job_is_for_stock(job))
+                reply_to(fd, spawn_job_request(job), good ? job : NULL, &err);
+        else if (good) {
+                spawn_job_store(job, &stock);
+                untold = find_nursery(spawn_job_request(job));
+        } else
+                stock.is_wanted = false; /* until it is asked for again */
+        spawn_job_free(job);
+}
+
+static void launch(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
+                   const struct maker_request *request) {
+        struct err err;
+        struct spawn_job *job = spawn_job_start(settings, host, find_ready(request), &stock, request, &err);
+        if (!job)
+                reply_to(fd, request, NULL, &err);
+        else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
+                land(fd, job);
+        else
+                flights[n_flights++] = job;
+}
+
+static bool is_stock_under_way(void) {
+        for (size_t i = 0; i < n_flights; i++)
+                if (spawn_job_is_for_stock(flights[i]))
+                        return true;
+        return false;
+}
+
+/* The nursery for which a box more should be in stock. */
+static struct nursery *find_short(void) {
+        for (size_t i = 0; i < n_nurseries && !is_stock_under_way(); i++)
+                if (box_pool_is_short(&stock, &nurseries[i]))
+                        return &nurseries[i];
+        return NULL;
+}
+
+static void launch_for_stock(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
+                             struct nursery *nursery) {
+        static struct maker_request request; /* large: not on the stack */
+        struct err err;
+        char id[27];
+        request = stock.kind;
+        *request.options = '\0';
+        struct spawn_job *job = NULL;
+        if (registry_make_id(id, &err) == 0) {
+                (void) snprintf(request.group, sizeof(request.group), "%s%s", settings->group_prefix, id);
+                job = spawn_job_start(settings, host, nursery, NULL, &request, &err);
+        }
+        if (!job)
+                stock.is_wanted = false;
+        else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
+                land(fd, job);
+        else
+                flights[n_flights++] = job;
+}
+
+/* Oldest first. `polled` is as many as there were flights when it was filled. */
+static void land_settled(int fd, const struct pollfd *polled, size_t n_polled) {
+        for (size_t i = 0, at = 0; i < n_polled; i++) {
+                if (!polled[i].revents) {
+                        at++;
+                        continue;
+                }
+                struct spawn_job *job = flights[at];
+                memmove(&flights[at], &flights[at + 1], (--n_flights - at) * sizeof(flights[0]));
+                land(fd, job);
+        }
+}
+
+/* Requests that wait until a nursery is ready. One that wants modules imported has them from there before a cold Python
+ * would, and a light one for the pool is in no hurry; any other is served cold at once. */
+static struct maker_request *waiting[WAITING_MAX];
+static size_t n_waiting;
+
+static bool should_wait(const struct maker_request *request) {
+        bool has_time = *request->preload || (request->light && request->pooled);
+        const struct nursery *nursery = has_time ? find_nursery(request) : NULL;
+        return nursery && nursery->state == NURSERY_STARTING && loop_now_ms() - nursery->started_ms < NURSERY_WAIT_MS;
+}
+
+static bool postpone(const struct maker_request *request) {
+        if (n_waiting == WAITING_MAX || !should_wait(request))
+                return false;
+        struct maker_request *copy = malloc(sizeof(*copy));
+        if (!copy)
+                return false;
+        *copy = *request;
+        waiting[n_waiting++] = copy;
+        return true;
+}
+
+static void make_postponed(const struct maker_settings *settings, const struct cgroup_host *host, int fd) {
+        for (size_t i = 0; i < n_waiting;) {
+                if (should_wait(waiting[i])) {
+                        i++;
+                        continue;
+                }
+                struct maker_request *request = waiting[i];
+                memmove(&waiting[i], &waiting[i + 1], (--n_waiting - i) * sizeof(waiting[0]));
+                launch(settings, host, fd, request);
+                free(request);
+        }
+}
+
+static void look_after_nurseries(const struct maker_settings *settings, int fd, const struct pollfd *polled) {
+        for (size_t i = 0; i < n_nurseries; i++) {
+                struct nursery *nursery = &nurseries[i];
+                if (polled[i].revents && polled[i].fd == nursery->answer_fd && nursery_hear(nursery))
+                        tell_about(fd, nursery);
+                if (nursery_is_due(nursery, loop_now_ms()))
+                        start_nursery(settings, nursery);
+        }
+}
+
+static void take_request(const struct maker_settings *settings, const struct cgroup_host *host, int fd) {
+        static struct maker_request request; /* large: not on the stack */
+        ssize_t size = recv(fd, &request, sizeof(request), 0);
+        if (size <= (ssize_t) offsetof(struct maker_request, options))
+                _exit(EXIT_SUCCESS);
+        ((char *) &request)[size - 1] = '\0';
+        start_nurseries(settings, &request);
+        if (!postpone(&request))
+                launch(settings, host, fd, &request);
+}
+
+static void serve(const struct maker_settings *settings, int fd) __attribute__((noreturn));
+static void serve(const struct maker_settings *settings, int fd) {
+        (void) prctl(PR_SET_NAME, "glovebox-maker");
+        process_title_set("maker", settings->data_dir);
+        (void) signal(SIGINT, SIG_IGN); /* Ctrl-C at the daemon is the daemon's to handle */
+        (void) signal(SIGTERM, SIG_DFL);
+        struct cgroup_host host;
+        cgroup_host_look(&host);
+        cgroup_host_leave_v2(&host);
+        /* Memory for one box is about that for the next: it need not go back to the kernel in between. */
+        (void) mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
+        (void) mallopt(M_MMAP_THRESHOLD, HEAP_KEPT);
+        stock.n_wanted = settings->stock < STOCK_MAX ? settings->stock : STOCK_MAX;
+        for (;;) {
+                struct pollfd polled[FLIGHTS_MAX + NURSERIES_MAX + 1], *orders = &polled[n_flights];
+                size_t n = n_nurseries, n_before = n_flights;
+                for (size_t i = 0; i < n_before; i++)
+                        polled[i] = (struct pollfd) { .fd = spawn_job_wait_fd(flights[i]), .events = POLLIN };
+                uint64_t wait_ms = 1000;
+                for (size_t i = 0; i < n; i++) {
+                        orders[i] = (struct pollfd) { .fd = nurseries[i].answer_fd, .events = POLLIN };
+                        uint64_t due_ms = nursery_due_in_ms(&nurseries[i], loop_now_ms());
+                        wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
+                }
+                /* The last place is kept free, so that a box for the stock never makes anybody wait. */
+                orders[n] = (struct pollfd) { .fd = n_before < FLIGHTS_MAX - 1 ? fd : -1, .events = POLLIN };
+                struct nursery *watchdog = n_before == 0 ? find_short() : NULL;
+                if (watchdog && wait_ms > STOCK_PAUSE_MS)
+                        wait_ms = STOCK_PAUSE_MS;
+                if (untold && wait_ms > UNTOLD_MS)
+                        wait_ms = UNTOLD_MS;
+                bool is_idle = poll(polled, n_before + n + 1, (int) wait_ms) == 0;
+                while (waitpid(-1, NULL, WNOHANG) > 0)
+                        ;
+                if (is_idle && untold)
+                        tell_about(fd, untold);
+                land_settled(fd, polled, n_before);
+                box_pool_weed(&stock);
+                look_after_nurseries(settings, fd, orders);
+                make_postponed(settings, &host, fd);
+                if (orders[n].revents)
+                        take_request(settings, &host, fd);
+                else if (watchdog && is_idle && find_short() == watchdog)
+                        launch_for_stock(settings, &host, fd, watchdog);
+        }
+}
+
+int maker_start(const struct maker_settings *settings, struct maker *ret_maker, struct err *err) {
+        int ends[2];
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+                return err_sys(err, errno, "making a socket pair");
+        pid_t pid = fork();
+        if (pid < 0) {
+                int code = errno;
+                fd_close(&ends[0]);
+                fd_close(&ends[1]);
+                return err_sys(err, code, "starting the maker");
+        }
+        if (pid == 0) {
+                /* Keep nothing of the daemon's: a listening socket held here would outlive it. */
+                (void) dup2(ends[1], 3);
+                (void) syscall(SYS_close_range, 4, ~0u, 0);
+                (void) fcntl(3, F_SETFD, FD_CLOEXEC);
+                (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+                serve(settings, 3);
+        }
+        fd_close(&ends[1]);
+        *ret_maker = (struct maker) { pid, ends[0] };
+        return 0;
+}
+
+void maker_stop(struct maker *maker) {
+        fd_close(&maker->fd);
+        if (maker->pid > 0) {
+                (void) kill(maker->pid, SIGKILL);
+                (void) waitpid(maker->pid, NULL, 0);
+        }
+        maker->pid = 0;
+}
+
+int maker_send(struct maker *maker, const struct maker_request *request, struct err *err) {
+        size_t size = offsetof(struct maker_request, options) + strlen(request->options) + 1;
+        if (send(maker->fd, request, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) size)
+                return 0;
+        if (errno == EAGAIN)
+                return err_set(err, ERR_BUSY, "too many boxes are being made at once; try again in a moment");
+        return err_sys(err, errno, "asking the maker for a box");
+}
+
+int maker_receive(struct maker *maker, struct maker_reply *ret_reply, struct err *err) {
+        int fds[MAKER_FDS];
+        if (fd_passing_receive(maker->fd, ret_reply, sizeof(*ret_reply), fds, MAKER_FDS, MSG_DONTWAIT) !=
+            (ssize_t) sizeof(*ret_reply))
+                return err_set(err, ERR_GONE, "the maker has died");
+        memcpy(ret_reply->fds, fds, sizeof(fds));
+        return 0;
+}

@@ -1,0 +1,117 @@
+/* The maker: a process of the daemon's that makes boxes with kernels in them, so that the daemon itself never waits.
+ *
+ * Theory of operation. The daemon forks it at its start and talks to it over one SEQPACKET socket: a request in, a
+ * reply with descriptors out. It is the parent of every agent it makes and reaps them. It decides nothing: limits,
+ * mounts and images were checked by the session layer; paths that a caller named go through the mount policy here, in
+ * the process that opens them. A kernel is forked from a nursery (spawn/supervisor.h) where that is possible and wanted;
+ * a request that comes while the nursery is still importing waits for it. When the daemon goes away, so does the
+ * maker; the boxes stay, as long as somebody (the vault) holds their descriptors. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "box/limits.h"
+#include "box/policy.h"
+
+enum nursery_state {
+        NURSERY_DOWN,     /* none; it is tried again after a while */
+        NURSERY_STARTING, /* importing */
+        NURSERY_READY,
+};
+
+enum { MAKER_OPTIONS_MAX = 8192 };
+
+struct maker_request {
+        char kernel_id[27];
+        char group[48]; /* name of its control groups, unless the reply says another */
+        char state_dir[1024]; /* the kernel's own files, made by the daemon; shown as /run/session */
+        char workspace[1024]; /* shown as /workspace, unless ephemeral */
+        bool workspace_is_ours; /* made by the daemon; a directory that a caller named goes through the mount policy */
+        char image[65];
+        char preload[512]; /* to be imported if it has to start cold; "": nothing, so that it starts soon */
+        struct limits limits;
+        bool allow_weaker;
+        bool ephemeral; /* the workspace is a bounded tmpfs */
+        bool is_program; /* it never sleeps: no state directory */
+        bool pooled;    /* nobody waits for it yet */
+        bool fresh;     /* a Python of its own, never one forked from a nursery */
+        bool light;     /* forked from the nursery that has imported nothing: it needs none of the modules */
+        bool network;   /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
+        char packages[1024]; /* state directory of the session whose packages are shown (store/packages.h), or "" */
+        bool of_key;         /* of somebody with a key, not of the operator */
+        bool installs;       /* a helper box: writes packages, may be shown what pip's settings name */
+        char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"}; last, as it is short */
+};
+
+/* Slots without a descriptor are -1: the lease where box ids are not leased; the kernel and its status where Python
+ * is the agent's child. */
+enum maker_fd {
+        MAKER_PIDFD,
+        MAKER_CONTROL,
+        MAKER_REQUESTS, /* a pipe: frames to the kernel */
+        MAKER_REPLIES,  /* a pipe: frames from the kernel */
+        MAKER_OUT,
+        MAKER_ERR,
+        MAKER_WORKSPACE,
+        MAKER_LEASE,
+        MAKER_KERNEL, /* pidfd of a forked Python */
+        MAKER_STATUS, /* its wait status (an int) comes here; nothing before the end if its supervisor died */
+        MAKER_LISTENER, /* of a box with a network: for the proxy */
+        MAKER_FDS
+};
+
+/* How a nursery of an image is, for `glovebox status`. */
+struct maker_nursery {
+        char image[65];
+        bool light;
+        enum nursery_state state;
+        pid_t pid;
+        uint64_t forks;
+        uint32_t n_preloaded;
+        uint32_t n_stock; /* boxes that wait without a kernel */
+        char failed_imports[400];
+        char trouble[200]; /* why it went down last */
+};
+
+struct maker_reply {
+        char kernel_id[27]; /* "": only the news about a nursery */
+        struct maker_nursery nursery; /* of the image that was asked for; image "" when there is none */
+        bool good;
+        struct err err; /* when not good */
+        pid_t pid;
+        uid_t host_uid;
+        char group[48]; /* of its control groups; not the request's when the box had been made before */
+        int fds[MAKER_FDS]; /* owned by the receiver */
+};
+
+struct maker_settings { /* lives as long as the maker */
+        const char *data_dir;
+        const char *socket_path; /* of the daemon */
+        const char *group_prefix; /* of the names of control groups */
+        const char *kernel_dir; /* holds the package glovebox_kernel */
+        const char *preload;    /* what nurseries import, but for the light ones */
+        uint64_t stock;         /* boxes to be kept without a kernel */
+        const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
+        const char *const *key_write_paths; /* those of write_paths that sessions of keys may show, too */
+        uint64_t df_bytes, np_bytes; /* what is large enough to be trimmed */
+};
+
+struct maker {
+        pid_t pid;
+        int fd;
+};
+
+/* What somebody may show to a box: `is_operator` for whoever said so and is, `of_key` for a key of the service. */
+struct policy maker_policy(const struct maker_settings *settings, bool is_operator, bool of_key);
+
+/* Forks the maker. */
+int maker_start(const struct maker_settings *settings, struct maker *ret_maker, struct err *err);
+void maker_stop(struct maker *maker);
+
+int maker_send(struct maker *maker, const struct maker_request *request, struct err *err);
+
+/* One reply that has arrived; ERR_GONE when the maker is dead. */
+int maker_receive(struct maker *maker, struct maker_reply *ret_reply, struct err *err);

@@ -1,0 +1,61 @@
+/* A nursery as the maker sees it: a process of an image from which kernels are forked. It is a shortcut and nothing
+ * more: whatever goes wrong here, the maker starts the kernel cold instead.
+ *
+ * An image has one supervisor and up to two nurseries in it: the full one has imported what is to be preloaded, the light one
+ * nothing but the kernel, so that a fork of it copies little. Both fork into the same boxes. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "box/seal/nursery_message.h"
+#include "spawn/maker.h"
+#include "spawn/supervisor.h"
+
+struct nursery {
+        char image[65];
+        bool light;
+        uint64_t fingerprint; /* of the image as it was when the nursery was started */
+        enum nursery_state state;
+        struct supervisor *supervisor; /* shared with the other one of the image */
+        int socket_fd, answer_fd, pidfd;
+        pid_t pid; /* on the host */
+        uint64_t started_ms, retry_ms;
+        unsigned failures; /* in a row */
+        uint64_t forks;
+        uint32_t n_preloaded;
+        char failed[NURSERY_NAMES_MAX]; /* modules that could not be imported */
+        char trouble[200];              /* why it went down last; "" when it never did */
+};
+
+/* Starts it, and its supervisor if there is none; it is ready when nursery_hear says so. `spec` has the image and limits.
+ * `preload` is what its kernels have from it: modules, or variables in a light one, separated by commas. On failure it
+ * is down, and the next try is put off. */
+int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err);
+
+/* Something came through its pipe: it is ready, or it is gone. True when the state has changed. */
+bool nursery_hear(struct nursery *nursery);
+
+/* Ends the process; kernels that were forked from it stay. */
+void nursery_stop(struct nursery *nursery);
+
+/* May it be started (again) now? */
+bool nursery_is_due(const struct nursery *nursery, uint64_t now_ms);
+uint64_t nursery_due_in_ms(const struct nursery *nursery, uint64_t now_ms); /* UINT64_MAX: it is there */
+
+/* What a kernel is forked with. Everything is borrowed. */
+struct nursery_birth {
+        const struct box *box; /* made by the nursery's supervisor */
+        const struct box_spec *spec;
+        bool has_memory_cgroup, has_pids_cgroup, is_awaited;
+        char *const *environment;
+        const int *fds; /* 0, 1, 2, requests and replies */
+};
+
+/* Forks a kernel into the box. On return it is sealed and on its way; *ret_pidfd is the process, and its wait status
+ * will come through *ret_status_fd. On failure nothing is left of it. */
+int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int *ret_pidfd, int *ret_status_fd,
+                 struct err *err);
+
+/* Changes when the image's files are others. */
+uint64_t nursery_fingerprint(const struct image *image);

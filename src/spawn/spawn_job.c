@@ -1,0 +1,515 @@
+#include "spawn/spawn_job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/oom.h"
+#include "box/host/identity.h"
+#include "box/policy.h"
+#include "box/seal/environment.h"
+#include "box/seal/tree.h"
+#include "spawn/image_cache.h"
+#include "store/packages.h"
+#include "wire/frame.h"
+
+#define SESSION_DIR "/run/session"
+
+enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */,
+       WAITING_AGE_MS = 100, KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */ };
+
+/* Everything that is open while one box is being made. */
+struct spawn_job {
+        struct maker_request own_request;
+        const struct maker_request *request; /* that one */
+        const struct maker_settings *settings;
+        const struct cgroup_host *host;
+        struct nursery *nursery; /* whose supervisor has the box; NULL: nobody's */
+        bool for_stock, from_stock;
+        json_t *options;
+        struct image_cache *view; /* of the image */
+        int lease_fd, workspace_fd, listener_fd;
+        uid_t uid;
+        gid_t gid;
+        struct box_mount mounts[MOUNTS_MAX];
+        size_t n_mounts;
+        char *env[ENV_MAX + 5]; /* the caller's, four of ours, NULL */
+        char **environment; /* all of it, for the kernel */
+        struct box_spec spec;
+        struct box_birth birth;
+        bool is_settling; /* the birth is under way, and the box is not there yet */
+        struct box box;
+};
+
+void spawn_job_free(struct spawn_job *job) {
+        if (!job)
+                return;
+        if (job->is_settling)
+                box_abandon(&job->birth);
+        (void) box_end(&job->box, NULL, NULL);
+        for (size_t i = 0; i < job->n_mounts; i++)
+                fd_close(&job->mounts[i].tree_fd);
+        for (size_t i = 0; job->env[i]; i++)
+                free(job->env[i]);
+        fd_close(&job->workspace_fd);
+        fd_close(&job->lease_fd);
+        fd_close(&job->listener_fd);
+        image_cache_close(job->view);
+        if (job->environment)
+                environment_free(job->environment);
+        json_decref(job->options);
+        free(job);
+}
+
+static int share(const struct spawn_job *job, int fd, bool writable) {
+        return tree_clone_owned(fd, writable, job->lease_fd >= 0, job->uid, job->gid);
+}
+
+static int add_mount(struct spawn_job *job, int source_fd, const char *destination, bool writable, struct err *err) {
+        if (job->n_mounts == MOUNTS_MAX)
+                return err_set(err, ERR_LIMIT, "a box can have at most %d mounts", MOUNTS_MAX - 1);
+        struct stat status;
+        int tree = fstat(source_fd, &status) < 0 ? -errno : share(job, source_fd, writable);
+        if (tree < 0)
+                return tree_explain(tree, destination, err);
+        job->mounts[job->n_mounts++] =
+                (struct box_mount) { tree, S_ISDIR(status.st_mode), writable, destination };
+        return 0;
+}
+
+static int open_own_directory(const char *path, struct err *err) {
+        int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return fd < 0 ? err_sys(err, errno, "opening %s", path) : fd;
+}
+
+static int open_workspace(struct spawn_job *job, const struct policy *policy, struct err *err) {
+        const struct maker_request *request = job->request;
+        if (request->ephemeral) {
+                job->workspace_fd = tree_make_tmpfs(request->limits.disk_bytes, request->limits.disk_files,
+                                                       job->uid, job->gid, 0755);
+                return job->workspace_fd < 0 ? err_sys(err, -job->workspace_fd, "making a workspace") : 0;
+        }
+        _cleanup_fd_ int source = -1;
+        if (request->workspace_is_ours)
+                source = open_own_directory(request->workspace, err);
+        else if (policy_open_source(policy, request->workspace, true, &source, err) < 0)
+                return -1;
+        if (source < 0)
+                return -1;
+        job->workspace_fd = share(job, source, true);
+        return job->workspace_fd < 0 ? tree_explain(job->workspace_fd, request->workspace, err) : 0;
+}
+
+/* A directory of the session's that it may only read. Its files are everybody's to read: no ids need to be mapped. */
+static int show_own(struct spawn_job *job, const char *parent, const char *name, const char *destination,
+                    struct err *err) {
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/%s", parent, name);
+        _cleanup_fd_ int source = open_own_directory(path, err);
+        if (source < 0)
+                return -1;
+        int tree = tree_clone(source, false);
+        if (tree < 0)
+                return tree_explain(tree, path, err);
+        job->mounts[job->n_mounts++] = (struct box_mount) { tree, true, false, destination };
+        return 0;
+}
+
+/* What the host's pip settings name: certificates, directories of packages. The operator's own words. */
+static int show_settings(struct spawn_job *job, struct err *err) {
+        size_t i;
+        json_t *pair;
+        json_array_foreach(json_object_get(job->options, "shown"), i, pair) {
+                const char *source = json_string_value(json_array_get(pair, 0));
+                const char *destination = json_string_value(json_array_get(pair, 1));
+                _cleanup_fd_ int fd = source && destination ? open(source, O_PATH | O_CLOEXEC) : -1;
+                if (fd < 0)
+                        return err_sys(err, errno, "opening %.300s, which pip's settings name", source ? source : "");
+                if (add_mount(job, fd, destination, false, err) < 0)
+                        return -1;
+        }
+        return 0;
+}
+
+static int open_packages(struct spawn_job *job, struct err *err) {
+        const struct maker_request *request = job->request;
+        char staging[1100];
+        if (job->n_mounts + 2 > MOUNTS_MAX)
+                return err_set(err, ERR_LIMIT, "a box can have at most %d mounts", MOUNTS_MAX - 3);
+        if (!*request->packages)
+                return 0;
+        if (!request->installs)
+                return show_own(job, request->packages, "packages", PACKAGES_PLACE, err);
+        (void) snprintf(staging, sizeof(staging), "%s/install", request->packages);
+        _cleanup_fd_ int fd = open_own_directory(staging, err);
+        if (fd < 0 || add_mount(job, fd, PACKAGES_PLACE, true, err) < 0 ||
+            show_own(job, request->packages, "packages", PACKAGES_BEFORE_PLACE, err) < 0)
+                return -1;
+        return show_settings(job, err);
+}
+
+/* The script of a program, or its directory. Where it is shown is the caller's word, within the place for code. */
+static int open_script(struct spawn_job *job, const struct policy *policy, struct err *err) {
+        const char *source = json_string_value(json_object_get(job->options, "script"));
+        const char *destination = json_string_value(json_object_get(job->options, "script_at"));
+        _cleanup_fd_ int fd = -1;
+        if (!source)
+                return 0;
+        if (!destination || strncmp(destination, BOX_CODE_DIR, strlen(BOX_CODE_DIR)) != 0 ||
+            strchr(destination + strlen(BOX_CODE_DIR), '/') != strrchr(destination + strlen(BOX_CODE_DIR), '/') ||
+            strstr(destination, ".."))
+                return err_set(err, ERR_USAGE, "\"script_at\" must be " BOX_CODE_DIR " or a file in it");
+        if (policy_open_source(policy, source, false, &fd, err) < 0)
+                return -1;
+        return add_mount(job, fd, destination, false, err);
+}
+
+static int open_mounts(struct spawn_job *job, const struct policy *policy, struct err *err) {
+        size_t i;
+        json_t *mount;
+        json_array_foreach(json_object_get(job->options, "mounts"), i, mount) {
+                const char *source = json_string_value(json_object_get(mount, "source"));
+                const char *destination = json_string_value(json_object_get(mount, "destination"));
+                bool writable = json_is_true(json_object_get(mount, "writable"));
+                _cleanup_fd_ int fd = -1;
+                if (!source || !destination)
+                        return err_set(err, ERR_USAGE, "a mount needs \"source\" and \"destination\"");
+                if (policy_check_destination(destination, err) < 0 ||
+                    policy_open_source(policy, source, writable, &fd, err) < 0 ||
+                    add_mount(job, fd, destination, writable, err) < 0)
+                        return -1;
+        }
+        if (open_script(job, policy, err) < 0)
+                return -1;
+        const char *data = json_string_value(json_object_get(job->options, "data"));
+        _cleanup_fd_ int data_fd = -1;
+        if (data && (policy_open_source(policy, data, false, &data_fd, err) < 0 ||
+                     add_mount(job, data_fd, "/data", false, err) < 0))
+                return -1;
+        if (job->request->ephemeral || job->request->is_program)
+                return 0; /* it never sleeps, and everything that it can write to is bounded */
+        _cleanup_fd_ int session_dir = open_own_directory(job->request->state_dir, err);
+        return session_dir < 0 ? -1 : add_mount(job, session_dir, SESSION_DIR, true, err);
+}
+
+static int read_env(struct spawn_job *job, struct err *err) {
+        const char *name;
+        json_t *value;
+        size_t n = 0;
+        /* From when on data are worth trimming; the session may have its own idea, which comes later and wins. */
+        if (asprintf(&job->env[n++], "DF_BYTES=%" PRIu64, job->settings->df_bytes) < 0 ||
+            asprintf(&job->env[n++], "NP_BYTES=%" PRIu64, job->settings->np_bytes) < 0)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        json_object_foreach(json_object_get(job->options, "env"), name, value) {
+                if (n == ENV_MAX + 2 || !json_is_string(value) || !*name || strchr(name, '='))
+                        return err_set(err, ERR_USAGE, "env: names without \"=\" and texts only, at most %d", ENV_MAX);
+                if (asprintf(&job->env[n], "%s=%s", name, json_string_value(value)) < 0)
+                        return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+                n++;
+        }
+        return 0;
+}
+
+/* The caller's value of a variable ("NAME=" is given), or NULL. */
+static const char *given_value(const struct spawn_job *job, const char *prefix) {
+        const char *given = NULL;
+        for (size_t i = 0; job->env[i]; i++)
+                if (strncmp(job->env[i], prefix, strlen(prefix)) == 0)
+                        given = job->env[i] + strlen(prefix);
+        return given;
+}
+
+/* The kernel's own way to its package comes after the caller's environment: a session cannot be talked out of it. The
+ * session's packages come before the image's, or what covers one of these would not. */
+static char **make_environment(struct spawn_job *job, struct err *err) {
+        const struct image *image = &job->view->image;
+        const char *python_path = given_value(job, "PYTHONPATH="), *path = given_value(job, "PATH=");
+        bool has_packages = *job->request->packages && !job->request->installs;
+        _cleanup_free_ char *usual = environment_path(image);
+        size_t n = 0;
+        if (!python_path)
+                python_path = environment_image_value(image, "PYTHONPATH=");
+        while (job->env[n])
+                n++;
+        if (asprintf(&job->env[n], "PYTHONPATH=" VIEW_KERNEL "%s%s%s%s", has_packages ? ":" PACKAGES_SITE : "",
+                     image->has_layer ? ":" IMAGE_LAYER_PATH : "", python_path ? ":" : "",
+                     python_path ? python_path : "") < 0 ||
+            !usual ||
+            (has_packages && asprintf(&job->env[n + 1], "PATH=" PACKAGES_BIN ":%s",
+                                      path ? path : usual + strlen("PATH=")) < 0)) {
+                (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+                return NULL;
+        }
+        return environment_make(image, &job->request->limits, job->request->network, job->env, err);
+}
+
+/* Ours go into the reply, theirs to the agent. Pipes only: what a box can write to and the daemon reads must not carry
+ * descriptors (base/pipe_peek.h). */
+static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[static KERNEL_FDS], struct err *err) {
+        int requests[2] = { -1, -1 }, replies[2] = { -1, -1 }, out[2] = { -1, -1 }, error[2] = { -1, -1 };
+        int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        int code = 0;
+        if (null_fd < 0 || pipe2(requests, O_CLOEXEC) < 0 || pipe2(replies, O_CLOEXEC) < 0 ||
+            pipe2(out, O_CLOEXEC) < 0 || pipe2(error, O_CLOEXEC) < 0)
+                code = err_sys(err, errno, "making the kernel's channels");
+        /* A megabyte printed at once then costs one wake-up instead of sixteen. An ordinary user may not have many such
+         * pipes (fs.pipe-user-pages-soft): only where the limit does not count. */
+        if (code == 0 && geteuid() == 0 && leased)
+                (void) fcntl(out[1], F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
+        reply->fds[MAKER_REQUESTS] = requests[1];
+        reply->fds[MAKER_REPLIES] = replies[0];
+        reply->fds[MAKER_OUT] = out[0];
+        reply->fds[MAKER_ERR] = error[0];
+        const int theirs[KERNEL_FDS] = { null_fd, out[1], error[1], requests[0], replies[1] };
+        memcpy(ret_theirs, theirs, sizeof(theirs));
+        return code;
+}
+
+/* Cold: the agent executes Python. */
+static int execute_kernel(struct spawn_job *job, char *const *environment, const int theirs[static KERNEL_FDS],
+                          struct err *err) {
+        char *argv[] = { job->view->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
+                         (char[]) { "--requests" }, (char[]) { "3" }, (char[]) { "--replies" }, (char[]) { "4" },
+                         (char[]) { "--preload" }, (char *) job->request->preload, NULL };
+        struct frame_writer payload = { 0 };
+        frame_put_text(&payload, BOX_WORKSPACE);
+        frame_put_texts(&payload, argv);
+        frame_put_texts(&payload, environment);
+        int sent = frame_send(job->box.control_fd, FRAME_START, 1, &payload, theirs, KERNEL_FDS);
+        frame_writer_release(&payload);
+        return sent < 0 ? err_sys(err, -sent, "asking the agent for a kernel") : 0;
+}
+
+static int start_kernel(struct spawn_job *job, struct maker_reply *reply, struct err *err) {
+        struct nursery *nursery = job->nursery && job->nursery->state == NURSERY_READY ? job->nursery : NULL;
+        int theirs[KERNEL_FDS];
+        int code = open_channels(job->lease_fd >= 0, reply, theirs, err);
+        const struct nursery_birth birth = { .box = &job->box, .spec = &job->spec,
+                                             .environment = job->environment, .fds = theirs,
+                                             .has_memory_cgroup = job->host->usable[CGROUP_MEMORY],
+                                             .has_pids_cgroup = job->host->usable[CGROUP_PIDS],
+                                             .is_awaited = !job->request->pooled };
+        bool is_forked = code == 0 && nursery && nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL],
+                                                              &reply->fds[MAKER_STATUS], err) == 0;
+        if (code == 0 && nursery && !is_forked)
+                daemon_log("a kernel starts cold: %s", err->message);
+        if (code == 0 && !is_forked)
+                code = execute_kernel(job, job->environment, theirs, err);
+        for (size_t i = 0; i < KERNEL_FDS; i++)
+                fd_close(&theirs[i]);
+        return code;
+}
+
+/* Image and options; the nursery is none of ours when the image is not the one that it imported. */
+static int begin(struct spawn_job *job, struct err *err) {
+        const char *options = job->request->options;
+        job->options = json_loads(*options ? options : "{}", JSON_REJECT_DUPLICATES, NULL);
+        if (!job->options)
+                return err_set(err, ERR_USAGE, "the session's options are not JSON");
+        /* What waits in the pool or the stock may have been made a little before the image changed as well. */
+        uint64_t age_ms = job->for_stock || job->request->pooled ? WAITING_AGE_MS : 0;
+        if (!(job->view = image_cache_open(job->settings, job->request->image, age_ms, err)) ||
+            read_env(job, err) < 0 || !(job->environment = make_environment(job, err)))
+                return -1;
+        if (job->nursery && job->nursery->fingerprint != job->view->fingerprint) {
+                nursery_stop(job->nursery); /* the image was rebuilt: the next nursery imports the new one */
+                job->nursery = NULL;
+        }
+        return 0;
+}
+
+static void fill_spec(struct spawn_job *job) {
+        const struct maker_request *request = job->request;
+        job->spec = (struct box_spec) { .name = request->group, .image = &job->view->image,
+                                           .limits = request->limits,
+                                           .allow_weaker = request->allow_weaker, .host_uid = job->uid,
+                                           .host_gid = job->gid, .workspace_fd = job->workspace_fd,
+                                           .mounts = job->mounts, .n_mounts = job->n_mounts,
+                                           .ret_listener_fd = request->network ? &job->listener_fd : NULL };
+}
+
+struct policy maker_policy(const struct maker_settings *settings, bool is_operator, bool of_key) {
+        return (struct policy) { .operator = is_operator,
+                                 .read_paths = settings->read_paths,
+                                 .write_paths = of_key ? settings->key_write_paths : settings->write_paths,
+                                 .socket_path = settings->socket_path,
+                                 .state_dir = settings->data_dir };
+}
+
+static struct policy make_policy(const struct spawn_job *job) {
+        return maker_policy(job->settings, json_is_true(json_object_get(job->options, "operator")),
+                            job->request->of_key);
+}
+
+static int open_trees(struct spawn_job *job, struct err *err) {
+        const struct policy policy = make_policy(job);
+        for (size_t i = 0; i < job->n_mounts; i++)
+                fd_close(&job->mounts[i].tree_fd);
+        job->n_mounts = 0;
+        fd_close(&job->workspace_fd);
+        if (open_workspace(job, &policy, err) < 0 || open_mounts(job, &policy, err) < 0)
+                return -1;
+        return open_packages(job, err);
+}
+
+/* A box that failed halfway may have mounted the trees already: one serves one box. */
+static int start_without_ward(struct spawn_job *job, struct err *err) {
+        if (job->nursery) {
+                daemon_log("a kernel starts cold: no box below the nursery's supervisor: %s", err->message);
+                job->nursery = NULL;
+                if (open_trees(job, err) < 0)
+                        return -1;
+                fill_spec(job);
+        }
+        if (box_start(&job->spec, job->host, &job->box, err) < 0)
+                return -1;
+        return oom_unspare(job->box.pidfd, job->box.pid, OOM_OFFERED, err);
+}
+
+/* A box of the nursery's supervisor, so that it can fork into it; or, when that does not work out, of nobody's. */
+static int start_box(struct spawn_job *job, struct err *err) {
+        struct supervisor *supervisor = job->nursery ? job->nursery->supervisor : NULL;
+        uint64_t template = supervisor ? supervisor_template_of(job->nursery->fingerprint, &job->spec) : 0;
+        job->spec.from_mould = supervisor && template && supervisor->template == template;
+        if (supervisor && box_prepare(&job->spec, job->host, &job->birth, err) == 0) {
+                if (supervisor_clone_box(supervisor, &job->birth, template, err) == 0 && box_proceed(&job->birth, err) == 0) {
+                        job->is_settling = true;
+                        return 0;
+                }
+                box_abandon(&job->birth);
+        }
+        return start_without_ward(job, err);
+}
+
+static int make_box(struct spawn_job *job, struct err *err) {
+        if (identity_lease(&job->uid, &job->gid, &job->lease_fd, err) < 0 || open_trees(job, err) < 0)
+                return -1;
+        fill_spec(job);
+        return start_box(job, err);
+}
+
+/* Would any box of its kind do? Only options that concern the kernel and not the box may be there. */
+static bool is_plain(const struct spawn_job *job) {
+        const char *name;
+        json_t *value;
+        json_object_foreach(job->options, name, value)
+                if (strcmp(name, "env") != 0 && strcmp(name, "operator") != 0)
+                        return false;
+        const struct maker_request *request = job->request;
+        return request->ephemeral && !request->network && !request->installs && !*request->packages;
+}
+
+static bool take_from_stock(struct spawn_job *job, struct box_pool *stock) {
+        struct pooled_box stocked;
+        if (!job->nursery || !is_plain(job))
+                return false;
+        box_pool_note(stock, job->request);
+        if (!box_pool_take(stock, job->request, job->nursery, &stocked))
+                return false;
+        job->box = stocked.box;
+        job->lease_fd = stocked.lease_fd;
+        job->workspace_fd = stocked.workspace_fd;
+        job->uid = stocked.uid;
+        job->gid = stocked.gid;
+        job->from_stock = true;
+        fill_spec(job);
+        return true;
+}
+
+struct spawn_job *spawn_job_start(const struct maker_settings *settings, const struct cgroup_host *host,
+                            struct nursery *nursery, struct box_pool *stock, const struct maker_request *request,
+                            struct err *err) {
+        struct spawn_job *job = calloc(1, sizeof(*job));
+        if (!job) {
+                (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+                return NULL;
+        }
+        job->own_request = *request;
+        job->request = &job->own_request;
+        job->settings = settings;
+        job->host = host;
+        job->nursery = nursery;
+        job->lease_fd = job->workspace_fd = job->listener_fd = -1;
+        job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
+        job->for_stock = !stock;
+        if (begin(job, err) == 0 && ((stock && take_from_stock(job, stock)) || make_box(job, err) == 0))
+                return job;
+        spawn_job_free(job);
+        return NULL;
+}
+
+bool spawn_job_is_for_stock(const struct spawn_job *job) {
+        return job->for_stock;
+}
+
+const struct maker_request *spawn_job_request(const struct spawn_job *job) {
+        return job->request;
+}
+
+const struct nursery *spawn_job_nursery(const struct spawn_job *job) {
+        return job->nursery;
+}
+
+int spawn_job_wait_fd(const struct spawn_job *job) {
+        return job->is_settling ? job->birth.sync_fd : -1;
+}
+
+int spawn_job_settle(struct spawn_job *job, struct err *err) {
+        if (!job->is_settling)
+                return 0;
+        job->is_settling = false;
+        if (box_settle(&job->birth, &job->box, err) == 0)
+                return oom_unspare(job->box.pidfd, job->box.pid, OOM_OFFERED, err);
+        box_abandon(&job->birth);
+        return start_without_ward(job, err);
+}
+
+/* A box that waited may have died the moment it was needed: then this request gets one of its own. */
+static int start_again(struct spawn_job *job, struct maker_reply *reply, struct err *err) {
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                fd_close(&reply->fds[i]);
+        (void) box_end(&job->box, NULL, NULL);
+        fd_close(&job->workspace_fd);
+        fd_close(&job->lease_fd);
+        job->from_stock = false;
+        return make_box(job, err) < 0 || spawn_job_settle(job, err) < 0 ? -1 : start_kernel(job, reply, err);
+}
+
+int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct err *err) {
+        if (start_kernel(job, reply, err) < 0 && (!job->from_stock || start_again(job, reply, err) < 0))
+                return -1;
+        reply->pid = job->box.pid;
+        reply->host_uid = job->uid;
+        (void) snprintf(reply->group, sizeof(reply->group), "%.47s", job->box.cgroup.name);
+        reply->fds[MAKER_PIDFD] = take_fd(&job->box.pidfd);
+        reply->fds[MAKER_CONTROL] = take_fd(&job->box.control_fd);
+        reply->fds[MAKER_WORKSPACE] = take_fd(&job->workspace_fd);
+        reply->fds[MAKER_LEASE] = take_fd(&job->lease_fd);
+        reply->fds[MAKER_LISTENER] = take_fd(&job->listener_fd);
+        /* From here on the box belongs to whoever holds these descriptors; only its control groups keep a name. */
+        job->box.pid = 0;
+        cgroup_release(&job->box.cgroup);
+        return 0;
+}
+
+void spawn_job_store(struct spawn_job *job, struct box_pool *stock) {
+        if (!job->nursery)
+                return; /* not below a supervisor: nothing could be forked into it */
+        const struct pooled_box made = { .box = job->box, .uid = job->uid, .gid = job->gid,
+                                        .supervisor_pid = job->nursery->supervisor->pid,
+                                        .fingerprint = job->view->fingerprint,
+                                        .lease_fd = take_fd(&job->lease_fd),
+                                        .workspace_fd = take_fd(&job->workspace_fd) };
+        job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
+        box_pool_put(stock, &made);
+}

@@ -1,0 +1,33 @@
+/* One box with a kernel, from the request to the reply, in steps: while the box seals itself, which takes as long as
+ * all the rest, the maker has time for another. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "box/cgroup/cgroup.h"
+#include "spawn/box_pool.h"
+#include "spawn/maker.h"
+#include "spawn/nursery.h"
+
+struct spawn_job;
+
+/* Begins with a box: one of the stock's, or a new one. The nursery is ready or NULL; without a stock it is a box for
+ * the stock that is made. `settings`, `host` and `nursery` are borrowed until the end. NULL with err. */
+struct spawn_job *spawn_job_start(const struct maker_settings *settings, const struct cgroup_host *host,
+                            struct nursery *nursery, struct box_pool *stock, const struct maker_request *request,
+                            struct err *err);
+void spawn_job_free(struct spawn_job *job); /* takes apart what was not handed on */
+
+bool spawn_job_is_for_stock(const struct spawn_job *job);
+const struct maker_request *spawn_job_request(const struct spawn_job *job);
+const struct nursery *spawn_job_nursery(const struct spawn_job *job); /* that it was begun with, or NULL */
+
+/* Readable when spawn_job_settle can be called without a wait; -1 when that is now. */
+int spawn_job_wait_fd(const struct spawn_job *job);
+int spawn_job_settle(struct spawn_job *job, struct err *err);
+
+/* The box is settled: starts its kernel and fills the reply, which owns everything afterwards. */
+int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct err *err);
+
+/* The box is settled: into the stock with it. */
+void spawn_job_store(struct spawn_job *job, struct box_pool *stock);

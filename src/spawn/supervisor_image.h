@@ -1,0 +1,10 @@
+/* The supervisor's program, carried inside glovebox: supervisor.h says what it is. */
+#pragma once
+
+#include <stddef.h>
+
+extern const char supervisor_image[], supervisor_image_end[];
+
+static inline size_t supervisor_image_size(void) {
+        return (size_t) (supervisor_image_end - supervisor_image);
+}

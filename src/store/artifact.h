@@ -1,0 +1,71 @@
+/* Artifacts: what a run created or changed under artifacts/ of its workspace.
+ *
+ * The host looks into a directory that hostile code fills. Every step is by descriptor and follows no link; only
+ * regular files count; names, depth, number and bytes are bounded; nothing here can hang on a FIFO or leave the
+ * directory. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json_writer.h"
+
+enum {
+        ARTIFACT_COUNT_MAX = 10000,
+        ARTIFACT_VISITS_MAX = 100000,
+        ARTIFACT_FEW = 256, /* entries that may be looked at without leaving others waiting */
+        ARTIFACT_DEPTH_MAX = 32,
+        ARTIFACT_PATH_MAX = 4096,
+        ARTIFACT_PATHS_MAX = 1 << 20, /* bytes of all paths together */
+};
+
+struct artifact {
+        char *path; /* relative to the workspace: "artifacts/plot.png" */
+        char *host_path;
+        uint64_t size;
+        /* to tell whether it changed */
+        uint64_t inode, changed_ns;
+};
+
+struct artifact_list {
+        struct artifact *items;
+        size_t count;
+        size_t path_bytes;
+        size_t visited, visits_max; /* entries of any kind that were looked at, and may be */
+        bool cut; /* there were more than may be listed, or deeper ones, or some could not be copied */
+};
+
+void artifact_list_release(struct artifact_list *list);
+
+/* Everything under artifacts/ of the workspace, sorted by path. A workspace without that directory has none. */
+int artifact_scan(int workspace_fd, struct artifact_list *ret_list, struct err *err);
+
+/* The same where there are few entries; false, and no list, where there are more, or it cannot be told. */
+bool artifact_scan_few(int workspace_fd, struct artifact_list *ret_list);
+
+/* Leaves only what was changed at or after that time. */
+void artifact_keep_since(struct artifact_list *list, uint64_t since_ns);
+
+/* Leaves in `after` only what is not in `before` as it is now. */
+void artifact_keep_changed(struct artifact_list *after, const struct artifact_list *before);
+
+/* Says where each is on the host: <workspace_path>/<path>. */
+int artifact_locate(struct artifact_list *list, const char *workspace_path, struct err *err);
+
+/* Copies each into <out_dir>/<path without "artifacts/">, which is made; host_path is set. Files of the same name are
+ * replaced. At most max_bytes in all: what does not fit is dropped from the list and `cut` is set. When out_dir cannot
+ * be written, nothing is left in it. */
+int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *out_dir, uint64_t max_bytes,
+                      struct err *err);
+
+/* [{"path" (in the box), "host_path", "size", "mime"}]. Names that are not UTF-8 are left out. */
+void artifact_list_write_json(const struct artifact_list *list, struct json_writer *text);
+
+/* From a child of ours to us, without host paths. 0 or -errno. */
+void artifact_list_pack(const struct artifact_list *list, struct json_writer *bytes);
+int artifact_list_unpack(const char *bytes, size_t size, struct artifact_list *ret_list);
+
+/* "image/png", by the end of the name; "application/octet-stream" when unknown. */
+const char *artifact_mime(const char *path);

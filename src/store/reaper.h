@@ -1,0 +1,29 @@
+/* The reaper: a process of the daemon's that removes what ended boxes leave behind, so that the daemon never waits for
+ * the last process of a box to be gone, nor for the kernel to let a control group go.
+ *
+ * One per process; before reaper_start, and when it cannot take more, the same is done on the spot. It finishes what it
+ * was given when the daemon dies; what it was not given is swept up by the next daemon (daemon/takeover.h). */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/helper.h"
+#include "box/cgroup/cgroup.h"
+
+/* Forks it, and others in its place when it dies: they get what it had not done. What it is given lives as
+ * long as the daemon. */
+int reaper_start(struct helper *helper, const struct cgroup_host *host, const char *data_dir, struct err *err);
+
+/* Waits until all that it was given is gone (bounded); it ends. */
+void reaper_stop(void);
+
+/* A box whose PID 1 was killed: its groups, and the lease of its user id, go when its processes have. The groups are
+ * released as by cgroup_destroy; the descriptors are taken over, either may be -1. */
+void reaper_bury(struct cgroup *cgroup, int pidfd, int lease_fd);
+
+/* A directory of the daemon's own that nobody needs any more. */
+void reaper_remove_tree(const char *path);
+
+/* Closes descriptors of files that may go with them: with a large one that takes a while. At most three. */
+void reaper_close(int *fds, size_t n_fds);

@@ -1,0 +1,43 @@
+/* What the files of the registry's code share. */
+#pragma once
+
+#include <sqlite3.h>
+
+#include "store/registry.h"
+
+enum { REGISTRY_VERSION = 1, REGISTRY_APPLICATION = 0x476c7662 /* "Glvb" */, REGISTRY_BUSY_MS = 2000 };
+
+enum registry_statement {
+        REGISTRY_ADD,
+        REGISTRY_REMOVE,
+        REGISTRY_TOUCH,
+        REGISTRY_LIMITS,
+        REGISTRY_NEXT, /* the first one after this time of creation and this id */
+        REGISTRY_STATEMENTS
+};
+
+struct registry {
+        int lock_fd;
+        sqlite3 *db;
+        sqlite3_stmt *statements[REGISTRY_STATEMENTS];
+        int last_code; /* what SQLite said to the last of them that was run */
+};
+
+/* Says what SQLite answered in our words. Returns -1. */
+int registry_fail(sqlite3 *db, int code, const char *what, struct err *err);
+
+/* Takes the lock of this directory. Returns its descriptor, or -1. */
+int registry_lock(const char *dir, struct err *err);
+
+/* Whether this answer of SQLite means that the file is not what it was. */
+bool registry_file_is_damage(int code);
+
+/* Opens the database, and says in *ret_damaged whether it failed for that reason. Closing it does not change the file
+ * until SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE is taken back. */
+int registry_file_open(const char *path, sqlite3 **ret_db, bool *ret_damaged, struct err *err);
+
+/* Makes a new, empty one in place of nothing. */
+int registry_file_make(const char *path, struct err *err);
+
+/* Moves the database and what belongs to it aside; ret_aside says where to. */
+int registry_file_quarantine(const char *path, char ret_aside[static 4200], struct err *err);
