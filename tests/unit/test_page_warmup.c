@@ -40,7 +40,7 @@ static unsigned count_maps(const char *rights) {
         unsigned n = 0;
         FILE *file = fopen("/proc/self/maps", "re");
         while (file && fgets(line, sizeof(line), file))
-                n += strstr(line, rights) && strstr(line, "/test_trial");
+                n += strstr(line, rights) && strstr(line, "/test_page_warmup");
         if (file)
                 (void) fclose(file);
         return n;
