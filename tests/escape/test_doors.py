@@ -181,7 +181,7 @@ def test_a_forked_kernel_inherits_no_secret(house: House) -> None:
     assert own.encode() in memory, "the search finds nothing"
     for secret in (other, house.world.secret, house.world.token, str(house.daemon.data)):
         assert secret.encode() not in memory, secret
-    known = ("/usr/", "/opt/glovebox/", "/memfd:spawn", "/memfd:imprint", "[")
+    known = ("/usr/", "/opt/glovebox/", "/memfd:spawn", "/memfd:snapshot", "[")
     assert all(path.startswith(known) for _, path in mapped), mapped
     shared = [(mode, path) for mode, path in mapped if mode[3] == "s"]
     assert not [one for one in shared if "w" in one[0] or "memfd" in one[1]], "whatever it writes is its own"

@@ -419,7 +419,7 @@ def copies(touch):
     count = 0
     with open("/proc/self/pagemap", "rb", 0) as pagemap:
         for line in list(open("/proc/self/maps")):
-            if "memfd:imprint" not in line or " rw-p " not in line:
+            if "memfd:snapshot" not in line or " rw-p " not in line:
                 continue
             start, end = (int(part, 16) for part in line.split()[0].split("-"))
             for page in range(start, end, 4096) if touch else ():
@@ -451,7 +451,7 @@ import ctypes, os
 def span(line):
     start, end = (int(part, 16) for part in line.split()[0].split("-"))
     return end - start, start
-imprint = [line for line in open("/proc/self/maps") if "memfd:imprint" in line]
+imprint = [line for line in open("/proc/self/maps") if "memfd:snapshot" in line]
 start = max(span(line) for line in imprint if " r--p " in line)[1]
 if WRITE:
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), 4096, 3) == 0
