@@ -62,7 +62,7 @@ def nursery_rehearse() -> None:
 def lives_rehearse(library: ctypes.PyDLL, on_idle: Callable[[], None]) -> None:
     """Whole lives of light kernels: what a kernel runs that its nursery never ran, it runs slowly, and writes down
     where it found each attribute."""
-    requests = trial_requests()
+    requests = warmup_requests()
     before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__, sys.modules["__main__"]
     fds = os.dup(0), os.dup(0)
     for _ in range(_TIMES):
@@ -75,7 +75,7 @@ def lives_rehearse(library: ctypes.PyDLL, on_idle: Callable[[], None]) -> None:
     gc.collect()
 
 
-def trial_requests(ends_as_program: bool = False) -> bytes:
+def warmup_requests(ends_as_program: bool = False) -> bytes:
     """What nearly every kernel is asked for, as it would come from a host."""
     sources = (source for module, source in _COMMON.items() if module in sys.modules)
     last = frame_pack(PROGRAM, b"python\x002\0-c\0print(6 * 7)\0") if ends_as_program else b""
