@@ -1,26 +1,20 @@
-/* A kernel before the first: a child that does what kernels do, so that the nursery learns what all of them will read.
- * For ctypes. All return 0 or -errno unless said otherwise; none needs anything of Python. */
+/* Page tables that every kernel needs, filled once in the nursery: see page_warmup.c. For ctypes. All functions return
+ * 0 or -errno unless said otherwise; none needs anything of Python. */
 #pragma once
 
-#include <sys/types.h>
+#include <stddef.h>
 
 #include "cow_snapshot.h"
 
-/* Before the process gives up being dumpable. */
+/* Opens /proc files; before the process stops being dumpable. */
 EXPORTED int page_warmup_open(void);
 
-/* In a process of one thread, after the snapshot was taken. 0 in the child (there are two, one after the other), which
- * then does what kernels do and calls page_warmup_end. 1 in the nursery, after the last has ended and all that it read is in
- * the nursery's page tables; -errno if nothing came of it, which costs kernels time and nothing else. */
+/* In a process of one thread, after cow_snapshot_take. Forks a child and returns 0 in it: the child does what a kernel
+ * does and calls page_warmup_end. Returns 1 in the nursery when the child has ended and its pages are in the nursery's
+ * page tables. After an error kernels are slower to start, and nothing else changes. */
 EXPORTED int page_warmup_begin(void);
-/* In the nursery, when it has forked its first kernel. */
-void page_warmup_settle(void);
 
-/* A stream in place of fd, from which these bytes can be read, and after them its end. Its other end. */
+/* In the child: makes requests_fd a pipe that holds these bytes and then ends, and replies_fd the write end of another.
+ * Returns the read end of that. */
 EXPORTED int page_warmup_feed(int requests_fd, int replies_fd, const char *requests, size_t size);
 EXPORTED _Noreturn void page_warmup_end(void);
-
-/* For children that are no kernels. The first gives up what is worth having; the second waits for the end of one, with
- * bounded patience: 0 if all went well. */
-int page_warmup_become_harmless(void);
-int page_warmup_await(pid_t child);

@@ -33,7 +33,7 @@
 #include "box/seal/nursery_message.h"
 #include "box/seal/privilege.h"
 #include "box/seal/seccomp.h"
-#include "page_warmup.h"
+#include "cow_snapshot.h"
 
 enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_VERDICT = 7, KERNEL_GO = 8, KERNEL_FDS = 9 };
 
@@ -326,8 +326,6 @@ int spawn_serve(void) {
                 code = receive_order();
                 if (code == 0)
                         code = fork_kernel();
-                if (code == ORDER_DONE)
-                        page_warmup_settle();
         }
         return code;
 }

@@ -30,6 +30,7 @@ enum {
         /* Far from 2, which is every kernel's pid in its box: libraries tell by a changed pid that they were forked. */
         NURSERY_FIRST_PID = 20000,
         NURSERY_PIDS = 8000,
+        NETWORK_DELAY_MS = 2, /* idle for so long, the supervisor makes networks ahead: a run that has just begun comes first */
 };
 
 static struct {
@@ -80,8 +81,8 @@ static int make_mould(const struct supervisor_request *request, int slots[static
         return rootfs_template_make(&spec, &fds, err);
 }
 
-/* The runs of which there are many, and whose network has no door that somebody outside holds open. */
-static bool may_share_network(const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS]) {
+/* Plain runs, of which there are many. A box with a proxy makes its own network. */
+static bool takes_ready_network(const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS]) {
         return (request->makes_mould || request->from_mould) && slots[SUPERVISOR_LISTENER] < 0;
 }
 
@@ -95,7 +96,7 @@ static int clone_box(const struct supervisor_request *request, int slots[static 
                                                  request->mounts[i].writable, request->mounts[i].destination };
         const struct box_spec spec = { .image = &request->image, .limits = request->limits,
                                        .from_mould = request->makes_mould || request->from_mould,
-                                       .given_network = may_share_network(request, slots) && supervisor_network_enter(),
+                                       .given_network = takes_ready_network(request, slots) && supervisor_network_enter(),
                                        .host_uid = request->uid, .host_gid = request->gid,
                                        .workspace_fd = slots[SUPERVISOR_WORKSPACE], .mounts = mounts,
                                        .n_mounts = request->n_mounts };
@@ -113,7 +114,7 @@ static int clone_box(const struct supervisor_request *request, int slots[static 
         birth.fds.template_fd = spec.from_mould ? rootfs_template_copy() : -1; /* the stage says when that failed */
         int code = box_clone(&birth, false, err);
         if (spec.given_network)
-                supervisor_network_leave(birth.box.pid);
+                supervisor_network_leave();
         stage_fds_close(&birth.fds);
         for (size_t i = SUPERVISOR_DEVICES; i < SUPERVISOR_MOUNTS; i++)
                 slots[i] = -1; /* closed with the stage's */
@@ -230,7 +231,6 @@ static bool reap(void) {
         int status;
         pid_t pid;
         while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-                supervisor_network_forget(pid);
                 for (size_t i = 0; i < ELEMENTS(nursery_pids); i++)
                         if (pid == nursery_pids[i])
                                 nursery_pids[i] = 0;
@@ -278,7 +278,11 @@ int main(void) {
         for (bool asked = true;;) {
                 struct pollfd polled[] = { { .fd = child_fd, .events = POLLIN },
                                            { .fd = asked ? fd : -1, .events = POLLIN } };
-                if (poll(polled, 2, -1) < 0)
+                bool has_time = asked && supervisor_network_wants_more();
+                int n_ready = poll(polled, 2, has_time ? NETWORK_DELAY_MS : -1);
+                if (n_ready == 0)
+                        supervisor_network_make_one();
+                if (n_ready <= 0)
                         continue;
                 struct signalfd_siginfo ignored[8];
                 (void) !read(child_fd, ignored, sizeof(ignored));

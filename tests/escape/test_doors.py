@@ -181,13 +181,13 @@ def test_a_forked_kernel_inherits_no_secret(house: House) -> None:
     assert own.encode() in memory, "the search finds nothing"
     for secret in (other, house.world.secret, house.world.token, str(house.daemon.data)):
         assert secret.encode() not in memory, secret
-    known = ("/usr/", "/opt/glovebox/", "/memfd:spawn", "/memfd:imprint", "[")
+    known = ("/usr/", "/opt/glovebox/", "/memfd:spawn", "/memfd:snapshot", "[")
     assert all(path.startswith(known) for _, path in mapped), mapped
     shared = [(mode, path) for mode, path in mapped if mode[3] == "s"]
     assert not [one for one in shared if "w" in one[0] or "memfd" in one[1]], "whatever it writes is its own"
 
 
-# What a run finds in its network namespace: its number, what was ever sent there, and names that are taken.
+# What a run finds in its network namespace: its cookie, what was ever sent there, and names that are taken.
 LOOK_AROUND = """
 import json, os, socket
 def counters(name):
@@ -202,7 +202,9 @@ for port in (8100,):
         one.bind(("127.0.0.1", port))
         bound.append(port)
 labels = counters("ip6_flowlabel").splitlines()[1:]
-print(json.dumps([os.readlink("/proc/self/ns/net"), dev, tcp["ActiveOpens"], names, bound, labels]))
+with socket.socket() as one:  # SO_NETNS_COOKIE: no two namespaces ever have the same, unlike inode numbers
+    cookie = one.getsockopt(socket.SOL_SOCKET, 71, 8).hex()
+print(json.dumps([cookie, dev, tcp["ActiveOpens"], names, bound, labels]))
 """
 
 # Traffic, a connection that is left to its TIME_WAIT, and a name that is bound when the process is killed.
@@ -231,8 +233,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize("traces", [LEAVE_TRACES, LEAVE_LABEL], ids=["traffic", "label"])
 @pytest.mark.parametrize("who", ["root", "user"])
-def test_a_network_that_was_used_is_used_by_nobody_else(start_daemon: StartDaemon, who: str, traces: str) -> None:
-    """Namespaces are used again when nothing was ever sent in them: the next run must not be able to tell."""
+def test_each_run_has_a_network_of_its_own(start_daemon: StartDaemon, who: str, traces: str) -> None:
     daemon = start_daemon("--pool", "0", "--preload", "", who=who)
     client = daemon.client()
     client.execute("1")
@@ -242,11 +243,12 @@ def test_a_network_that_was_used_is_used_by_nobody_else(start_daemon: StartDaemo
         seen: list[Any] = json.loads(client.execute(LOOK_AROUND)["stdout"])
         return seen
 
-    first = [look() for _ in range(6)]
-    assert len({seen[0] for seen in first}) < len(first), "none was used again: there is nothing to see here"
+    runs = [look() for _ in range(6)]
     for _ in range(3):
         assert client.execute(traces)["status"] == "killed"
-    for seen in [*first, *(look() for _ in range(12))]:
+    runs += [look() for _ in range(12)]
+    assert len({seen[0] for seen in runs}) == len(runs), "a network namespace was used twice"
+    for seen in runs:
         assert seen[1:] == [[["0"] * 16], "0", [], [8100], []], seen
 
 

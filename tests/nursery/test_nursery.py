@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -130,9 +131,7 @@ def test_a_command_is_forked_from_the_light_one(served: Served) -> None:
     wait_for("another one", lambda: light().get("state") == "ready" and light()["pid"] != killed)
 
 
-WHO_CALLS = "import sys; sys._getframe().f_back.f_code.co_filename.rpartition('/')[2]"
-
-# What a kernel's own library answers, and what it hands over to Python, before, during and after the run.
+# Cells that end in every way, and in every kind of value.
 ALIKE = [
     "1 + 1", "x = 6", "x * 7", "-2.5e300", "float('nan')", "True", "10 ** 400", "10 ** 4000", "None", "'text'",
     "[x, 'é', '\\ud800']", "", "# nothing", "x;", "print('a line')\nprint('no end', end='')\nx",
@@ -156,9 +155,7 @@ ALIKE = [
 ]  # fmt: skip
 
 
-def test_a_kernel_answers_alike_whoever_in_it_does(served: Served) -> None:
-    """A forked kernel answers usual requests by a library (guest/nursery/turn.c), any other by Python alone."""
-
+def test_a_forked_kernel_answers_as_one_that_was_executed(served: Served) -> None:
     def told(session: str, code: str) -> dict[str, Any]:
         answer = json.loads(served.glovebox("exec", "--json", session, "-c", code).stdout)
         for key in ("run_id", "session", "duration_ms", "usage"):
@@ -169,8 +166,8 @@ def test_a_kernel_answers_alike_whoever_in_it_does(served: Served) -> None:
     served.start().warm()
     good(served.glovebox("session", "new", "forked"))
     good(served.glovebox("session", "new", "fresh", "--mode", "fresh"))
-    assert told("forked", WHO_CALLS)["result"] == {"text/plain": "'turns.py'"}, served.log()
-    assert told("fresh", WHO_CALLS)["result"] == {"text/plain": "'runner.py'"}
+    assert served.execute("forked", IS_FORKED) == "True\n", served.log()
+    assert served.execute("fresh", IS_FORKED) == "False\n"
     for code in ALIKE:
         assert told("forked", code) == told("fresh", code), code
 
@@ -360,15 +357,20 @@ def test_forked_kernels_outlive_the_daemon_and_their_end_is_still_known(served: 
     assert "status 5" in served.try_execute("keeps", "import os; os._exit(5)").stderr
 
 
-def test_imports_that_start_threads_leave_kernels_cold(served: Served) -> None:
+def own_kernel(served: Served, files: dict[str, str]) -> str:
+    """A copy of the kernel's directory, with these files in it."""
     tree = served.glovebox.place.make("kernel", 0o755)
     shutil.copytree(REPOSITORY / "guest/kernel/glovebox_kernel", tree / "glovebox_kernel")
-    (tree / "threaded.py").write_text(
-        "import threading, time\nthreading.Thread(target=time.sleep, args=(9e5,)).start()\n"
-    )
+    for name, text in files.items():
+        (tree / name).write_text(text)
     for path in [tree, *tree.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
-    served.start("threaded", GLOVEBOX_KERNEL_DIR=str(tree))
+    return str(tree)
+
+
+def test_imports_that_start_threads_leave_kernels_cold(served: Served) -> None:
+    threaded = "import threading, time\nthreading.Thread(target=time.sleep, args=(9e5,)).start()\n"
+    served.start("threaded", GLOVEBOX_KERNEL_DIR=own_kernel(served, {"threaded.py": threaded}))
     assert served.execute("cold", "1 + 1") == "2\n"
     wait_for("the nursery gives up", lambda: served.nursery().get("state") == "down")
     assert served.execute("another", "1 + 1") == "2\n"
@@ -377,17 +379,13 @@ def test_imports_that_start_threads_leave_kernels_cold(served: Served) -> None:
 
 def test_an_image_cannot_send_descriptors_to_the_maker(served: Served) -> None:
     """To close a descriptor can take as long as whoever made it likes: the maker makes the boxes of all images."""
-    tree = served.glovebox.place.make("kernel", 0o755)
-    shutil.copytree(REPOSITORY / "guest/kernel/glovebox_kernel", tree / "glovebox_kernel")
-    (tree / "hostile.py").write_text(
+    hostile = (
         "import errno, os, socket\noutcome = []\nfor fd in range(3, 20):\n    try:\n"
         "        sender = socket.socket(fileno=os.dup(fd))\n        socket.send_fds(sender, [b'x'], [0])\n"
         "        outcome.append('sent')\n"
         "    except OSError as error:\n        outcome.append(errno.errorcode[error.errno])\n"
     )
-    for path in [tree, *tree.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    served.start("hostile", GLOVEBOX_KERNEL_DIR=str(tree)).warm()
+    served.start("hostile", GLOVEBOX_KERNEL_DIR=own_kernel(served, {"hostile.py": hostile})).warm()
     told = served.execute("kernel", "import sys; print(*sorted(set(sys.modules['hostile'].outcome)))")
     assert "EPIPE" in told.split() and "sent" not in told.split()
     assert served.nursery()["forks"] > 0
@@ -423,7 +421,7 @@ def copies(touch):
     count = 0
     with open("/proc/self/pagemap", "rb", 0) as pagemap:
         for line in list(open("/proc/self/maps")):
-            if "memfd:imprint" not in line or " rw-p " not in line:
+            if "memfd:snapshot" not in line or " rw-p " not in line:
                 continue
             start, end = (int(part, 16) for part in line.split()[0].split("-"))
             for page in range(start, end, 4096) if touch else ():
@@ -455,7 +453,7 @@ import ctypes, os
 def span(line):
     start, end = (int(part, 16) for part in line.split()[0].split("-"))
     return end - start, start
-imprint = [line for line in open("/proc/self/maps") if "memfd:imprint" in line]
+imprint = [line for line in open("/proc/self/maps") if "memfd:snapshot" in line]
 start = max(span(line) for line in imprint if " r--p " in line)[1]
 if WRITE:
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), 4096, 3) == 0
@@ -476,20 +474,50 @@ def test_no_kernel_writes_to_what_all_of_them_have_from_the_nursery(served: Serv
     assert served.execute("two", f"WRITE = False\n{SCRIBBLE}") == "False {'p'}\n"
 
 
-TRIED = """
-code, is_tried = set(), False
+HAS_SNAPSHOT = "print('memfd:snapshot' in open('/proc/self/maps').read())"
+
+
+def test_with_a_python_that_was_not_tried_kernels_are_forked_without_a_snapshot(served: Served) -> None:
+    source = (REPOSITORY / "guest/kernel/glovebox_kernel/cow_snapshot.py").read_text()
+    untried = source.replace("TRIED_PYTHONS = ((3, 11), (3, 12), (3, 13))", "TRIED_PYTHONS = ()")
+    assert untried != source
+    served.start(GLOVEBOX_KERNEL_DIR=own_kernel(served, {"glovebox_kernel/cow_snapshot.py": untried})).warm()
+    assert served.execute("plain", f"x = 41\n{IS_FORKED}\n{HAS_SNAPSHOT}") == "True\nFalse\n", served.log()
+    time.sleep(1.5)  # long enough for an idle kernel to return memory
+    assert served.execute("plain", "x + 1") == "42\n"
+
+
+def test_the_snapshot_is_for_the_allocators_that_it_was_tried_with(served: Served) -> None:
+    """The system's Python is one of them; with another allocator the same Python is not."""
+
+    def is_tried(**env: str) -> str:
+        program = "from glovebox_kernel.cow_snapshot import is_tried; print(is_tried())"
+        environment = {"PYTHONPATH": str(REPOSITORY / "guest/kernel"), "PYTHONDONTWRITEBYTECODE": "1", **env}
+        return subprocess.run(
+            ["/usr/bin/python3", "-c", program], env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert is_tried() == "True"
+    assert is_tried(PYTHONMALLOC="malloc") == is_tried(PYTHONDEVMODE="1") == "False"
+    assert is_tried(GLIBC_TUNABLES="glibc.malloc.mmap_threshold=1") == is_tried(LD_PRELOAD="libdl.so.2") == "False"
+    served.start().warm()
+    assert served.execute("shared", f"{IS_FORKED}\n{HAS_SNAPSHOT}") == "True\nTrue\n", served.log()
+
+
+WARMED_UP = """
+code, is_warm = set(), False
 for line in open("/proc/self/smaps"):
     words = line.split()
     if not words[0].endswith(":"):
         rights = words[1]
         code.add(rights)
     elif words[0] == "Anonymous:" and rights == "r-xp" and int(words[1]) > 0:
-        is_tried = True
-print(is_tried, "rwxp" in code)
+        is_warm = True
+print(is_warm, "rwxp" in code)
 """
 
 
 def test_a_kernel_begins_with_the_pages_that_all_of_them_read(served: Served) -> None:
-    """Its nursery had a trial, found code that kernels run, and made none of it writable."""
+    """Its nursery found code that kernels run, and made none of it writable."""
     served.start().warm()
-    assert served.execute("one", TRIED) == "True False\n", served.log()
+    assert served.execute("one", WARMED_UP) == "True False\n", served.log()

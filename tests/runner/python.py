@@ -89,9 +89,7 @@ def frameworks() -> Outcome:
     return pytest_part("frameworks", "tests/frameworks", 600, python=python)
 
 
-def _retry(
-    outcome: Outcome, tests: list[str], junit: Path, env: Mapping[str, str] | None, python: Path | str
-) -> None:
+def _retry(outcome: Outcome, tests: list[str], junit: Path, env: Mapping[str, str] | None, python: Path | str) -> None:
     if not 0 < len(tests) <= RETRIES_MAX:
         return
     for index, test in enumerate(tests):

@@ -65,31 +65,3 @@ def test_a_light_kernel_is_as_new_as_any_other(daemon: Daemon) -> None:
     assert other["env"] == ["yes", "XYZ3", "XYZ", "/home/sandbox", "Agg"]
     assert other["path"] == ["", True, True]
     assert born()["env"] == usual["env"], "nothing of it is left for the next"
-
-
-# Objects that every kernel counts references to, and how it was started.
-PLACED = """
-import json, os, sys
-runner = display.__self__
-functions = [type(runner).run, type(runner)._execute, type(runner._channel).receive, type(runner._channel).send,
-             type(runner._gate).run_guarded, type(runner._stdio).flush]
-print(json.dumps({
-    "light": open("/proc/self/cmdline").read().split("\\0")[-2] == "light",
-    "span": max(map(id, functions)) - min(map(id, functions)),
-    "told": [name for name in ("PLACE", "PRELOAD", "HASHSEED")
-             if name in " ".join(os.environ) + open("/proc/self/environ").read()],
-    "flags": sys.flags.hash_randomization,
-}))
-"""
-
-
-def test_what_every_light_kernel_writes_to_lies_together(daemon: Daemon) -> None:
-    """Its nursery found out which objects these are. Without that they lie where their modules were loaded."""
-    client = daemon.client()
-    wait_for("light kernels", lambda: client.request("status")["pool"]["light_ready"] == 2)
-    done = client.execute(PLACED, light=True)
-    assert done["status"] == "ok", done
-    seen = json.loads(done["stdout"])
-    assert seen["light"], "or this test is about something else"
-    assert seen["span"] < 64 << 10
-    assert (seen["told"], seen["flags"]) == ([], 1)

@@ -19,20 +19,21 @@ from typing import Any, Callable, NoReturn
 from glovebox_kernel import main as kernel
 from glovebox_kernel.program import program_set_end
 from glovebox_kernel.reseed import reseed, reseed_is_short, reseed_prepared
-from glovebox_kernel.turns import Rest
 
 _IS_AWAITED, _IS_USUAL, _HAS_PACKAGES, _IS_SECOND = 1, 2, 4, 8  # what spawn_serve says in a kernel
 
 
 class Birth:
-    def __init__(self, made: kernel.Kernel, library: ctypes.PyDLL, own_path: list[str], rest: Rest) -> None:
+    def __init__(
+        self, made: kernel.Kernel, library: ctypes.PyDLL, own_path: list[str], on_idle: Callable[[], None]
+    ) -> None:
         self._made = made
         self._library = library
         self._own_path = own_path
         self._main_thread: Any = None
         self._is_prepared = False
         self._order = 0
-        made.take_turns(library, rest)
+        made.set_on_idle(on_idle)
 
     def practise(self) -> None:
         """In the nursery, before it is prepared: what is done once only is then done."""

@@ -34,7 +34,7 @@ import json
 import os
 import select
 import struct
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 EXECUTE, PING, TRIM, SLEEP, WAKE, CONTEXT, PACKAGES, PIECE, PROGRAM = 1, 2, 3, 4, 5, 6, 7, 8, 9
 READY, RESULT, DISPLAY, PONG, ANSWER, REPEATED, STARTED, ENDED = 128, 129, 130, 131, 132, 133, 134, 135
@@ -44,6 +44,7 @@ REQUEST_MAX_BYTES = 32 << 20
 REPLY_MAX_BYTES = 3 << 20
 _READ_BYTES = 64 << 10
 _FIRST_READ_BYTES = 4 << 10  # most frames are small, and memory for more would be asked for each time
+IDLE_AFTER_MS = 1000
 _HIGH_FD = 700  # below every usual limit of open files
 _HEADER = struct.Struct("<IB3s")
 _PIECE = struct.Struct("<III")  # size of the whole payload, offset, type
@@ -102,12 +103,6 @@ def frame_pack(kind: int, payload: bytes) -> bytes:
     return _HEADER.pack(len(payload), kind, _ZERO) + payload
 
 
-class Turns(Protocol):
-    """Answers what it can by itself: turns.py."""
-
-    def serve(self, requests_fd: int, replies_fd: int) -> bytes: ...
-
-
 class Channel:
     """Owns the descriptors. Blocking, one reader and one writer: the kernel's only thread."""
 
@@ -123,9 +118,13 @@ class Channel:
         poll = select.poll()
         poll.register(requests_fd, select.POLLIN)
         self._wait = poll.poll
+        self._has_received = False
+        # Called once in each pause of IDLE_AFTER_MS between two requests. Not before the first request: a new kernel
+        # keeps the pages that its first run needs.
+        self.on_idle: Callable[[], None] | None = None
 
-    def practise(self) -> None:
-        """What receive() does first, without waiting."""
+    def poll(self) -> None:
+        """Is there a request? In a nursery, so that the code of receive() has run before the fork."""
         self._wait(0)
 
     def become_input(self) -> None:
@@ -154,10 +153,9 @@ class Channel:
             os.close(self.fd)
             self.requests_fd = self.fd = -1
 
-    def receive(self, turns: Turns | None = None) -> tuple[int, bytes] | None:
-        """The next frame, or None when the host closed its end between two frames. What `turns` can answer is answered
-        meanwhile."""
-        while (frame := self._receive(turns)) is not None:
+    def receive(self) -> tuple[int, bytes] | None:
+        """The next frame, or None when the host closed its end between two frames."""
+        while (frame := self._receive()) is not None:
             if frame[0] == PIECE:
                 frame = self._join(frame[1])
             elif self._pieces:
@@ -182,10 +180,11 @@ class Channel:
         self._pieces = bytearray()
         return kind, payload
 
-    def _receive(self, turns: Turns | None) -> tuple[int, bytes] | None:
+    def _receive(self) -> tuple[int, bytes] | None:
         pending = self._pending
         if not pending:
-            pending = turns.serve(self.requests_fd, self.fd) if turns else self._wait_and_read()
+            self._wait_for_request()
+            pending = os.read(self.requests_fd, _FIRST_READ_BYTES)
             if not pending:
                 return None
         if len(pending) < _HEADER.size:
@@ -199,9 +198,12 @@ class Channel:
         self._pending = pending[end:]
         return kind, pending[_HEADER.size : end]
 
-    def _wait_and_read(self) -> bytes:
-        self._wait()
-        return os.read(self.requests_fd, _FIRST_READ_BYTES)
+    def _wait_for_request(self) -> None:
+        timeout_ms = IDLE_AFTER_MS if self._has_received and self.on_idle else None
+        self._has_received = True
+        if not self._wait(timeout_ms) and self.on_idle:
+            self.on_idle()
+            self._wait()
 
     def _fill(self, start: bytes, size: int) -> bytes:
         buffer = bytearray(start)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import ctypes
 import errno
 import importlib
 import os
@@ -35,7 +34,6 @@ from glovebox_kernel.reseed import reseed
 from glovebox_kernel.runner import Runner, last_forget
 from glovebox_kernel.snapshots import snapshots_save
 from glovebox_kernel.trim import TrimError, Trimmer, memory_release
-from glovebox_kernel.turns import Rest, Turns
 
 EXIT_CHANNEL = 76  # EX_PROTOCOL
 EXIT_DATA_LOST = 74  # EX_IOERR
@@ -89,7 +87,6 @@ class Kernel:
         self._is_ending = False
         self.has_begun = False
         self._is_hooked = False
-        self._turns: Turns | None = None
         self._plain_input = builtins.input
         version = sys.version.split(maxsplit=1)[0]
         self._ready = b'{"protocol":%d,"pid":%%d,"python":"%s"}' % (wire.PROTOCOL, version.encode())
@@ -122,9 +119,9 @@ class Kernel:
     def expect_descriptors(self) -> None:
         self._stdio.expect_descriptors()
 
-    def take_turns(self, library: ctypes.PyDLL, rest: Rest) -> None:
-        """In a nursery: let its library answer what it can."""
-        self._turns = Turns(library, rest, self._runner, self._gate, self._table, self._trimmer, self._stdio)
+    def set_on_idle(self, on_idle: Callable[[], None]) -> None:
+        """What to do in each pause between two requests that lasts for channel.IDLE_AFTER_MS."""
+        self._channel.on_idle = on_idle
 
     def enter_environment(self) -> None:
         """What depends on nothing but the environment; again, whenever another takes its place."""
@@ -166,7 +163,7 @@ class Kernel:
         main_module = sys.modules["__main__"]
         self._stdio.install()
         for source in sources:
-            self._channel.practise()
+            self._channel.poll()
             self.answer(wire.EXECUTE, json_pack({"id": "", "code": source}))
             self._table.drop(DEFAULT)
         self._stdio.close()
@@ -200,7 +197,7 @@ class Kernel:
         try:
             self._channel.send(wire.READY, self._ready % self._gate.pid)
             while not self._is_ending:
-                frame = self._channel.receive(self._turns)
+                frame = self._channel.receive()
                 if frame is None:
                     return 0
                 self.answer(*frame)
@@ -240,20 +237,23 @@ class Kernel:
                 command_check(request)
             elif not isinstance(code, str):
                 raise RequestError("code must be given, as text")
-            else:
+            elif "env" in request:
                 environment_check(request)
         except (ValueError, KeyError, RequestError, ContextError, CommandError) as error:
             self._channel.send(wire.ANSWER, json_pack(_refusal(_id_of(payload), error)))
             return
         if "argv" in request:
-            payload = self._runner.run_command(run_id, request)
+            result = self._runner.run_command(run_id, request)
         else:
             if self._trimmer.is_trimmed:
                 self._restore_or_die()
-            with environment_lent(request.get("env")), self._input_lent(request):
-                is_counted = bool(request.get("store_history", True))
-                payload = self._runner.run(run_id, code, context, is_counted, _script(request))
-        self._channel.send(wire.RESULT, payload)
+            is_counted = bool(request.get("store_history", True))
+            if "env" in request or "input" in request:
+                with environment_lent(request.get("env")), self._input_lent(request):
+                    result = self._runner.run(run_id, code, context, is_counted, _script(request))
+            else:  # most runs: two context managers would take longer than a short run
+                result = self._runner.run(run_id, code, context, is_counted, _script(request))
+        self._channel.send(wire.RESULT, result)
 
     @contextlib.contextmanager
     def _input_lent(self, request: dict[str, Any]) -> Iterator[None]:

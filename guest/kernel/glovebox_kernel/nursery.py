@@ -1,8 +1,8 @@
-"""The nursery: imports what every kernel wants, once, and is forked for each kernel.
+"""The nursery: imports modules once, and is forked for each kernel.
 
-`python3 -m glovebox_kernel.nursery MODULE,MODULE… [light]`, started by a ward (src/spawn/supervisor.h) with the maker's socket as
-descriptor 3, a pipe for answers to it as 4, and the library guest/nursery/spawn.c as 5. It never runs a user's code, and ends when the maker's
-socket does.
+`python3 -m glovebox_kernel.nursery MODULE,MODULE… [light]`, started by a supervisor (src/spawn/supervisor.h).
+Descriptor 3 is the maker's socket, 4 the pipe for answers, 5 the library guest/nursery/spawn.c. It never runs a user's
+code, and ends when the maker's socket does.
 """
 
 from __future__ import annotations
@@ -19,88 +19,26 @@ import time
 
 from glovebox_kernel import main as kernel
 from glovebox_kernel.birth import Birth
-from glovebox_kernel.rehearsal import lives_rehearse, nursery_rehearse, trial_requests
+from glovebox_kernel.cow_snapshot import CowSnapshot
+from glovebox_kernel.rehearsal import lives_rehearse, nursery_rehearse, warmup_requests
 from glovebox_kernel.trim import memory_keep, memory_trim
 
 CHANNEL_FDS = 3, 4  # of a kernel; in a nursery they are the maker's, which nothing here reads or writes
 LIBRARY_FD = 5
 _PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
-_ARENA_BYTES = 1 << 20
-_PLACE_SEEDED = 2
-_ARENAS = ("PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator")
 
 
 def _library() -> ctypes.PyDLL:
-    """PyDLL, not CDLL: the interpreter's lock is held throughout, so that a fork finds everything at rest."""
+    """PyDLL, not CDLL: its functions keep the interpreter's lock, so that no other thread runs during a fork."""
     library = ctypes.PyDLL(f"/proc/self/fd/{LIBRARY_FD}")
+    os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
-    library.place_is_survey.restype = ctypes.c_bool
-    library.place_end.restype = None
     library.spawn_pretend.restype = None
     library.page_warmup_feed.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
-    library.cow_snapshot_arena_allocate.restype = ctypes.c_void_p
-    library.cow_snapshot_arena_allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    library.cow_snapshot_arena_free.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-    for function in (*_PYTHON, *_ARENAS):
+    for function in _PYTHON:
         getattr(ctypes.pythonapi, function).restype = None
     return library
-
-
-class _ArenaAllocator(ctypes.Structure):
-    """PyObjectArenaAllocator."""
-
-    _fields_ = (("context", ctypes.c_void_p), ("allocate", ctypes.c_void_p), ("free", ctypes.c_void_p))
-
-
-class _Imprint:
-    """This process's memory when it is ready, which its kernels share: guest/nursery/cow_snapshot.c."""
-
-    def __init__(self, library: ctypes.PyDLL) -> None:
-        self._library = library
-        self._usual = _ArenaAllocator()
-        self._is_open = library.cow_snapshot_open() == 0
-        if self._is_open:
-            ctypes.pythonapi.PyObject_GetArenaAllocator(ctypes.byref(self._usual))
-            allocate, free = (
-                ctypes.cast(function, ctypes.c_void_p)
-                for function in (library.cow_snapshot_arena_allocate, library.cow_snapshot_arena_free)
-            )
-            ours = _ArenaAllocator(None, allocate, free)
-            ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(ours))
-
-    def fill(self) -> None:
-        """Last of all: what Python does after it leaves gaps again."""
-        if self._is_open:
-            # There may be no arena of ours yet, without which nothing is filled.
-            arena = self._library.cow_snapshot_arena_allocate(None, _ARENA_BYTES)
-            self._library.cow_snapshot_arena_free(None, arena, _ARENA_BYTES)
-            self._library.cow_snapshot_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)
-
-    def end(self) -> None:
-        """What is allocated from here on is a kernel's own."""
-        if self._is_open:
-            ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self._usual))
-
-    def take(self) -> None:
-        """Without it (an old system, no memory) kernels are forked all the same, and take more."""
-        if self._is_open:
-            self._library.cow_snapshot_take()
-
-    def is_trial(self) -> bool:
-        """Forks. In the child true; in the nursery false, when the child has shown what kernels read."""
-        return self._is_open and self._library.page_warmup_begin() == 0
-
-
-class _Rest:
-    """What a forked kernel does when nobody has asked it for a while."""
-
-    def __init__(self, library: ctypes.PyDLL) -> None:
-        self._library = library
-
-    def begin(self) -> None:
-        memory_trim()
-        self._library.cow_snapshot_return()
 
 
 def _other_threads() -> list[str]:
@@ -134,67 +72,49 @@ def _make_kernel() -> kernel.Kernel:
     return made
 
 
-def _settle(imprint: _Imprint, library: ctypes.PyDLL, own_path: list[str], is_light: bool) -> Birth:
-    """After the imports: leave memory such that forks copy little, and write little of it afterwards."""
+def _prepare(library: ctypes.PyDLL, snapshot: CowSnapshot, own_path: list[str], is_light: bool) -> Birth:
+    """After the imports: do once what every kernel would do, and leave memory such that kernels write to little."""
     nursery_rehearse()
-    rest = _Rest(library)
+
+    def on_idle() -> None:
+        memory_trim()
+        snapshot.release_equal_pages()
+
     if is_light:
-        lives_rehearse(library, rest)
-    birth = Birth(_make_kernel(), library, own_path, rest)
-    memory_keep()  # its kernels trim when they rest
+        lives_rehearse(library, on_idle)
+    birth = Birth(_make_kernel(), library, own_path, on_idle)
+    memory_keep()  # kernels trim when they are idle
     birth.practise()
     if is_light:
         birth.prepare()
-    sys.path_importer_cache.clear()  # lists of files that a kernel would read again anyway, with another path
+    sys.path_importer_cache.clear()  # a kernel has another path, and reads the directories again
     gc.collect()
     memory_trim()
     gc.freeze()
     return birth
 
 
-def _place(library: ctypes.PyDLL) -> None:
-    """Start once more, with the library there before Python is: what kernels write to shall lie together in memory
-    (guest/nursery/place.c). Without it kernels are forked all the same, and copy more pages."""
-    begun = library.place_begun()
-    if not begun and "GLOVEBOX_PLACE" not in os.environ and hasattr(sys, "orig_argv"):
-        environment = {**os.environ, "GLOVEBOX_PLACE": "1", "LD_PRELOAD": f"/proc/self/fd/{LIBRARY_FD}"}
-        os.execve(sys.orig_argv[0], sys.orig_argv, environment)
-    for name in ("GLOVEBOX_PLACE", "LD_PRELOAD") if not begun else ():  # of no use here, and nobody else's business
-        os.environ.pop(name, None)
-    if begun & _PLACE_SEEDED:
-        os.environ.pop("PYTHONHASHSEED", None)
-
-
 def main() -> None:
-    library = _library()
     is_light = "light" in sys.argv[2:]
-    if is_light:
-        _place(library)
-    os.close(LIBRARY_FD)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    imprint = _Imprint(library)
-    library.page_warmup_open()
+    library = _library()
+    snapshot = CowSnapshot(library)
     if (code := library.spawn_open()) < 0:
         sys.exit(f"nursery: {os.strerror(-code)}")
     names = [name for name in sys.argv[1].replace(",", " ").split() if name] if len(sys.argv) > 1 else []
     if not is_light:
-        importlib.import_module("glovebox_kernel.sleep")  # what only kernels that stay need
+        importlib.import_module("glovebox_kernel.sleep")  # only kernels of sessions need it
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
-    birth = _settle(imprint, library, own_path, is_light)
+    birth = _prepare(library, snapshot, own_path, is_light)
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
     announced = 0, len(names) - len(failed), ",".join(failed).encode()
-    requests = trial_requests(ends_as_program=not is_light)
-    library.place_end()
-    imprint.fill()
-    imprint.end()
-    imprint.take()
+    requests = warmup_requests(ends_as_program=not is_light)
+    has_snapshot = snapshot.take()
     birth.before_fork()
-    if library.place_is_survey():
-        birth.try_out(CHANNEL_FDS, requests, library.place_report)
-    elif imprint.is_trial():
+    if has_snapshot and library.page_warmup_begin() == 0:
         birth.try_out(CHANNEL_FDS, requests, library.page_warmup_end)
     else:
         library.spawn_announce(*announced)

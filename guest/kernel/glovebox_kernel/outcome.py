@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from json.encoder import encode_basestring
 from typing import Any
 
 from glovebox_kernel.channel import REPLY_MAX_BYTES, json_pack
 from glovebox_kernel.mime import bundle_shrink
-
-# What most runs end with. Filled in, it is what json_pack would write, in a third of the time.
-_PLAIN = (
-    '{"id":%s,"status":"ok","exit_code":0,"execution_count":%d,"result":%s,"displays":%d,"error":null,"figures":[]}'
-)
-
-
-def outcome_pack_plain(run_id: str, count: int, text: str | None, displays: int) -> bytes:
-    """A run that went well, and whose value is text or nothing."""
-    result = "null" if text is None else f'{{"text/plain":{encode_basestring(text)}}}'
-    return (_PLAIN % (encode_basestring(run_id), count, result, displays)).encode("utf-8", "replace")
 
 
 def outcome_pack(outcome: dict[str, Any]) -> bytes:

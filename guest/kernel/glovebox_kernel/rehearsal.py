@@ -14,14 +14,13 @@ import linecache
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from glovebox_kernel.birth import Birth
 from glovebox_kernel.channel import EXECUTE, PROGRAM, frame_pack, json_pack
 from glovebox_kernel.main import Kernel
 from glovebox_kernel.program import program_rehearse
 from glovebox_kernel.reseed import reseed
-from glovebox_kernel.turns import Rest
 
 _TIMES = 24
 _SOURCES = {
@@ -60,14 +59,14 @@ def nursery_rehearse() -> None:
     gc.collect()
 
 
-def lives_rehearse(library: ctypes.PyDLL, rest: Rest) -> None:
+def lives_rehearse(library: ctypes.PyDLL, on_idle: Callable[[], None]) -> None:
     """Whole lives of light kernels: what a kernel runs that its nursery never ran, it runs slowly, and writes down
     where it found each attribute."""
-    requests = trial_requests()
+    requests = warmup_requests()
     before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__, sys.modules["__main__"]
     fds = os.dup(0), os.dup(0)
     for _ in range(_TIMES):
-        Birth(Kernel(fds), library, [], rest).rehearse(fds, requests)
+        Birth(Kernel(fds), library, [], on_idle).rehearse(fds, requests)
     for fd in fds:
         os.close(fd)
     sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = before[:6]  # type: ignore[misc]
@@ -76,7 +75,7 @@ def lives_rehearse(library: ctypes.PyDLL, rest: Rest) -> None:
     gc.collect()
 
 
-def trial_requests(ends_as_program: bool = False) -> bytes:
+def warmup_requests(ends_as_program: bool = False) -> bytes:
     """What nearly every kernel is asked for, as it would come from a host."""
     sources = (source for module, source in _COMMON.items() if module in sys.modules)
     last = frame_pack(PROGRAM, b"python\x002\0-c\0print(6 * 7)\0") if ends_as_program else b""

@@ -18,7 +18,7 @@ from glovebox_kernel.command import command_run
 from glovebox_kernel.context import Context
 from glovebox_kernel.failure import failure_describe, failure_name_only
 from glovebox_kernel.gate import Gate
-from glovebox_kernel.outcome import outcome_pack, outcome_pack_plain
+from glovebox_kernel.outcome import outcome_pack
 from glovebox_kernel.stdio import Stdio
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Runner:
         self._gate = gate
         self._stdio = stdio
         self.run_id: Any = None
-        self.last_id = ""  # of the last request of any kind: main.Kernel and the nursery's library
+        self.last_id = ""  # of the last request of any kind: main.Kernel
         self.count = 0
         self.displays = 0
         self._figures: list[str] = []
@@ -63,29 +63,15 @@ class Runner:
             bundle, failure = self._gate.run_guarded(self._execute, source, context.namespace)
         else:
             bundle, failure = self._gate.run_guarded(self._execute_script, source, context.namespace, script)
-        return self.conclude(bundle, failure)
-
-    def show(self, value: Any) -> tuple[mime.Bundle | None, BaseException | None]:
-        """The bundle of a value, or what came of making it."""
-        return self._gate.run_guarded(self._show, value)
-
-    def conclude(self, bundle: mime.Bundle | None, failure: BaseException | None) -> bytes:
-        """The end of a run."""
-        run_id = self.run_id
         if os.getpid() != self._gate.pid:
             self._end_child(failure)
         if figures.registry:
             failure = self._finish_figures(failure)
+        payload = outcome_pack(self._outcome(bundle, failure))
         if failure is not None:
-            payload = outcome_pack(self._outcome(None, failure))
-            # The traceback holds frames, and they hold the user's data: let it go before the host is told.
+            # The traceback holds frames, and they hold the user's data: release it before the host gets the result.
             failure.__traceback__ = None
             failure = None
-        elif self._figures or not isinstance(run_id, str) or (bundle is not None and len(bundle) > 1):
-            payload = outcome_pack(self._outcome(bundle, None))
-        else:
-            text = None if bundle is None else bundle["text/plain"]
-            payload = outcome_pack_plain(run_id, self.count, text, self.displays)
         self._shown = None
         if self._figures:
             self._figures = []
