@@ -48,6 +48,19 @@ def test_table_of_steps_is_the_one_in_the_source() -> None:
     assert len(steps) > 15 and written == steps
 
 
+def test_functions_on_the_way_of_a_request_exist() -> None:
+    rows = re.findall(
+        r"^\| [^|]+ \| (`\w+/[^|]+`) \| (`[^|]+`) \|$",
+        (REPOSITORY / "docs/ARCHITECTURE.md").read_text(),
+        re.MULTILINE,
+    )
+    assert len(rows) > 20, "the tables of docs/ARCHITECTURE.md could not be read"
+    for files, functions in rows:
+        source = "".join((REPOSITORY / "src" / name).read_text() for name in re.findall(r"`([^`]+)`", files))
+        for function in re.findall(r"`(\w+)`", functions):
+            assert re.search(rf"^\w.*\b{function}\(", source, re.MULTILINE), f"{files} has no {function}"
+
+
 README = REPOSITORY / "README.md"
 # Commands that build the program, or need the Internet.
 NOT_HERE = ("make ", "glovebox session install ", "glovebox run --allow-host ")
