@@ -29,7 +29,7 @@ struct api_request *api_request_open(struct service *service, struct http_reques
                                const struct visitor *visitor) {
         struct quota_use *use = visitor->use;
         struct err err;
-        if (use && share_take(&service->daemon->shares, SHARE_REQUESTS, &one_of(use), &err) < 0) {
+        if (use && share_take(&service->manager->shares, SHARE_REQUESTS, &one_of(use), &err) < 0) {
                 service->counted.turned_away++;
                 (void) http_add_header(request, "Retry-After", "1");
                 http_problem(request, 429, "limit", err.message, NULL);
@@ -38,7 +38,7 @@ struct api_request *api_request_open(struct service *service, struct http_reques
         struct api_request *api_request = calloc(1, sizeof(*api_request));
         if (!api_request) {
                 if (use)
-                        share_give(&service->daemon->shares, SHARE_REQUESTS, &one_of(use));
+                        share_give(&service->manager->shares, SHARE_REQUESTS, &one_of(use));
                 http_problem(request, 503, "busy", "the service is out of memory", "try again in a moment");
                 return NULL;
         }
@@ -49,7 +49,7 @@ struct api_request *api_request_open(struct service *service, struct http_reques
         api_request->visitor = *visitor;
         api_request->is_waiting = use != NULL;
         api_request->caller = (struct caller) { .type = &caller_type,
-                                           .daemon = service->daemon,
+                                           .manager = service->manager,
                                            .owner = api_request->visitor.owner,
                                            .from = http_peer(request)->address,
                                            .cursor = 1 };
@@ -62,14 +62,14 @@ struct api_request *api_request_open(struct service *service, struct http_reques
 
 static void stop_counting(struct api_request *api_request) {
         if (api_request->is_run && api_request->visitor.use)
-                share_give(&api_request->service->daemon->shares, SHARE_RUNS, &one_of(api_request->visitor.use));
+                share_give(&api_request->service->manager->shares, SHARE_RUNS, &one_of(api_request->visitor.use));
         api_request->is_run = false;
 }
 
 /* Nobody waits for its answer any more. */
 static void stop_waiting(struct api_request *api_request) {
         if (api_request->is_waiting)
-                share_give(&api_request->service->daemon->shares, SHARE_REQUESTS, &one_of(api_request->visitor.use));
+                share_give(&api_request->service->manager->shares, SHARE_REQUESTS, &one_of(api_request->visitor.use));
         api_request->is_waiting = false;
 }
 
@@ -195,7 +195,7 @@ static void record(const struct api_request *api_request, int status) {
                                            .from = http_peer(api_request->request)->address, .what = route->name,
                                            .session = api_request_user(api_request), .status = status < 300 ? "ok" : text,
                                            .duration_ms = loop_now_ms() - api_request->opened_ms };
-        audit_write(&api_request->service->daemon->audit, &entry);
+        audit_write(&api_request->service->manager->audit, &entry);
 }
 
 void api_request_problem(struct api_request *api_request, int status, const char *code, const char *detail, const char *remedy) {

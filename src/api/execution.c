@@ -29,7 +29,7 @@ static int take_timeout(const struct api_request *api_request, json_t *body, jso
 
 static int count_run(struct api_request *api_request, struct err *err) {
         struct quota_use *use = api_request->visitor.use;
-        if (use && share_take(&api_request->service->daemon->shares, SHARE_RUNS,
+        if (use && share_take(&api_request->service->manager->shares, SHARE_RUNS,
                               &(const struct share_claim) { .key = use->owner, .amount = 1,
                                                             .key_max = use->quota.runs }, err) < 0)
                 return -1;

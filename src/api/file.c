@@ -78,7 +78,7 @@ int file_check_name(const char *relative, struct err *err) {
 }
 
 int file_open_workspace(const struct api_request *api_request, struct err *err) {
-        const struct session *session = session_find(api_request->service->daemon, api_request->visitor.owner,
+        const struct session *session = session_find(api_request->service->manager, api_request->visitor.owner,
                                                      api_request_user(api_request));
         if (!session)
                 return err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%.100s\"; make it with create, or run "
@@ -148,7 +148,7 @@ void file_read(struct api_request *api_request) {
 
 static struct session *find_or_create(struct api_request *api_request, bool is_existing, struct err *err) {
         bool is_created;
-        struct session *found = session_find(api_request->service->daemon, api_request->visitor.owner,
+        struct session *found = session_find(api_request->service->manager, api_request->visitor.owner,
                                              api_request_user(api_request));
         if (is_existing && !found)
                 (void) err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%.100s\"; make it with create",

@@ -82,7 +82,7 @@ int gate_load_keys(struct service *service, struct err *err) {
         if (*service->settings->key.name && api_keys_add(&fresh, &service->settings->key, err) < 0)
                 return -1;
         service->keys = fresh;
-        service->daemon->shares.n_keys = (unsigned) fresh.n;
+        service->manager->shares.n_keys = (unsigned) fresh.n;
         return 0;
 }
 

@@ -11,6 +11,8 @@
 #include "api/routes.h"
 #include "api/service.h"
 #include "base/memory.h"
+#include "daemon/daemon.h"
+#include "session/kernel_pool.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
@@ -21,6 +23,7 @@ struct metrics_view {
         FILE *out;
         const struct service *service;
         const struct daemon *daemon;
+        const struct session_manager *manager;
         const struct http_counters *http;
         const char *owner; /* "": the operator */
 };
@@ -62,15 +65,15 @@ static double cpu_seconds(const struct metrics_view *view) {
 }
 
 static double longest_turn_seconds(const struct metrics_view *view) {
-        return (double) loop_turns(view->daemon->loop).longest_us / 1e6;
+        return (double) loop_turns(view->manager->loop).longest_us / 1e6;
 }
 
 static double longest_turn_cpu_seconds(const struct metrics_view *view) {
-        return (double) loop_turns(view->daemon->loop).longest_cpu_us / 1e6;
+        return (double) loop_turns(view->manager->loop).longest_cpu_us / 1e6;
 }
 
 static double uptime_seconds(const struct metrics_view *view) {
-        return (double) (loop_now_ms() - view->daemon->started_ms) / 1000;
+        return (double) (loop_now_ms() - view->manager->started_ms) / 1000;
 }
 
 static void build_lines(const struct metrics_view *view, const struct metric *metric) {
@@ -82,7 +85,7 @@ static void build_lines(const struct metrics_view *view, const struct metric *me
 static void session_lines(const struct metrics_view *view, const struct metric *metric) {
         static const char *const names[] = { "new", "idle", "running", "trimmed", "asleep", "lost" };
         unsigned n[ELEMENTS(names)] = { 0 };
-        for (const struct session *session = view->daemon->sessions; session; session = session->next)
+        for (const struct session *session = view->manager->sessions; session; session = session->next)
                 if (!session->ephemeral && !session->removing && session->state < ELEMENTS(names))
                         n[session->state]++;
         for (size_t i = 0; i < ELEMENTS(names); i++)
@@ -94,41 +97,41 @@ static double sandboxes_max(const struct metrics_view *view) {
 }
 
 static double pool_should_hold(const struct metrics_view *view) {
-        return (double) (kernel_pool_wanted(view->daemon, false) + kernel_pool_wanted(view->daemon, true));
+        return (double) (kernel_pool_wanted(view->manager, false) + kernel_pool_wanted(view->manager, true));
 }
 
 static double pool_holds(const struct metrics_view *view) {
-        return (double) (kernel_pool_ready(view->daemon, false) + kernel_pool_ready(view->daemon, true));
+        return (double) (kernel_pool_ready(view->manager, false) + kernel_pool_ready(view->manager, true));
 }
 
 static void kernel_lines(const struct metrics_view *view, const struct metric *metric) {
-        const struct counters *counters = &view->daemon->counters;
+        const struct counters *counters = &view->manager->counters;
         put(view, metric->name, "how", "forked", (double) counters->kernels_forked);
         put(view, metric->name, "how", "cold", (double) counters->kernels_cold);
         put(view, metric->name, "how", "failed", (double) counters->kernels_failed);
 }
 
 static double orders_waiting(const struct metrics_view *view) {
-        return (double) view->daemon->n_orders;
+        return (double) view->manager->n_orders;
 }
 
 static double orders_given(const struct metrics_view *view) {
-        return (double) view->daemon->n_ordered;
+        return (double) view->manager->n_ordered;
 }
 
 /* ---- runs ---- */
 
 static double runs_started(const struct metrics_view *view) {
-        return (double) view->daemon->counters.runs_started;
+        return (double) view->manager->counters.runs_started;
 }
 
 static void run_lines(const struct metrics_view *view, const struct metric *metric) {
         for (size_t i = 0; i < COUNTERS_ENDS; i++)
-                put(view, metric->name, "status", counters_end_names[i], (double) view->daemon->counters.runs_ended[i]);
+                put(view, metric->name, "status", counters_end_names[i], (double) view->manager->counters.runs_ended[i]);
 }
 
 static void duration_lines(const struct metrics_view *view, const struct metric *metric) {
-        const struct counters *counters = &view->daemon->counters;
+        const struct counters *counters = &view->manager->counters;
         char bucket[80], sum[80], count[80], bound[32];
         uint64_t n = 0;
         (void) snprintf(bucket, sizeof(bucket), "%s_bucket", metric->name);
@@ -146,14 +149,14 @@ static void duration_lines(const struct metrics_view *view, const struct metric 
 
 static double runs_waiting(const struct metrics_view *view) {
         unsigned n = 0;
-        for (const struct session *session = view->daemon->sessions; session; session = session->next)
+        for (const struct session *session = view->manager->sessions; session; session = session->next)
                 for (const struct run *run = session->runs; run; run = run->next)
                         n += !run->started;
         return n;
 }
 
 static double spilled_bytes(const struct metrics_view *view) {
-        return (double) share_used(&view->daemon->shares, SHARE_SPILL, NULL);
+        return (double) share_used(&view->manager->shares, SHARE_SPILL, NULL);
 }
 
 /* ---- the service ---- */
@@ -217,7 +220,7 @@ static void key_run_lines(const struct metrics_view *view, const struct metric *
         for (const struct quota_use *use = view->service->uses.uses; use; use = use->next)
                 if (is_shown(view, use->owner))
                         put(view, metric->name, "key", use->owner,
-                            (double) share_used(&view->daemon->shares, SHARE_RUNS, use->owner));
+                            (double) share_used(&view->manager->shares, SHARE_RUNS, use->owner));
 }
 
 /* ---- the table ---- */
@@ -267,6 +270,7 @@ void metrics_show(struct api_request *api_request) {
         struct metrics_view view = { .out = open_memstream(&text, &size),
                              .service = service,
                              .daemon = service->daemon,
+                             .manager = service->manager,
                              .http = http_server_counters(service->server),
                              .owner = api_request->visitor.owner };
         for (size_t i = 0; view.out && i < ELEMENTS(metrics); i++) {

@@ -46,7 +46,7 @@ static struct share_claim claim_of(const struct receiving *receiving, size_t n) 
 
 static void receiving_free(struct receiving *receiving) {
         struct api_request *api_request = receiving->api_request;
-        struct session *session = session_find(api_request->service->daemon, api_request->visitor.owner,
+        struct session *session = session_find(api_request->service->manager, api_request->visitor.owner,
                                                receiving->session_id);
         for (size_t i = 0; i < receiving->n; i++) {
                 if (session && receiving->files[i].file.fd >= 0) /* not put into its place */
@@ -55,7 +55,7 @@ static void receiving_free(struct receiving *receiving) {
                 free(receiving->files[i].path);
         }
         const struct share_claim all = claim_of(receiving, receiving->n);
-        share_give(&receiving->api_request->service->daemon->shares, SHARE_FILES, &all);
+        share_give(&receiving->api_request->service->manager->shares, SHARE_FILES, &all);
         multipart_close(receiving->multipart);
         fd_close(&receiving->workspace_fd);
         free(receiving);
@@ -87,7 +87,7 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
         if (receiving->n == FILES_MAX)
                 return err_set(err, ERR_LIMIT, "at most %d files can be sent at once", FILES_MAX);
         const struct share_claim one = claim_of(receiving, 1);
-        struct share_table *shares = &receiving->api_request->service->daemon->shares;
+        struct share_table *shares = &receiving->api_request->service->manager->shares;
         if (share_take(shares, SHARE_FILES, &one, err) < 0) {
                 receiving->is_crowded = true;
                 return -1;
@@ -109,9 +109,9 @@ static int add_bytes(struct receiving *receiving, const char *bytes, size_t size
                 return err_set(err, ERR_LIMIT, "the file is larger than %llu bytes, which is the most it may have",
                                (unsigned long long) receiving->max);
         struct api_request *api_request = receiving->api_request;
-        struct daemon *daemon = api_request->service->daemon;
-        struct session *session = session_find(daemon, api_request->visitor.owner, receiving->session_id);
-        if (disk_admit(daemon, session, size, err) < 0)
+        struct session_manager *manager = api_request->service->manager;
+        struct session *session = session_find(manager, api_request->visitor.owner, receiving->session_id);
+        if (disk_admit(manager, session, size, err) < 0)
                 return -1;
         received->size += size;
         int code = fd_write_all(received->file.fd, bytes, size);
@@ -194,7 +194,7 @@ static void on_body_end(void *context) {
         if (!receiving->multipart || multipart_finish(receiving->multipart, &err) == 0) {
                 if (receiving->n == 0)
                         (void) err_set(&err, ERR_USAGE, "there is no file in the form");
-                else if (!session_find(api_request->service->daemon, api_request->visitor.owner, receiving->session_id))
+                else if (!session_find(api_request->service->manager, api_request->visitor.owner, receiving->session_id))
                         (void) err_set(&err, ERR_GONE, "the sandbox was destroyed meanwhile");
                 else
                         list = finish_files(receiving, &is_created, &err);
@@ -226,8 +226,8 @@ static int prepare(struct receiving *receiving, const struct session *session, c
                 return err_sys(err, -receiving->workspace_fd, "opening the files of the sandbox");
         (void) snprintf(receiving->session_id, sizeof(receiving->session_id), "%s", session->row.id);
         (void) snprintf(receiving->directory, sizeof(receiving->directory), "%s", relative);
-        struct daemon *daemon = receiving->api_request->service->daemon;
-        if (disk_admit(daemon, session_find(daemon, "", session->row.id), 0, err) < 0)
+        struct session_manager *manager = receiving->api_request->service->manager;
+        if (disk_admit(manager, session_find(manager, "", session->row.id), 0, err) < 0)
                 return -1;
         if (receiving_is_form(receiving->api_request))
                 return multipart_open(type, &form_events, receiving, &receiving->multipart, err);

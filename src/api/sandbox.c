@@ -22,7 +22,7 @@ static void shape_one(const struct api_request *api_request, json_t *sandbox) {
 
 static json_t *shape_sandbox(struct api_request *api_request, json_t *answer, int *status) {
         json_t *created = json_object_get(answer, "created");
-        const struct session *session = session_find(api_request->service->daemon, api_request->visitor.owner,
+        const struct session *session = session_find(api_request->service->manager, api_request->visitor.owner,
                                                      api_request_user(api_request));
         if (json_is_true(created))
                 *status = 201;
@@ -53,11 +53,11 @@ static json_t *shape_isolation(struct api_request *api_request, json_t *answer, 
 bool sandbox_has_room(const struct api_request *api_request, const char *user_id, struct err *err) {
         const struct service *service = api_request->service;
         const char *owner = api_request->visitor.owner;
-        if (caller_is_operator(&api_request->caller) || session_find(service->daemon, owner, user_id))
+        if (caller_is_operator(&api_request->caller) || session_find(service->manager, owner, user_id))
                 return true;
         const struct share_claim one = { .key = owner, .amount = 1,
                                          .key_max = api_request->visitor.use->quota.sandboxes };
-        return share_judge(&service->daemon->shares, SHARE_SANDBOXES, &one, service_count_sandboxes(service, owner),
+        return share_judge(&service->manager->shares, SHARE_SANDBOXES, &one, service_count_sandboxes(service, owner),
                            service_count_sandboxes(service, NULL), err) == 0;
 }
 
@@ -80,7 +80,7 @@ static int check_isolation(const struct api_request *api_request, json_t *body, 
                 return 0;
         if (!name || strcmp(name, "full") != 0)
                 return err_set(err, ERR_USAGE, "min_isolation is \"full\" or \"weaker\"");
-        if (api_request->service->daemon->options->allow_weaker)
+        if (api_request->service->manager->options->allow_weaker)
                 return err_set(err, ERR_UNSUPPORTED, "this service runs with --allow-weaker: it does not promise full "
                                "isolation; GET …/isolation says what there is");
         return 0;

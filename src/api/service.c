@@ -7,13 +7,14 @@
 #include "api/api_request.h"
 #include "api/gate.h"
 #include "api/routes.h"
+#include "daemon/daemon.h"
 #include "session/session.h"
 
 enum { BEAT_MS = 5000 };
 
 unsigned service_count_sandboxes(const struct service *service, const char *owner) {
         unsigned n = 0;
-        for (const struct session *session = service->daemon->sessions; session; session = session->next)
+        for (const struct session *session = service->manager->sessions; session; session = session->next)
                 if (*session->row.owner && !session->ephemeral && !session->removing &&
                     (!owner || strcmp(session->row.owner, owner) == 0))
                         n++;
@@ -38,7 +39,7 @@ static void handle(void *context, struct http_request *request) {
         char allow[API_ALLOW_SIZE];
         struct err err;
         service->counted.requests++;
-        if (service->daemon->options->verbose)
+        if (service->manager->options->verbose)
                 daemon_log("%s %s %s", http_peer(request)->address, http_method(request), http_path(request));
         if (!gate_admits_origin(service, request))
                 return;
@@ -57,7 +58,7 @@ static void handle(void *context, struct http_request *request) {
 
 /* Beside the daemon's own socket: "…/glovebox.sock" and "…/glovebox-api.sock". */
 static void place_socket(struct service *service) {
-        const char *path = service->daemon->socket_path;
+        const char *path = service->manager->options->socket_path;
         size_t size = strlen(path);
         if (size > 5 && strcmp(path + size - 5, ".sock") == 0)
                 size -= 5;
@@ -69,7 +70,7 @@ static void place_socket(struct service *service) {
 
 static void on_beat(void *context) {
         struct service *service = context;
-        service->beat = loop_timer(service->daemon->loop, loop_now_ms() + BEAT_MS, on_beat, service);
+        service->beat = loop_timer(service->manager->loop, loop_now_ms() + BEAT_MS, on_beat, service);
         api_request_beat_all(service);
 }
 
@@ -103,12 +104,13 @@ static int open_service(struct daemon *daemon, const void *settings, void **ret_
         if (!service)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         service->daemon = daemon;
+        service->manager = &daemon->manager;
         service->settings = settings;
         service->started_ms = loop_now_ms();
-        (void) snprintf(service->keys_path, sizeof(service->keys_path), "%s/keys", daemon->data_dir);
-        daemon->shares.rows[SHARE_SANDBOXES].total = service->settings->sandboxes_max;
-        if (daemon->shares.rows[SHARE_RUNS].total < service->settings->quota.runs)
-                daemon->shares.rows[SHARE_RUNS].total = service->settings->quota.runs;
+        (void) snprintf(service->keys_path, sizeof(service->keys_path), "%s/keys", daemon->manager.data_dir);
+        daemon->manager.shares.rows[SHARE_SANDBOXES].total = service->settings->sandboxes_max;
+        if (daemon->manager.shares.rows[SHARE_RUNS].total < service->settings->quota.runs)
+                daemon->manager.shares.rows[SHARE_RUNS].total = service->settings->quota.runs;
         place_socket(service);
         if (!service->settings->host && !*service->unix_path) {
                 close_service(service);
@@ -119,7 +121,7 @@ static int open_service(struct daemon *daemon, const void *settings, void **ret_
                                               .unix_path = *service->unix_path ? service->unix_path : NULL };
         const struct http_handler handler = { .handle = handle, .context = service };
         if (gate_load_keys(service, err) < 0 || check_settings(service, err) < 0 ||
-            http_server_open(daemon->loop, &options, &handler, &service->server, err) < 0) {
+            http_server_open(daemon->manager.loop, &options, &handler, &service->server, err) < 0) {
                 close_service(service);
                 return -1;
         }

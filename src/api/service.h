@@ -28,6 +28,7 @@ struct service_settings {
 
 struct service {
         struct daemon *daemon;
+        struct session_manager *manager; /* of the daemon */
         const struct service_settings *settings;
         struct http_server *server;
         char unix_path[108]; /* "": none */

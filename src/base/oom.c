@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "box/seal/syscalls.h"
+#include "base/syscalls.h"
 
 static bool is_spared; /* known to the maker too: it is forked later */
 

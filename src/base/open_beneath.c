@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "image/bounds.h"
 
 static int open_resolving(int dir_fd, const char *path, int flags, uint64_t resolve) {
         struct open_how how = {

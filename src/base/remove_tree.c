@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "box/seal/syscalls.h"
+#include "base/syscalls.h"
 
 /* Each level costs a descriptor: what lies deeper is moved up to the top and has its turn later. */
 enum { DEPTH_MAX = 64, TURNS_MAX = 100000 };

@@ -10,9 +10,9 @@
 #include "base/fd.h"
 #include "base/fd_passing.h"
 #include "base/memory.h"
+#include "base/syscalls.h"
 #include "box/agent_image.h"
 #include "box/seal/stage.h"
-#include "box/seal/syscalls.h"
 #include "box/seal/tree.h"
 
 enum { SEAL_WAIT_MS = 60000, KILL_WAIT_MS = 5000 };

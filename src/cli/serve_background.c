@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "cli/ui/terminal.h"
 #include "client/daemon_client.h"
+#include "daemon/daemon.h"
 
 enum { OTHER_TIMEOUT_MS = 10000, LOG_MAX_BYTES = 8 << 20, READY_FD = 3 };
 

@@ -17,6 +17,7 @@
 #include "cli/serve_check.h"
 #include "cli/ui/terminal.h"
 #include "cli/verb.h"
+#include "daemon/daemon.h"
 #include "session/serve_options.h"
 
 struct line {

@@ -85,13 +85,13 @@ static bool is_live(const struct sockaddr_un *address) {
 
 int listener_open(struct daemon *daemon, struct err *err) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
-        const char *path = daemon->socket_path;
+        const char *path = daemon->manager.options->socket_path;
         if (strlen(path) >= sizeof(address.sun_path))
                 return err_set(err, ERR_USAGE,
                                "the socket's path %s is longer than %zu bytes; choose a shorter --socket-dir", path,
                                sizeof(address.sun_path) - 1);
         (void) strcpy(address.sun_path, path);
-        if (make_parent(path, daemon->options->socket_dir_is_ours, err) < 0)
+        if (make_parent(path, daemon->manager.options->socket_dir_is_ours, err) < 0)
                 return -1;
         struct stat status;
         if (lstat(path, &status) == 0) {
@@ -120,19 +120,19 @@ int listener_open(struct daemon *daemon, struct err *err) {
                 return err_sys(err, code, "listening on %s", path);
         if (listen(daemon->listen_fd, 128) < 0)
                 return err_sys(err, errno, "listening on %s", path);
-        if (*daemon->options->socket_link && project_link_make(daemon->options->socket_link, path, err) < 0)
+        if (*daemon->manager.options->socket_link && project_link_make(daemon->manager.options->socket_link, path, err) < 0)
                 return -1;
         daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        daemon->listen_watch = loop_watch(daemon->loop, daemon->listen_fd, EPOLLIN, on_connection, daemon);
+        daemon->listen_watch = loop_watch(daemon->manager.loop, daemon->listen_fd, EPOLLIN, on_connection, daemon);
         return daemon->listen_watch ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
 void listener_close(struct daemon *daemon) {
         loop_unwatch(&daemon->listen_watch);
         if (daemon->listen_fd >= 0) {
-                if (*daemon->options->socket_link)
-                        project_link_remove(daemon->options->socket_link, daemon->socket_path);
-                (void) unlink(daemon->socket_path);
+                if (*daemon->manager.options->socket_link)
+                        project_link_remove(daemon->manager.options->socket_link, daemon->manager.options->socket_path);
+                (void) unlink(daemon->manager.options->socket_path);
         }
         fd_close(&daemon->listen_fd);
         fd_close(&daemon->spare_fd);

@@ -21,7 +21,7 @@ struct operation {
 
 /* Tables of rows, each ended by a NULL name. */
 extern const struct operation operations_session[], operations_run[], operations_file[],
-        operations_install[], operations_process[];
+        operations_install[], operations_process[], operations_daemon[];
 
 /* The session that the request names; ERR_NOT_FOUND says which do exist. */
 struct session *operation_session(struct caller *caller, json_t *json, struct err *err);

@@ -56,16 +56,16 @@ static int read_file(struct caller *caller, json_t *json, struct err *err) {
 
 struct file_upload {
         struct upload upload;
-        struct daemon *daemon;
+        struct session_manager *manager;
         char session_id[27];
         uint64_t admitted; /* counted in the session, unless the file is finished */
         struct workspace_file file;
 };
 
 static int on_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
-        struct daemon *daemon = upload->caller->daemon;
+        struct session_manager *manager = upload->caller->manager;
         struct file_upload *file = (struct file_upload *) upload;
-        if (disk_admit(daemon, session_find(daemon, "", file->session_id), size, err) < 0)
+        if (disk_admit(manager, session_find(manager, "", file->session_id), size, err) < 0)
                 return -1;
         file->admitted += size;
         int code = fd_write_all(file->file.fd, bytes, size);
@@ -112,8 +112,8 @@ static void finish_durably(struct file_upload *upload) {
                 *durable = (struct durable_write) { caller, upload->file, upload->upload.size };
                 const struct helper_job_order order = { .fds = { durable->file.fd, durable->file.workspace_fd }, .n_fds = 2,
                                                     .work = write_durably, .done = on_written, .context = durable,
-                                                    daemon_job_of(caller->daemon, caller->owner) };
-                if (helper_job_start(caller->daemon->loop, &order, &err)) {
+                                                    manager_job_of(caller->manager, caller->owner) };
+                if (helper_job_start(caller->manager->loop, &order, &err)) {
                         caller->held_by = &durable->caller;
                         upload->file = (struct workspace_file) { .fd = -1, .workspace_fd = -1 };
                         return;
@@ -137,7 +137,7 @@ static void on_finish(struct upload *upload) {
 static void on_abandon(struct upload *upload) {
         struct file_upload *file = (struct file_upload *) upload;
         /* The caller may be gone by now. */
-        struct session *session = file->admitted ? session_find(file->daemon, "", file->session_id) : NULL;
+        struct session *session = file->admitted ? session_find(file->manager, "", file->session_id) : NULL;
         if (session)
                 disk_give_back(session, file->admitted);
         workspace_drop_file(&file->file);
@@ -149,12 +149,12 @@ static int write_file(struct caller *caller, json_t *json, struct err *err) {
         _cleanup_fd_ int workspace = open_named(caller, json, "path", relative, &session, err);
         if (workspace < 0)
                 return -1;
-        if (disk_admit(caller->daemon, session, 0, err) < 0)
+        if (disk_admit(caller->manager, session, 0, err) < 0)
                 return -1;
         struct file_upload *upload = calloc(1, sizeof(*upload));
         if (!upload)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        upload->daemon = caller->daemon;
+        upload->manager = caller->manager;
         (void) snprintf(upload->session_id, sizeof(upload->session_id), "%s", session->row.id);
         if (workspace_create_file(workspace, relative, &upload->file, err) < 0) {
                 free(upload);

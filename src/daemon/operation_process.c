@@ -60,7 +60,7 @@ static int ps(struct caller *caller, json_t *json, struct err *err) {
         (void) json;
         (void) err;
         json_t *list = json_array();
-        for (struct session *session = caller->daemon->sessions; session; session = session->next) {
+        for (struct session *session = caller->manager->sessions; session; session = session->next) {
                 if (!is_listed(session, caller))
                         continue;
                 json_t *item = session_to_json(session, true), *runs = json_array();
@@ -87,10 +87,10 @@ static bool has_prefix(const char *text, const char *prefix) {
 
 /* By a session's name or id, or the beginning of an id, of a session or of a run. */
 static struct session *find_target(struct caller *caller, const char *name, struct err *err) {
-        struct session *found = session_find(caller->daemon, caller->owner, name);
+        struct session *found = session_find(caller->manager, caller->owner, name);
         if (found)
                 return found;
-        for (struct session *session = caller->daemon->sessions; session; session = session->next) {
+        for (struct session *session = caller->manager->sessions; session; session = session->next) {
                 if (!is_listed(session, caller) ||
                     !(has_prefix(session->row.id, name) || (session->runs && has_prefix(session->runs->id, name))))
                         continue;
@@ -180,7 +180,7 @@ static int set(struct caller *caller, json_t *json, struct err *err) {
         (void) snprintf(row.options, sizeof(row.options), "%s", session->row.options);
         if (session_config_read_limits(wanted, &row.limits, err) < 0 || session_config_check_ceiling(caller, &row.limits, err) < 0 ||
             change_box(session, &row.limits, err) < 0 ||
-            registry_set_limits(caller->daemon->registry, row.id, &row.limits, err) < 0)
+            registry_set_limits(caller->manager->registry, row.id, &row.limits, err) < 0)
                 return -1;
         session->row.limits = row.limits;
         disk_limit_changed(session);

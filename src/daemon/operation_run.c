@@ -25,7 +25,7 @@ static struct session *session_for(struct caller *caller, json_t *json, struct e
         struct registry_session row;
         if (session_config_from_json(caller, json, &row, err) < 0 || registry_make_id(row.id, err) < 0)
                 return NULL;
-        return session_make(caller->daemon, &row, true, err);
+        return session_make(caller->manager, &row, true, err);
 }
 
 static uint64_t timeout_of(const struct session *session, json_t *json) {

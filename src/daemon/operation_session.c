@@ -31,7 +31,7 @@ static int list(struct caller *caller, json_t *json, struct err *err) {
         (void) json;
         (void) err;
         json_t *sessions = json_array();
-        for (struct session *session = caller->daemon->sessions; session; session = session->next)
+        for (struct session *session = caller->manager->sessions; session; session = session->next)
                 if (session_is_seen_by(session, caller->owner) && !session->removing)
                         json_array_append_new(sessions, session_to_json(session, true));
         caller_answer(caller, json_pack("{s:o}", "sessions", sessions));

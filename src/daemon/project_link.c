@@ -10,7 +10,7 @@
 #include "base/data_dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
-#include "box/seal/syscalls.h"
+#include "base/syscalls.h"
 
 static const char *const names[] = { "kernel.sock", "kernel-api.sock" };
 

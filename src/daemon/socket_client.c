@@ -38,7 +38,7 @@ static struct client_request *open_request(struct client *client, uint16_t numbe
         if (!request)
                 return NULL;
         *request = (struct client_request) {
-                .caller = { .type = &caller_type, .daemon = client->daemon, .owner = "", .cursor = 1 },
+                .caller = { .type = &caller_type, .manager = &client->daemon->manager, .owner = "", .cursor = 1 },
                 .next = client->requests,
                 .client = client,
                 .number = number,
@@ -73,7 +73,7 @@ int client_accept(struct daemon *daemon, int fd, struct err *err) {
         client->parser = message_parser_make(MESSAGE_FROM_CLIENT);
         message_parser_take_pieces(&client->parser);
         client->queue = message_queue_make(CLIENT_QUEUE_MAX);
-        client->watch = loop_watch(daemon->loop, fd, EPOLLIN, on_event, client);
+        client->watch = loop_watch(daemon->manager.loop, fd, EPOLLIN, on_event, client);
         if (!client->watch) {
                 free(client);
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
@@ -131,7 +131,7 @@ void client_send(struct client *client, enum message_type type, uint16_t request
         settle(client);
 }
 
-int client_send_event(struct client *client, uint16_t request, const char *text, const int *fds, size_t n_fds) {
+static int client_send_event(struct client *client, uint16_t request, const char *text, const int *fds, size_t n_fds) {
         if (client->closing || message_queue_size(&client->queue) > 0)
                 return -EBUSY;
         int code = message_send_fds(client->fd, MESSAGE_EVENT, request, text, strlen(text), fds, n_fds);
@@ -216,10 +216,16 @@ static bool wants_more(const struct caller *caller) {
         return client_wants_more(((const struct client_request *) caller)->client);
 }
 
+static int on_hand_over(struct caller *caller, const char *text, const int *fds, size_t n_fds) {
+        struct client_request *request = client_request_of(caller);
+        return client_send_event(request->client, request->number, text, fds, n_fds);
+}
+
 static const struct caller_type caller_type = { .answer = on_answer,
                                                .refuse = on_refuse,
                                                .accepted = on_accepted,
                                                .output = on_output,
+                                               .hand_over = on_hand_over,
                                                .display = on_display,
                                                .wants_more = wants_more,
                                                .via = "socket" };

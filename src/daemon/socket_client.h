@@ -54,8 +54,5 @@ struct client_request *client_request_of(struct caller *caller);
 
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size);
 
-/* An EVENT with descriptors (borrowed), at once or not at all; -errno. */
-int client_send_event(struct client *client, uint16_t request, const char *text, const int *fds, size_t n_fds);
-
 /* Room for more output of a stream? */
 bool client_wants_more(const struct client *client);

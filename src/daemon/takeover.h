@@ -3,13 +3,9 @@
 
 #include "base/err.h"
 
-struct daemon;
+struct session_manager;
 
-int takeover_sessions(struct daemon *daemon, struct err *err);
+int takeover_sessions(struct session_manager *manager, struct err *err);
 
 /* Starts the runs that waited. */
-void takeover_resume_runs(struct daemon *daemon);
-
-/* Destroys control groups of this daemon's that belong to none of its kernels. */
-/* But for those whose caller has claimed them (base/claim.h): a later sweep removes these. */
-void takeover_sweep_groups(struct daemon *daemon);
+void takeover_resume_runs(struct session_manager *manager);

@@ -67,44 +67,58 @@ static int apply_begin(struct journal *journal, const struct journal_record *rec
         return code;
 }
 
-/* After a gap: where the streams were then. */
-static int apply_ends(struct journal *journal, const uint8_t *ends) {
-        uint64_t end[JOURNAL_STREAMS];
-        for (size_t i = 0; i < JOURNAL_STREAMS; i++) {
-                end[i] = journal_get_u64(ends + 8 * i);
-                if (end[i] < journal->end[i] || end[i] - journal->end[i] > JOURNAL_OFFSET_MAX)
-                        return -EBADMSG;
-        }
-        memcpy(journal->end, end, sizeof(end));
-        return 0;
-}
+/* What a REQUEST says, if it can be one. */
+struct request_record {
+        struct journal_request request;
+        int64_t wall_ms;
+        uint64_t ends[JOURNAL_STREAMS]; /* of the streams, then: after a gap nothing else tells */
+};
 
-static int apply_request(struct journal *journal, const struct journal_record *record) {
+/* -EBADMSG: it cannot stand here, whatever stood before it. Changes nothing. */
+static int parse_request(const struct journal *journal, const struct journal_record *record,
+                         struct request_record *ret_parsed) {
         const uint8_t *fixed = record->checked;
         size_t fixed_size = record->is_checked ? JOURNAL_REQUEST_FIXED : JOURNAL_REQUEST_FIXED_2;
-        if (journal->is_open || record->size < fixed_size)
+        if (record->size < fixed_size)
                 return -EBADMSG;
         size_t id_size = fixed[30];
         if (id_size > JOURNAL_ID_MAX || record->size < fixed_size + id_size)
                 return -EBADMSG;
-        if (record->is_checked && apply_ends(journal, fixed + JOURNAL_REQUEST_FIXED_2) < 0)
+        struct request_record parsed = {
+                .request = { .began_ms = (int64_t) journal_get_u64(fixed + 8),
+                             .timeout_ms = journal_get_u64(fixed + 16),
+                             .inbox_at = journal_get_u32(fixed + 24),
+                             .is_run = fixed[28] & JOURNAL_FLAG_RUN,
+                             .tells_loss = fixed[28] & JOURNAL_FLAG_TELLS_LOSS,
+                             .type = fixed[29],
+                             .size = record->size - fixed_size - id_size },
+                .wall_ms = (int64_t) journal_get_u64(fixed),
+        };
+        for (size_t i = 0; i < JOURNAL_STREAMS; i++) {
+                parsed.ends[i] = record->is_checked ? journal_get_u64(fixed + JOURNAL_REQUEST_FIXED_2 + 8 * i)
+                                                    : journal->end[i];
+                if (parsed.ends[i] < journal->end[i] || parsed.ends[i] - journal->end[i] > JOURNAL_OFFSET_MAX)
+                        return -EBADMSG;
+        }
+        memcpy(parsed.request.id, fixed + fixed_size, id_size);
+        if (!journal_is_run_id(parsed.request.id, id_size))
                 return -EBADMSG;
-        struct journal_request request = { .began_ms = (int64_t) journal_get_u64(fixed + 8),
-                                           .timeout_ms = journal_get_u64(fixed + 16),
-                                           .inbox_at = journal_get_u32(fixed + 24),
-                                           .is_run = fixed[28] & JOURNAL_FLAG_RUN,
-                                           .tells_loss = fixed[28] & JOURNAL_FLAG_TELLS_LOSS,
-                                           .type = fixed[29],
-                                           .size = record->size - fixed_size - id_size };
-        memcpy(request.id, fixed + fixed_size, id_size);
-        if (!journal_is_run_id(request.id, id_size))
+        *ret_parsed = parsed;
+        return 0;
+}
+
+static int apply_request(struct journal *journal, const struct journal_record *record) {
+        struct request_record parsed;
+        if (journal->is_open || parse_request(journal, record, &parsed) < 0)
                 return -EBADMSG;
-        int code = request.is_run ? journal_index_reserve_run(journal) : 0;
+        const struct journal_request *request = &parsed.request;
+        int code = request->is_run ? journal_index_reserve_run(journal) : 0;
         if (code < 0)
                 return code;
-        if (request.is_run)
-                journal_index_begin(journal, request.id, (int64_t) journal_get_u64(fixed));
-        journal_index_request(journal, &request, request.size > 0 ? record->next_at - request.size : 0);
+        memcpy(journal->end, parsed.ends, sizeof(parsed.ends));
+        if (request->is_run)
+                journal_index_begin(journal, request->id, parsed.wall_ms);
+        journal_index_request(journal, request, request->size > 0 ? record->next_at - request->size : 0);
         journal->is_request_checked = record->is_checked;
         journal->request_crc = record->crc;
         return 0;
@@ -183,13 +197,33 @@ static int apply(struct journal *journal, const struct journal_record *record, c
         }
 }
 
+/* From the reader's place on, to the next record that is a request and can be applied. 1: there is one, and it is read
+ * next; 0: there is none; -errno. */
+static int seek_request(const struct journal *journal, struct journal_reader *reader) {
+        int code;
+        while ((code = journal_reader_seek_request(reader)) > 0) {
+                uint64_t at = reader->at;
+                struct journal_record record;
+                struct request_record parsed;
+                code = journal_reader_next(reader, &record);
+                if (code < 0 && code != -EBADMSG)
+                        return code;
+                bool is_good = code > 0 && parse_request(journal, &record, &parsed) == 0;
+                reader->at = is_good ? at : at + 1;
+                if (is_good)
+                        return 1;
+        }
+        return code;
+}
+
 /* What is there is no record, or none that may stand there. If a request follows, something between has been damaged:
  * it costs the run that was open, if any, and those whose requests are lost. If none does, the last daemon died while it
- * wrote, and what it wrote goes. Returns 1 when there is more to read. */
+ * wrote, and what it wrote goes: what is written next must directly follow what was read, or it would be taken for a part
+ * of the damage. Returns 1 when there is more to read. */
 static int skip_damage(struct journal *journal, struct journal_reader *reader) {
         uint64_t base = journal->head.base[JOURNAL_EVENTS];
         reader->at = journal->end[JOURNAL_EVENTS] + 1;
-        int code = journal_reader_seek_request(reader);
+        int code = seek_request(journal, reader);
         journal->holds = journal->is_open && code <= 0 ? journal->holds : JOURNAL_HOLDS_UNKNOWN;
         if (code < 0)
                 return code;

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pipe_peek.h"
-#include "box/seal/syscalls.h"
+#include "base/syscalls.h"
 #include "kernel/kernel_channel.h"
 #include "store/reaper.h"
 #include "wire/frame.h"

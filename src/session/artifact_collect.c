@@ -84,13 +84,13 @@ void artifact_collect_resume(struct session *session, int64_t began_ms) {
 
 static void copy_out(struct session *session, int workspace_fd, const char *run_id, struct artifact_list *list) {
         char out_dir[4200];
-        if (disk_admit(session->daemon, NULL, 0, NULL) < 0) { /* the reserve of the host: what it made is gone with it */
+        if (disk_admit(session->manager, NULL, 0, NULL) < 0) { /* the reserve of the host: what it made is gone with it */
                 artifact_list_release(list);
                 return;
         }
-        (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->daemon->data_dir, run_id);
+        (void) snprintf(out_dir, sizeof(out_dir), "%s/outputs/%s", session->manager->data_dir, run_id);
         (void) artifact_copy_out(workspace_fd, list, out_dir, session->row.limits.disk_bytes, NULL);
-        outputs_stamp(session->daemon, out_dir);
+        outputs_stamp(session->manager, out_dir);
 }
 
 /* Leaves what the run made or changed. Where it is not known what was there before, change times tell. */
@@ -181,10 +181,10 @@ bool artifact_collect_begin(struct session *session, void (*on_collected)(struct
                                             .work = session->ephemeral ? copy_in_child : list_in_child,
                                             .done = session->ephemeral ? on_copied : on_listed,
                                             .timeout_ms = PATIENCE_MS,
-                                            daemon_job_of(session->daemon, session->row.owner),
+                                            manager_job_of(session->manager, session->row.owner),
                                             .context = session };
         session->on_collected = on_collected;
-        session->job = helper_job_start(session->daemon->loop, &order, NULL);
+        session->job = helper_job_start(session->manager->loop, &order, NULL);
         return session->job != NULL;
 }
 

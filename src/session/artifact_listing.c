@@ -4,8 +4,8 @@
 
 #include "base/fd.h"
 #include "base/helper_job.h"
-#include "daemon/daemon.h"
 #include "session/caller.h"
+#include "session/manager.h"
 
 enum { PATIENCE_MS = 60000 };
 
@@ -53,8 +53,8 @@ int artifact_listing_get(struct caller *caller, int workspace_fd, artifact_liste
         caller->held_by = &listing->caller;
         const struct helper_job_order order = { .fds = { workspace_fd }, .n_fds = 1, .timeout_ms = PATIENCE_MS,
                                             .work = list_in_child, .done = on_listed, .context = listing,
-                                            daemon_job_of(caller->daemon, caller->owner) };
-        if (helper_job_start(caller->daemon->loop, &order, err))
+                                            manager_job_of(caller->manager, caller->owner) };
+        if (helper_job_start(caller->manager->loop, &order, err))
                 return 0;
         listing_free(listing);
         return -1;

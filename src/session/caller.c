@@ -61,7 +61,7 @@ static void record(struct caller *caller, const char *status) {
         const struct audit_entry entry = { .key = caller->owner, .via = caller->type->via, .from = caller->from,
                                            .what = operation, .session = *caller->about ? caller->about : NULL,
                                            .status = status, .duration_ms = loop_now_ms() - caller->asked_ms };
-        audit_write(&caller->daemon->audit, &entry);
+        audit_write(&caller->manager->audit, &entry);
 }
 
 void caller_answer_text(struct caller *caller, const char *text, size_t size, json_t *json) {

@@ -14,7 +14,7 @@
 #include "base/err.h"
 
 struct caller;
-struct daemon;
+struct session_manager;
 struct run;
 struct session;
 struct spill;
@@ -41,12 +41,15 @@ struct caller_type {
         void (*display)(struct caller *caller, const char *data, size_t size); /* JSON */
         bool (*wants_more)(const struct caller *caller);
 
+        /* An event with file descriptors (borrowed), at once or not at all; -errno. NULL: no descriptor can go there. */
+        int (*hand_over)(struct caller *caller, const char *text, const int *fds, size_t n_fds);
+
         const char *via; /* "socket", "http": for the audit log; NULL: asks on behalf of somebody who is recorded */
 };
 
 struct caller {
         const struct caller_type *type;
-        struct daemon *daemon;
+        struct session_manager *manager;
         const char *owner; /* whose sessions it may see: a key's name, or "" for the operator, who sees all */
         bool stream;
         bool cancel_on_disconnect;

@@ -5,8 +5,8 @@
 
 #include "base/fd.h"
 #include "base/helper_job.h"
-#include "daemon/daemon.h"
 #include "session/caller.h"
+#include "session/manager.h"
 
 enum { PATIENCE_MS = 60000 };
 
@@ -66,8 +66,8 @@ int caller_job_start(struct caller *caller, int fd, caller_work *work, const cha
         caller->held_by = &job->caller;
         const struct helper_job_order order = { .fds = { fd }, .n_fds = 1, .timeout_ms = PATIENCE_MS, .work = do_work,
                                             .done = on_done, .context = job,
-                                            daemon_job_of(caller->daemon, caller->owner) };
-        if (helper_job_start(caller->daemon->loop, &order, err))
+                                            manager_job_of(caller->manager, caller->owner) };
+        if (helper_job_start(caller->manager->loop, &order, err))
                 return 0;
         caller_job_free(job);
         return -1;

@@ -7,17 +7,17 @@
 
 #include "base/err.h"
 
-struct daemon;
+struct session_manager;
 struct session;
 
 /* Connects to the vault at the start, or starts one. */
-int custody_open(struct daemon *daemon, struct err *err);
+int custody_open(struct session_manager *manager, struct err *err);
 
 /* Replaces a vault that has died, now: at the end of the daemon nobody would come back to it. */
-void custody_make_sure(struct daemon *daemon);
+void custody_make_sure(struct session_manager *manager);
 
-void custody_close(struct daemon *daemon);
+void custody_close(struct session_manager *manager);
 
 /* The kernel of a session that is kept. */
 void custody_put(struct session *session);
-void custody_drop(struct daemon *daemon, const char *kernel_id);
+void custody_drop(struct session_manager *manager, const char *kernel_id);

@@ -34,19 +34,19 @@ static void on_report(void *context, const struct meter_report *report);
 
 /* ---- the file system ---- */
 
-static bool look(const struct daemon *daemon, uint64_t *ret_free, uint64_t *ret_total) {
+static bool look(const struct session_manager *manager, uint64_t *ret_free, uint64_t *ret_total) {
         struct statvfs status;
-        if (statvfs(daemon->data_dir, &status) < 0)
+        if (statvfs(manager->data_dir, &status) < 0)
                 return false;
         *ret_free = (uint64_t) status.f_bavail * status.f_frsize;
         *ret_total = (uint64_t) status.f_blocks * status.f_frsize;
         return true;
 }
 
-static void look_again(struct daemon *daemon) {
-        struct disk_watch *disk = &daemon->disk;
+static void look_again(struct session_manager *manager) {
+        struct disk_watch *disk = &manager->disk;
         uint64_t total;
-        if (!look(daemon, &disk->free_bytes, &total))
+        if (!look(manager, &disk->free_bytes, &total))
                 return;
         bool was_short = disk->is_short;
         disk->is_short = disk->free_bytes < disk->reserve_bytes;
@@ -59,13 +59,13 @@ static void look_again(struct daemon *daemon) {
                            units_format_bytes(disk->reserve_bytes, reserve));
 }
 
-int disk_open(struct daemon *daemon, struct err *err) {
-        struct disk_watch *disk = &daemon->disk;
-        uint64_t total = 0, asked = daemon->options->reserve_disk_bytes;
+int disk_open(struct session_manager *manager, struct err *err) {
+        struct disk_watch *disk = &manager->disk;
+        uint64_t total = 0, asked = manager->options->reserve_disk_bytes;
         char text[32], all[32];
-        daemon->meter.report = on_report;
-        daemon->meter.context = daemon;
-        if (!look(daemon, &disk->free_bytes, &total))
+        manager->meter.report = on_report;
+        manager->meter.context = manager;
+        if (!look(manager, &disk->free_bytes, &total))
                 return 0; /* it cannot be told: no reserve */
         uint64_t standard = total / 100 * RESERVE_PERCENT;
         if (standard > reserve_standard)
@@ -74,14 +74,14 @@ int disk_open(struct daemon *daemon, struct err *err) {
         if (disk->reserve_bytes >= total && total > 0)
                 return err_set(err, ERR_USAGE, "--reserve-disk: %s are to be kept free, and the file system of %.200s "
                                "has %s in all; choose less",
-                               units_format_bytes(disk->reserve_bytes, text), daemon->data_dir,
+                               units_format_bytes(disk->reserve_bytes, text), manager->data_dir,
                                units_format_bytes(total, all));
-        look_again(daemon);
+        look_again(manager);
         return 0;
 }
 
-void disk_close(struct daemon *daemon) {
-        loop_timer_drop(&daemon->disk.timer);
+void disk_close(struct session_manager *manager) {
+        loop_timer_drop(&manager->disk.timer);
 }
 
 /* ---- one session ---- */
@@ -107,7 +107,7 @@ const char *disk_bounded_by(const struct session *session) {
 }
 
 static void fill_order(const struct session *session, struct meter_order *order) {
-        const struct cgroup_host *host = &session->daemon->host;
+        const struct cgroup_host *host = &session->manager->host;
         *order = (struct meter_order) { .max_files = files_max(session) };
         (void) snprintf(order->id, sizeof(order->id), "%s", session->row.id);
         (void) snprintf(order->workspace, sizeof(order->workspace), "%s", workspace_of(session));
@@ -125,7 +125,7 @@ static bool ask_meter(struct session *session) {
         struct disk_use *use = &session->disk;
         struct meter_order order;
         fill_order(session, &order);
-        if (!meter_measure(&session->daemon->meter, &order))
+        if (!meter_measure(&session->manager->meter, &order))
                 return false;
         use->is_asked = true;
         use->is_busy = false;
@@ -135,7 +135,7 @@ static bool ask_meter(struct session *session) {
 
 /* How much space has gone since it was measured, whoever took it. */
 static uint64_t gone_since(const struct session *session) {
-        uint64_t before = session->disk.free_bytes, now = session->daemon->disk.free_bytes;
+        uint64_t before = session->disk.free_bytes, now = session->manager->disk.free_bytes;
         return before > now ? before - now : 0;
 }
 
@@ -151,13 +151,13 @@ static bool is_used(const struct session *session) {
         const struct disk_use *use = &session->disk;
         bool is_running = session->runs && session->runs->started;
         return is_watched(session) && (is_running || use->is_busy || use->outcome.payload ||
-                                       (session->kernel && (session->daemon->disk.is_short || is_suspect(session))));
+                                       (session->kernel && (session->manager->disk.is_short || is_suspect(session))));
 }
 
 static bool is_due(const struct session *session, uint64_t now_ms) {
         const struct disk_use *use = &session->disk;
         uint64_t pace_ms = gone_since(session) > LITTLE ? PACE_MS : PACE_CALM_MS;
-        if (use->measured_ms == 0 || session->daemon->disk.is_short || is_suspect(session))
+        if (use->measured_ms == 0 || session->manager->disk.is_short || is_suspect(session))
                 pace_ms = TICK_MS / 2;
         uint64_t duty = pace_ms < PACE_MS ? DUTY_SUSPECT : DUTY;
         if (pace_ms < duty * use->took_ms)
@@ -199,7 +199,7 @@ static void judge_reserve(struct session *session, uint64_t written_before, uint
         const struct disk_use *use = &session->disk;
         bool is_writing = (written_before > 0 && use->written > written_before + WRITING) ||
                           (bytes_before > 0 && use->bytes > bytes_before + WRITING);
-        if (!session->daemon->disk.is_short || !is_writing)
+        if (!session->manager->disk.is_short || !is_writing)
                 return;
         if (session->runs && session->runs->started)
                 end_run(session->runs, RUN_REASON_RESERVE);
@@ -229,7 +229,7 @@ static void take_report(struct session *session, const struct meter_report *repo
         use->is_asked = false;
         use->measured_ms = loop_now_ms();
         use->took_ms = report->took_us / 1000;
-        use->free_bytes = session->daemon->disk.free_bytes;
+        use->free_bytes = session->manager->disk.free_bytes;
         use->bytes = report->bytes + count_state(session, report->state_bytes);
         use->files = report->files;
         use->written = report->written;
@@ -244,8 +244,8 @@ static void take_report(struct session *session, const struct meter_report *repo
 }
 
 static void on_report(void *context, const struct meter_report *report) {
-        struct daemon *daemon = context;
-        for (struct session *session = daemon->sessions, *next; session; session = next) {
+        struct session_manager *manager = context;
+        for (struct session *session = manager->sessions, *next; session; session = next) {
                 next = session->next;
                 if (!report) { /* the meter has died: what it was asked is asked again, and nobody waits for it */
                         session->disk.is_busy |= session->disk.is_asked;
@@ -262,18 +262,18 @@ static void on_report(void *context, const struct meter_report *report) {
 
 static void on_tick(void *context);
 
-static void arm(struct daemon *daemon, uint64_t in_ms) {
-        if (!daemon->disk.timer && !daemon->draining)
-                daemon->disk.timer = loop_timer(daemon->loop, loop_now_ms() + in_ms, on_tick, daemon);
+static void arm(struct session_manager *manager, uint64_t in_ms) {
+        if (!manager->disk.timer && !manager->draining)
+                manager->disk.timer = loop_timer(manager->loop, loop_now_ms() + in_ms, on_tick, manager);
 }
 
 static void on_tick(void *context) {
-        struct daemon *daemon = context;
+        struct session_manager *manager = context;
         uint64_t now_ms = loop_now_ms();
-        bool is_busy = daemon->disk.is_short, is_needed = is_busy;
-        daemon->disk.timer = NULL;
-        look_again(daemon);
-        for (struct session *session = daemon->sessions; session; session = session->next) {
+        bool is_busy = manager->disk.is_short, is_needed = is_busy;
+        manager->disk.timer = NULL;
+        look_again(manager);
+        for (struct session *session = manager->sessions; session; session = session->next) {
                 is_needed |= session->kernel && is_watched(session);
                 if (!is_used(session))
                         continue;
@@ -281,20 +281,20 @@ static void on_tick(void *context) {
                 if (!session->disk.is_asked && is_due(session, now_ms))
                         (void) ask_meter(session);
         }
-        daemon->disk.is_idle = !is_busy;
+        manager->disk.is_idle = !is_busy;
         if (is_busy || is_needed)
-                arm(daemon, is_busy ? TICK_MS : TICK_IDLE_MS);
+                arm(manager, is_busy ? TICK_MS : TICK_IDLE_MS);
 }
 
 static void mark_busy(struct session *session) {
-        struct disk_watch *disk = &session->daemon->disk;
+        struct disk_watch *disk = &session->manager->disk;
         if (!is_watched(session))
                 return;
         session->disk.is_busy = true;
         if (disk->is_idle)
                 loop_timer_drop(&disk->timer);
         disk->is_idle = false;
-        arm(session->daemon, TICK_MS);
+        arm(session->manager, TICK_MS);
 }
 
 /* ---- for the session ---- */
@@ -328,7 +328,7 @@ bool disk_hold_result(struct session *session, const struct kernel_reply *outcom
 
 void disk_describe(const struct session *session, char *ret_text, size_t room) {
         const struct disk_use *use = &session->disk;
-        const struct disk_watch *disk = &session->daemon->disk;
+        const struct disk_watch *disk = &session->manager->disk;
         char limit[32], used[32], free_text[32];
         const struct run *run = session->runs;
         *ret_text = '\0';
@@ -347,11 +347,11 @@ void disk_describe(const struct session *session, char *ret_text, size_t room) {
                                 units_format_bytes(use->bytes, used));
 }
 
-int disk_admit(struct daemon *daemon, struct session *session, uint64_t size, struct err *err) {
-        struct disk_watch *disk = &daemon->disk;
+int disk_admit(struct session_manager *manager, struct session *session, uint64_t size, struct err *err) {
+        struct disk_watch *disk = &manager->disk;
         char limit[32], used[32];
         if (size == 0 || disk->is_short || disk->free_bytes < disk->reserve_bytes + (256 << 20))
-                look_again(daemon); /* one cheap call, and only where it may matter */
+                look_again(manager); /* one cheap call, and only where it may matter */
         else
                 disk->free_bytes -= size < disk->free_bytes ? size : disk->free_bytes; /* until it is looked at again */
         if (disk->free_bytes < disk->reserve_bytes + size || disk->is_short)

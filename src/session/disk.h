@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "kernel/kernel_reply.h"
 
-struct daemon;
+struct session_manager;
 struct limits;
 struct loop_timer;
 struct run;
@@ -48,8 +48,8 @@ struct disk_watch {
 };
 
 /* Finds the reserve. ERR_USAGE when it is more than there is. */
-int disk_open(struct daemon *daemon, struct err *err);
-void disk_close(struct daemon *daemon);
+int disk_open(struct session_manager *manager, struct err *err);
+void disk_close(struct session_manager *manager);
 
 /* Is it bounded by a quota? With `is_new` its directories were just made and are empty: then it gets one, if the file
  * system has quotas. */
@@ -70,7 +70,7 @@ bool disk_hold_result(struct session *session, const struct kernel_reply *outcom
 
 /* May so many bytes more be written into it from outside? ERR_NO_SPACE says why not. Counts them. session NULL: into
  * none in particular. */
-int disk_admit(struct daemon *daemon, struct session *session, uint64_t size, struct err *err);
+int disk_admit(struct session_manager *manager, struct session *session, uint64_t size, struct err *err);
 
 /* What was admitted was not written after all. */
 void disk_give_back(struct session *session, uint64_t size);

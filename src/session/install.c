@@ -169,7 +169,7 @@ static void ask_kernel(struct install *install) {
         if (!session->kernel || session->ending)
                 finish(install, NULL);
         else if (text && session_ask_packages(session, text) == 0)
-                install->timer = loop_timer(session->daemon->loop, loop_now_ms() + ASK_TIMEOUT_MS, on_no_answer,
+                install->timer = loop_timer(session->manager->loop, loop_now_ms() + ASK_TIMEOUT_MS, on_no_answer,
                                             install);
         else /* it runs something: whatever was there in another version before may be imported */
                 finish(install, json_object_get(install->report, "replaced"));
@@ -225,8 +225,8 @@ void install_helper_gone(struct install *install) {
         install->helper = NULL;
         const struct helper_job_order order = { .timeout_ms = SETTLE_TIMEOUT_MS, .work = good ? settle : drop,
                                             .done = good ? on_settled : on_dropped, .context = install };
-        if (!session->removing && !session->daemon->draining)
-                install->job = helper_job_start(session->daemon->loop, &order, &install->err);
+        if (!session->removing && !session->manager->draining)
+                install->job = helper_job_start(session->manager->loop, &order, &install->err);
         if (!install->job)
                 finish(install, NULL);
 }
@@ -268,8 +268,8 @@ static bool wants_more(const struct caller *caller) {
         return true;
 }
 
-static const struct caller_type caller_type = { on_answer, on_refuse, on_accepted, on_output, on_display,
-                                              wants_more, NULL };
+static const struct caller_type caller_type = { .answer = on_answer, .refuse = on_refuse, .accepted = on_accepted,
+                                              .output = on_output, .display = on_display, .wants_more = wants_more };
 
 void install_staging(const struct install *install, char *ret_path, size_t room) {
         (void) snprintf(ret_path, room, "%.1000s/install", install->session->state_dir);
@@ -332,7 +332,7 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
         if (code < 0)
                 return err_sys(err, -code, "making a directory for the packages");
         if (registry_make_id(row.id, err) < 0 ||
-            !(install->helper = session_make(session->daemon, &row, true, err)))
+            !(install->helper = session_make(session->manager, &row, true, err)))
                 return -1;
         install->helper->helps = install;
         json_t *command = make_command(install, settings);
@@ -390,13 +390,13 @@ int install_begin(struct session *session, struct caller *caller, json_t *packag
         if (session->install)
                 return err_set(err, ERR_BUSY, "packages are being installed into session %s already; wait for that",
                                session->row.name);
-        if (disk_admit(session->daemon, NULL, 0, err) < 0)
+        if (disk_admit(session->manager, NULL, 0, err) < 0)
                 return -1;
         struct install *install = calloc(1, sizeof(*install));
         char directory[4200];
         if (!install)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        *install = (struct install) { .caller = { .type = &caller_type, .daemon = session->daemon,
+        *install = (struct install) { .caller = { .type = &caller_type, .manager = session->manager,
                                                  .owner = session->row.owner, .stream = caller->stream, .cursor = 1,
                                                  .cancel_on_disconnect = caller->cancel_on_disconnect },
                                       .session = session, .packages = json_incref(packages),
@@ -405,8 +405,8 @@ int install_begin(struct session *session, struct caller *caller, json_t *packag
                 (void) snprintf(install->script, sizeof(install->script), "%s/" SETTINGS_SCRIPT, directory);
                 const struct helper_job_order order = { .timeout_ms = SETTINGS_TIMEOUT_MS, .work = ask_settings,
                                                     .done = on_settings, .context = install,
-                                                    daemon_job_of(session->daemon, session->row.owner) };
-                install->job = helper_job_start(session->daemon->loop, &order, err);
+                                                    manager_job_of(session->manager, session->row.owner) };
+                install->job = helper_job_start(session->manager->loop, &order, err);
         }
         if (!install->job) {
                 release(install);

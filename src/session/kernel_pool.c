@@ -1,11 +1,14 @@
 /* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run that wants nothing special.
  * Each is used once. As many full ones, which have imported what is preloaded, are kept as light ones, which have not:
  * commands, and code whose caller says so, take a light one; other code takes a full one. */
+#include "session/kernel_pool.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/daemon.h"
 #include "kernel/kernel.h"
+#include "session/kernel_order.h"
+#include "session/manager.h"
 #include "session/serve_options.h"
 
 /* Most runs are over by then, and had the processors for themselves. */
@@ -14,10 +17,10 @@ enum { PAUSE_MS = 3 };
 static const struct kernel_listener listener;
 
 static void forget(struct kernel *kernel) {
-        struct daemon *daemon = kernel->owner;
-        for (size_t i = 0; i < daemon->n_pool; i++) {
-                if (daemon->pool[i] == kernel) {
-                        daemon->pool[i] = daemon->pool[--daemon->n_pool];
+        struct session_manager *manager = kernel->owner;
+        for (size_t i = 0; i < manager->n_pool; i++) {
+                if (manager->pool[i] == kernel) {
+                        manager->pool[i] = manager->pool[--manager->n_pool];
                         return;
                 }
         }
@@ -56,100 +59,100 @@ static void on_ended(struct kernel *kernel) {
 static const struct kernel_listener listener = { on_ready, on_failed, on_output, on_frame, on_ended };
 
 /* One at a time is on its way: the maker and the host have other things to do. */
-static bool is_one_on_its_way(const struct daemon *daemon) {
-        for (size_t i = 0; i < daemon->n_pool; i++)
-                if (daemon->pool[i]->state != KERNEL_IDLE)
+static bool is_one_on_its_way(const struct session_manager *manager) {
+        for (size_t i = 0; i < manager->n_pool; i++)
+                if (manager->pool[i]->state != KERNEL_IDLE)
                         return true;
         return false;
 }
 
-static size_t count(const struct daemon *daemon, bool light) {
+static size_t count(const struct session_manager *manager, bool light) {
         size_t n = 0;
-        for (size_t i = 0; i < daemon->n_pool; i++)
-                n += daemon->pool[i]->light == light;
+        for (size_t i = 0; i < manager->n_pool; i++)
+                n += manager->pool[i]->light == light;
         return n;
 }
 
-size_t kernel_pool_wanted(const struct daemon *daemon, bool light) {
-        uint64_t wanted = light && !*daemon_preload(daemon) ? 0 : daemon->options->pool;
-        return wanted < DAEMON_POOL_MAX ? (size_t) wanted : DAEMON_POOL_MAX;
+size_t kernel_pool_wanted(const struct session_manager *manager, bool light) {
+        uint64_t wanted = light && !*manager_preload(manager) ? 0 : manager->options->pool;
+        return wanted < MANAGER_POOL_MAX ? (size_t) wanted : MANAGER_POOL_MAX;
 }
 
-static bool is_short(const struct daemon *daemon, bool light) {
-        return count(daemon, light) < kernel_pool_wanted(daemon, light);
+static bool is_short(const struct session_manager *manager, bool light) {
+        return count(manager, light) < kernel_pool_wanted(manager, light);
 }
 
-void kernel_pool_refill(struct daemon *daemon) {
+void kernel_pool_refill(struct session_manager *manager) {
         struct err err;
         /* The kind that was taken last is the one that will be asked for next. */
-        bool light = is_short(daemon, daemon->took_light) ? daemon->took_light : !daemon->took_light;
-        struct registry_session row = { .limits = daemon->options->limits,
-                                        .allow_weaker = daemon->options->allow_weaker };
-        if (daemon->draining || !is_short(daemon, light) || is_one_on_its_way(daemon) ||
-            daemon->n_orders + daemon->n_ordered > 0)
+        bool light = is_short(manager, manager->took_light) ? manager->took_light : !manager->took_light;
+        struct registry_session row = { .limits = manager->options->limits,
+                                        .allow_weaker = manager->options->allow_weaker };
+        if (manager->draining || !is_short(manager, light) || is_one_on_its_way(manager) ||
+            manager->n_orders + manager->n_ordered > 0)
                 return; /* those that somebody waits for come first; daemon.c calls again after the last of them */
         struct maker_request request;
-        (void) snprintf(row.image, sizeof(row.image), "%s", daemon->options->image);
-        daemon_fill_request(&row, &request);
+        (void) snprintf(row.image, sizeof(row.image), "%s", manager->options->image);
+        kernel_order_fill(&row, &request);
         request.ephemeral = request.pooled = true;
         request.light = light;
         /* Only here: a kernel that somebody waits for imports what its code asks for, and nothing else. */
-        (void) snprintf(request.preload, sizeof(request.preload), "%s", light ? "" : daemon_preload(daemon));
-        if (daemon_name_kernel(daemon, &request, &err) < 0)
+        (void) snprintf(request.preload, sizeof(request.preload), "%s", light ? "" : manager_preload(manager));
+        if (kernel_order_name(manager, &request, &err) < 0)
                 return;
-        struct kernel *kernel = kernel_make(daemon->loop, &daemon->host, &listener, daemon, &request);
+        struct kernel *kernel = kernel_make(manager->loop, &manager->host, &listener, manager, &request);
         if (!kernel)
                 return;
-        daemon->pool[daemon->n_pool++] = kernel;
-        if (daemon_order_kernel(daemon, &request, "", &err) < 0)
+        manager->pool[manager->n_pool++] = kernel;
+        if (kernel_order_place(manager, &request, "", &err) < 0)
                 on_failed(kernel, &err);
 }
 
 static void on_time(void *context) {
-        struct daemon *daemon = context;
-        daemon->pool_timer = NULL;
-        kernel_pool_refill(daemon);
+        struct session_manager *manager = context;
+        manager->pool_timer = NULL;
+        kernel_pool_refill(manager);
 }
 
-void kernel_pool_refill_soon(struct daemon *daemon) {
-        if (!daemon->pool_timer && !daemon->draining)
-                daemon->pool_timer = loop_timer(daemon->loop, loop_now_ms() + PAUSE_MS, on_time, daemon);
+void kernel_pool_refill_soon(struct session_manager *manager) {
+        if (!manager->pool_timer && !manager->draining)
+                manager->pool_timer = loop_timer(manager->loop, loop_now_ms() + PAUSE_MS, on_time, manager);
 }
 
-static bool is_plain(const struct daemon *daemon, const struct registry_session *row) {
-        return strcmp(row->image, daemon->options->image) == 0 && !*row->options && !*row->workspace &&
-               row->allow_weaker == daemon->options->allow_weaker && strcmp(row->mode, "fresh") != 0 &&
-               memcmp(&row->limits, &daemon->options->limits, offsetof(struct limits, timeout_ms)) == 0 &&
-               row->limits.tmp_bytes == daemon->options->limits.tmp_bytes &&
-               row->limits.disk_bytes == daemon->options->limits.disk_bytes &&
-               row->limits.disk_files == daemon->options->limits.disk_files;
+static bool is_plain(const struct session_manager *manager, const struct registry_session *row) {
+        return strcmp(row->image, manager->options->image) == 0 && !*row->options && !*row->workspace &&
+               row->allow_weaker == manager->options->allow_weaker && strcmp(row->mode, "fresh") != 0 &&
+               memcmp(&row->limits, &manager->options->limits, offsetof(struct limits, timeout_ms)) == 0 &&
+               row->limits.tmp_bytes == manager->options->limits.tmp_bytes &&
+               row->limits.disk_bytes == manager->options->limits.disk_bytes &&
+               row->limits.disk_files == manager->options->limits.disk_files;
 }
 
-struct kernel *kernel_pool_take(struct daemon *daemon, const struct registry_session *row, bool light) {
+struct kernel *kernel_pool_take(struct session_manager *manager, const struct registry_session *row, bool light) {
         struct kernel *found = NULL;
-        if (!is_plain(daemon, row))
+        if (!is_plain(manager, row))
                 return NULL;
-        for (size_t i = 0; i < daemon->n_pool; i++) {
-                struct kernel *kernel = daemon->pool[i];
+        for (size_t i = 0; i < manager->n_pool; i++) {
+                struct kernel *kernel = manager->pool[i];
                 bool fits = kernel->light == light || (light && !found); /* a full one does what a light one does */
                 if (kernel->state == KERNEL_IDLE && fits)
                         found = kernel;
         }
-        daemon->took_light = light && kernel_pool_wanted(daemon, true) > 0;
+        manager->took_light = light && kernel_pool_wanted(manager, true) > 0;
         if (found)
                 forget(found);
         return found;
 }
 
-size_t kernel_pool_ready(const struct daemon *daemon, bool light) {
+size_t kernel_pool_ready(const struct session_manager *manager, bool light) {
         size_t n = 0;
-        for (size_t i = 0; i < daemon->n_pool; i++)
-                n += daemon->pool[i]->light == light && daemon->pool[i]->state == KERNEL_IDLE;
+        for (size_t i = 0; i < manager->n_pool; i++)
+                n += manager->pool[i]->light == light && manager->pool[i]->state == KERNEL_IDLE;
         return n;
 }
 
-void kernel_pool_empty(struct daemon *daemon) {
-        loop_timer_drop(&daemon->pool_timer);
-        while (daemon->n_pool)
-                discard(daemon->pool[0]);
+void kernel_pool_empty(struct session_manager *manager) {
+        loop_timer_drop(&manager->pool_timer);
+        while (manager->n_pool)
+                discard(manager->pool[0]);
 }

@@ -26,7 +26,7 @@ int network_rules_of(const struct session *session, struct egress_rules **ret_ru
         _cleanup_free_ struct egress_rules *rules = network ? malloc(sizeof(*rules)) : NULL;
         int code = network && !rules ? err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY) : 0;
         if (rules)
-                code = egress_rules_parse(network, &session->daemon->options->egress, rules, err);
+                code = egress_rules_parse(network, &session->manager->options->egress, rules, err);
         json_decref(options);
         if (code < 0)
                 return -1;
@@ -40,67 +40,67 @@ int network_rules_of(const struct session *session, struct egress_rules **ret_ru
 
 static void on_event(void *context, uint32_t events);
 
-static int start(struct daemon *daemon, struct err *err) {
-        if (daemon->egress.fd >= 0)
+static int start(struct session_manager *manager, struct err *err) {
+        if (manager->egress.fd >= 0)
                 return 0;
-        if (egress_start(&daemon->options->egress, &daemon->egress, err) < 0)
+        if (egress_start(&manager->options->egress, &manager->egress, err) < 0)
                 return -1;
-        daemon->egress_started_ms = loop_now_ms();
-        helper_started(&daemon->helpers[HELPER_EGRESS], daemon->egress.pid);
-        daemon->egress_watch = loop_watch(daemon->loop, daemon->egress.fd, EPOLLIN, on_event, daemon);
-        if (daemon->egress_watch)
+        manager->egress_started_ms = loop_now_ms();
+        helper_started(&manager->helpers[HELPER_EGRESS], manager->egress.pid);
+        manager->egress_watch = loop_watch(manager->loop, manager->egress.fd, EPOLLIN, on_event, manager);
+        if (manager->egress_watch)
                 return 0;
-        egress_stop(&daemon->egress);
+        egress_stop(&manager->egress);
         return err_set(err, ERR_SYSTEM, "out of memory for the proxy");
 }
 
-void network_stop(struct daemon *daemon) {
-        loop_timer_drop(&daemon->egress_timer);
-        loop_unwatch(&daemon->egress_watch);
-        egress_stop(&daemon->egress);
+void network_stop(struct session_manager *manager) {
+        loop_timer_drop(&manager->egress_timer);
+        loop_unwatch(&manager->egress_watch);
+        egress_stop(&manager->egress);
 }
 
 static void on_restart(void *context) {
-        struct daemon *daemon = context;
-        daemon->egress_timer = NULL;
-        network_connect(daemon);
+        struct session_manager *manager = context;
+        manager->egress_timer = NULL;
+        network_connect(manager);
 }
 
-static void restart_later(struct daemon *daemon) {
-        uint64_t at_ms = daemon->egress_started_ms + RESTART_PAUSE_MS; /* at once, unless it died at once */
-        if (!daemon->egress_timer)
-                daemon->egress_timer = loop_timer(daemon->loop, at_ms, on_restart, daemon);
+static void restart_later(struct session_manager *manager) {
+        uint64_t at_ms = manager->egress_started_ms + RESTART_PAUSE_MS; /* at once, unless it died at once */
+        if (!manager->egress_timer)
+                manager->egress_timer = loop_timer(manager->loop, at_ms, on_restart, manager);
 }
 
 /* Connections break; the listening sockets are still ours, and the next proxy gets them. */
-static void on_died(struct daemon *daemon) {
+static void on_died(struct session_manager *manager) {
         daemon_log("the proxy has died; starting another");
-        network_stop(daemon);
-        daemon->helpers[HELPER_EGRESS].pid = 0; /* its restart is here, since boxes are to be admitted again */
-        daemon->helpers[HELPER_EGRESS].n_restarts++;
-        for (struct session *session = daemon->sessions; session; session = session->next)
+        network_stop(manager);
+        manager->helpers[HELPER_EGRESS].pid = 0; /* its restart is here, since boxes are to be admitted again */
+        manager->helpers[HELPER_EGRESS].n_restarts++;
+        for (struct session *session = manager->sessions; session; session = session->next)
                 if (session->kernel)
                         session->kernel->admitted = false;
-        restart_later(daemon);
+        restart_later(manager);
 }
 
 static void on_event(void *context, uint32_t events) {
-        struct daemon *daemon = context;
+        struct session_manager *manager = context;
         if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-                on_died(daemon);
+                on_died(manager);
                 return;
         }
-        (void) loop_watch_change(daemon->egress_watch, EPOLLIN);
-        network_connect(daemon);
+        (void) loop_watch_change(manager->egress_watch, EPOLLIN);
+        network_connect(manager);
 }
 
 /* ---- boxes ---- */
 
-int network_admit(struct daemon *daemon, int listener_fd, int pidfd, const struct egress_rules *rules,
+int network_admit(struct session_manager *manager, int listener_fd, int pidfd, const struct egress_rules *rules,
                   struct err *err) {
-        if (start(daemon, err) < 0)
+        if (start(manager, err) < 0)
                 return -1;
-        return egress_admit(&daemon->egress, listener_fd, pidfd, rules, err);
+        return egress_admit(&manager->egress, listener_fd, pidfd, rules, err);
 }
 
 static bool is_waiting(const struct kernel *kernel) {
@@ -108,23 +108,23 @@ static bool is_waiting(const struct kernel *kernel) {
                kernel->fds[MAKER_PIDFD] >= 0;
 }
 
-void network_connect(struct daemon *daemon) {
+void network_connect(struct session_manager *manager) {
         struct err err;
-        for (struct session *session = daemon->sessions; session; session = session->next) {
+        for (struct session *session = manager->sessions; session; session = session->next) {
                 struct kernel *kernel = session->kernel;
-                if (!is_waiting(kernel) || daemon->egress_timer)
+                if (!is_waiting(kernel) || manager->egress_timer)
                         continue;
-                kernel->admitted = network_admit(daemon, kernel->fds[MAKER_LISTENER], kernel->fds[MAKER_PIDFD],
+                kernel->admitted = network_admit(manager, kernel->fds[MAKER_LISTENER], kernel->fds[MAKER_PIDFD],
                                                  kernel->rules, &err) == 0;
                 if (kernel->admitted)
                         continue;
                 if (err.code == ERR_BUSY) { /* goes on when it has read what there is */
-                        (void) loop_watch_change(daemon->egress_watch, EPOLLIN | EPOLLOUT);
+                        (void) loop_watch_change(manager->egress_watch, EPOLLIN | EPOLLOUT);
                         return;
                 }
                 if (err.code != ERR_GONE) /* its end is told by on_event */
                         daemon_log("session %s has no network for now: %s", session->row.name, err.message);
-                daemon->egress_started_ms = loop_now_ms();
-                restart_later(daemon);
+                manager->egress_started_ms = loop_now_ms();
+                restart_later(manager);
         }
 }

@@ -2,8 +2,8 @@
  * with every box that has a network. */
 #pragma once
 
-#include "daemon/daemon.h"
 #include "egress/egress.h"
+#include "session/manager.h"
 
 struct session;
 
@@ -12,9 +12,9 @@ struct session;
 int network_rules_of(const struct session *session, struct egress_rules **ret_rules, struct err *err);
 
 /* Gives the proxy every kernel that has a network and was not given to it yet. */
-void network_connect(struct daemon *daemon);
+void network_connect(struct session_manager *manager);
 
 /* The same for a box that is no session's kernel; descriptors are borrowed. It is forgotten when the proxy dies. */
-int network_admit(struct daemon *daemon, int listener_fd, int pidfd, const struct egress_rules *rules, struct err *err);
+int network_admit(struct session_manager *manager, int listener_fd, int pidfd, const struct egress_rules *rules, struct err *err);
 
-void network_stop(struct daemon *daemon);
+void network_stop(struct session_manager *manager);

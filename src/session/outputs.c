@@ -5,41 +5,41 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "daemon/daemon.h"
+#include "session/manager.h"
 #include "session/serve_options.h"
 
 enum { LOOKS_EACH = 10, LOOK_MS_MAX = 3600 * 1000 };
 
 /* The time of day when the daemon started, and what has passed since. A jump of the clock makes nothing older. */
-static int64_t steady_ms(const struct daemon *daemon) {
-        return daemon->started_wall_ms + (int64_t) (loop_now_ms() - daemon->started_ms);
+static int64_t steady_ms(const struct session_manager *manager) {
+        return manager->started_wall_ms + (int64_t) (loop_now_ms() - manager->started_ms);
 }
 
-void outputs_stamp(const struct daemon *daemon, const char *path) {
-        int64_t now = steady_ms(daemon);
+void outputs_stamp(const struct session_manager *manager, const char *path) {
+        int64_t now = steady_ms(manager);
         const struct timespec when = { .tv_sec = now / 1000, .tv_nsec = now % 1000 * 1000000 };
         (void) utimensat(AT_FDCWD, path, (const struct timespec[]) { when, when }, AT_SYMLINK_NOFOLLOW);
 }
 
-void outputs_sweep(struct daemon *daemon) {
-        uint64_t keep_ms = daemon->options->keep_outputs_ms, now = loop_now_ms();
+void outputs_sweep(struct session_manager *manager) {
+        uint64_t keep_ms = manager->options->keep_outputs_ms, now = loop_now_ms();
         uint64_t every_ms = keep_ms / LOOKS_EACH < LOOK_MS_MAX ? keep_ms / LOOKS_EACH : LOOK_MS_MAX;
-        if (!keep_ms || (daemon->outputs_swept_ms && now - daemon->outputs_swept_ms < every_ms))
+        if (!keep_ms || (manager->outputs_swept_ms && now - manager->outputs_swept_ms < every_ms))
                 return;
-        daemon->outputs_swept_ms = now;
+        manager->outputs_swept_ms = now;
         char path[4200];
-        (void) snprintf(path, sizeof(path), "%s/outputs", daemon->data_dir);
+        (void) snprintf(path, sizeof(path), "%s/outputs", manager->data_dir);
         DIR *directory = opendir(path);
         struct dirent *entry;
         while (directory && (entry = readdir(directory))) {
                 struct stat status;
                 if (entry->d_name[0] == '.' ||
                     fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
-                    steady_ms(daemon) - (int64_t) status.st_mtim.tv_sec * 1000 < (int64_t) keep_ms)
+                    steady_ms(manager) - (int64_t) status.st_mtim.tv_sec * 1000 < (int64_t) keep_ms)
                         continue;
                 char old[4500];
                 (void) snprintf(old, sizeof(old), "%s/%.255s", path, entry->d_name);
-                janitor_remove(&daemon->janitor, old);
+                janitor_remove(&manager->janitor, old);
         }
         if (directory)
                 (void) closedir(directory);

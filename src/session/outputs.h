@@ -1,10 +1,10 @@
 /* What ephemeral runs left, in <data>/outputs/<run>: kept for a while, for whoever asked to fetch it. */
 #pragma once
 
-struct daemon;
+struct session_manager;
 
 /* Has those removed that are older than they are kept (--keep-outputs). Looks at most every so often. */
-void outputs_sweep(struct daemon *daemon);
+void outputs_sweep(struct session_manager *manager);
 
 /* Notes when a run's outputs were put there, in time that does not jump with the time of day. */
-void outputs_stamp(const struct daemon *daemon, const char *path);
+void outputs_stamp(const struct session_manager *manager, const char *path);

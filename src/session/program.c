@@ -5,9 +5,8 @@
 
 #include "base/build.h"
 #include "base/memory.h"
-#include "daemon/daemon.h"
-#include "daemon/socket_client.h"
 #include "session/caller.h"
+#include "session/manager.h"
 #include "session/session.h"
 #include "session/session_config.h"
 
@@ -24,11 +23,11 @@ static struct session *make_session(struct caller *caller, json_t *json, struct 
                 return NULL;
         if (!json_object_get(json, "workspace"))
                 *row.workspace = '\0'; /* a project's own is for its sessions */
-        return session_make(caller->daemon, &row, true, err);
+        return session_make(caller->manager, &row, true, err);
 }
 
 int program_begin(struct caller *caller, json_t *json, struct err *err) {
-        if (!client_request_of(caller))
+        if (!caller->type->hand_over)
                 return err_set(err, ERR_UNSUPPORTED, "a program's box is handed over through the daemon's socket only");
         struct session *session = make_session(caller, json, err);
         if (!session)
@@ -62,7 +61,6 @@ static json_t *describe(const struct session *session) {
 
 void program_hand_over(struct session *session) {
         struct kernel *kernel = session->kernel;
-        struct client_request *request = client_request_of(session->caller);
         json_t *event = describe(session);
         _cleanup_free_ char *text = event ? json_dumps(event, JSON_COMPACT) : NULL;
         json_decref(event);
@@ -73,11 +71,11 @@ void program_hand_over(struct session *session) {
                         fds[n_fds++] = kernel->fds[handed_over[i]];
         kernel_mark_usage(kernel);
         session->state = SESSION_RUNNING;
-        session->daemon->counters.runs_started++;
-        session->program_timer = loop_timer(session->daemon->loop,
+        session->manager->counters.runs_started++;
+        session->program_timer = loop_timer(session->manager->loop,
                                             loop_now_ms() + session->row.limits.timeout_ms + PATIENCE_MS, on_deadline,
                                             session);
-        int code = text ? client_send_event(request->client, request->number, text, fds, n_fds) : -1;
+        int code = text ? session->caller->type->hand_over(session->caller, text, fds, n_fds) : -1;
         kernel_hand_over(kernel);
         if (code < 0)
                 session_remove(session, false);
@@ -92,7 +90,7 @@ static json_t *describe_usage(struct kernel *kernel) {
 
 int program_usage(struct caller *caller, json_t *json, struct err *err) {
         const char *id = json_string_value(json_object_get(json, "id"));
-        struct session *session = caller->daemon->sessions;
+        struct session *session = caller->manager->sessions;
         while (session && (!session->is_program || !id || strcmp(session->row.id, id) != 0))
                 session = session->next;
         if (!session || !session->kernel)
@@ -120,8 +118,8 @@ void program_end(struct session *session) {
         caller_answer(caller, answer);
 }
 
-void program_let_go_all(struct daemon *daemon) {
-        for (struct session *session = daemon->sessions, *next; session; session = next) {
+void program_let_go_all(struct session_manager *manager) {
+        for (struct session *session = manager->sessions, *next; session; session = next) {
                 next = session->next;
                 if (!session->is_program || session->removing || session->state != SESSION_RUNNING)
                         continue;

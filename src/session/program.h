@@ -9,7 +9,7 @@
 #include "base/err.h"
 
 struct caller;
-struct daemon;
+struct session_manager;
 struct session;
 
 /* A request for a box; answered when the program has ended. The box itself comes before, as an event. */
@@ -25,7 +25,7 @@ void program_hand_over(struct session *session);
 void program_fail(struct session *session, const struct err *err);
 
 /* The daemon ends: programs that were handed over go on without it. */
-void program_let_go_all(struct daemon *daemon);
+void program_let_go_all(struct session_manager *manager);
 
 /* Its kernel has ended. */
 void program_end(struct session *session);

@@ -56,7 +56,7 @@ static struct share_claim claim_of(const struct session *session, size_t weight)
 
 int run_fits(const struct session *session, const json_t *request, struct err *err) {
         const struct share_claim claim = claim_of(session, weigh(request));
-        const struct share_table *shares = &session->daemon->shares;
+        const struct share_table *shares = &session->manager->shares;
         return claim.amount <= WEIGHT_SMALL
                        ? 0
                        : share_judge(shares, SHARE_CODE, &claim, share_used(shares, SHARE_CODE, claim.key),
@@ -69,7 +69,7 @@ struct run *run_make(struct session *session, json_t *request, uint64_t timeout_
                 return NULL;
         *run = (struct run){ .session = session, .weight = weigh(request), .timeout_ms = timeout_ms };
         const struct share_claim claim = claim_of(session, run->weight);
-        if (run_make_id(run->id) < 0 || share_take(&session->daemon->shares, SHARE_CODE, &claim, NULL) < 0) {
+        if (run_make_id(run->id) < 0 || share_take(&session->manager->shares, SHARE_CODE, &claim, NULL) < 0) {
                 free(run);
                 return NULL;
         }
@@ -87,7 +87,7 @@ void run_free(struct run *run) {
                 caller->run = NULL;
         }
         const struct share_claim claim = claim_of(run->session, run->weight);
-        share_give(&run->session->daemon->shares, SHARE_CODE, &claim);
+        share_give(&run->session->manager->shares, SHARE_CODE, &claim);
         json_decref(run->request);
         json_writer_release(&run->displays);
         free(run);
@@ -312,14 +312,14 @@ static void record(const struct run *run, const char *status, uint64_t took_us) 
         const struct audit_entry entry = { .key = session->row.owner, .via = "daemon", .what = "run",
                                            .session = session->ephemeral ? NULL : session->row.name,
                                            .run_id = run->id, .status = status, .duration_ms = took_us / 1000 };
-        audit_write(&session->daemon->audit, &entry);
+        audit_write(&session->manager->audit, &entry);
 }
 
 /* Writes the result down, then tells everybody who waits, each as it asked. Takes what the result owns. */
 static void conclude(struct run *run, struct run_result *result, uint64_t took_us, enum journal_holds holds) {
         struct session *session = run->session;
         struct journal *journal = session->kernel->journal;
-        counters_count_run(&session->daemon->counters, result->status, took_us);
+        counters_count_run(&session->manager->counters, result->status, took_us);
         record(run, result->status, took_us);
         result->duration_ms = took_us / 1000;
         result->usage = session->kernel->usage;
@@ -375,7 +375,7 @@ void run_finish_without_result(struct run *run) {
 }
 
 void run_fail(struct run *run, const struct err *err) {
-        run->session->daemon->counters.runs_ended[COUNTERS_REFUSED]++;
+        run->session->manager->counters.runs_ended[COUNTERS_REFUSED]++;
         if (run->refusal)
                 *run->refusal = *err;
         recovery_record_failure(run, err);

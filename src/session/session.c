@@ -19,6 +19,8 @@
 #include "session/custody.h"
 #include "session/held_back.h"
 #include "session/install.h"
+#include "session/kernel_order.h"
+#include "session/kernel_pool.h"
 #include "session/network.h"
 #include "session/program.h"
 #include "session/recovery.h"
@@ -82,15 +84,15 @@ static void order_kernel(struct session *session) {
         struct err err;
         struct maker_request request;
         if (session->ephemeral && !session->granted && !session->wants_listener &&
-            (session->kernel = kernel_pool_take(session->daemon, &session->row, session->light))) {
+            (session->kernel = kernel_pool_take(session->manager, &session->row, session->light))) {
                 session->kernel->listener = &listener;
                 session->kernel->owner = session;
                 session->from_pool = true;
-                kernel_pool_refill_soon(session->daemon);
+                kernel_pool_refill_soon(session->manager);
                 return;
         }
         struct egress_rules *rules = NULL;
-        daemon_fill_request(&session->row, &request);
+        kernel_order_fill(&session->row, &request);
         request.ephemeral = session->ephemeral && !*session->row.workspace;
         request.is_program = session->is_program;
         if (!request.ephemeral && !request.is_program)
@@ -110,16 +112,16 @@ static void order_kernel(struct session *session) {
         if (!request.ephemeral && !request.is_program && ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
                                    (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST)))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
-        else if (daemon_name_kernel(session->daemon, &request, &err) == 0) {
+        else if (kernel_order_name(session->manager, &request, &err) == 0) {
                 session->kernel =
-                        kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
+                        kernel_make(session->manager->loop, &session->manager->host, &listener, session, &request);
                 /* The journal is the session's, not the kernel's: it goes on over restarts. */
                 if (session->kernel) {
                         (void) snprintf(session->kernel->state_dir, sizeof(session->kernel->state_dir), "%s",
                                         session->state_dir);
                         session->kernel->rules = take_ptr(rules);
                 }
-                if (session->kernel && daemon_order_kernel(session->daemon, &request, session->row.owner, &err) == 0)
+                if (session->kernel && kernel_order_place(session->manager, &request, session->row.owner, &err) == 0)
                         return;
                 if (!session->kernel)
                         (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
@@ -414,7 +416,7 @@ static void on_ended(struct kernel *kernel) {
         if (run && run->started && kernel->was_ready && is_collected_first(session, NULL))
                 return; /* it comes back here */
         if (!session->ephemeral)
-                custody_drop(session->daemon, kernel->id);
+                custody_drop(session->manager, kernel->id);
         int asked = (int) session->asked;
         if (asked == SESSION_ASKED_PACKAGES && session->install)
                 install_kernel_answered(session->install, NULL);
@@ -458,8 +460,8 @@ static const struct kernel_listener listener = { on_ready, on_failed, on_output,
 
 /* Code that fills the disk gets less time to react. */
 static uint64_t grace_of(const struct run *run) {
-        return run->reason == RUN_REASON_DISK || run->reason == RUN_REASON_RESERVE ? DAEMON_DISK_GRACE_MS
-                                                                                   : DAEMON_INTERRUPT_GRACE_MS;
+        return run->reason == RUN_REASON_DISK || run->reason == RUN_REASON_RESERVE ? MANAGER_DISK_GRACE_MS
+                                                                                   : MANAGER_INTERRUPT_GRACE_MS;
 }
 
 /* The kernel ignores a signal that comes before it has begun the run, so it is repeated, ever more rarely. */
@@ -476,7 +478,7 @@ static void interrupt_again(void *context) {
         uint64_t next_ms = 2 * waited_ms + 50;
         if (next_ms > grace_ms)
                 next_ms = grace_ms;
-        run->timer = loop_timer(run->session->daemon->loop, run->told_ms + next_ms, interrupt_again, run);
+        run->timer = loop_timer(run->session->manager->loop, run->told_ms + next_ms, interrupt_again, run);
 }
 
 bool session_end_run(struct run *run, enum run_reason reason) {
@@ -496,7 +498,7 @@ static void on_deadline(void *context) {
 }
 
 static void watch_deadline(struct run *run) {
-        run->timer = loop_timer(run->session->daemon->loop, run->started_us / 1000 + run->timeout_ms, on_deadline, run);
+        run->timer = loop_timer(run->session->manager->loop, run->started_us / 1000 + run->timeout_ms, on_deadline, run);
 }
 
 static void start_run(struct session *session) {
@@ -531,7 +533,7 @@ static void start_run(struct session *session) {
         run->started = true;
         run->tells_loss = request.tells_loss;
         disk_begin_run(session, run);
-        session->daemon->counters.runs_started++;
+        session->manager->counters.runs_started++;
         session->state = SESSION_RUNNING;
 }
 
@@ -721,7 +723,7 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
         (void) snprintf(request.group, sizeof(request.group), "%s", group);
         (void) snprintf(request.state_dir, sizeof(request.state_dir), "%s", session->state_dir);
         (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->workspace);
-        session->kernel = kernel_make(session->daemon->loop, &session->daemon->host, &listener, session, &request);
+        session->kernel = kernel_make(session->manager->loop, &session->manager->host, &listener, session, &request);
         if (!session->kernel || kernel_adopt(session->kernel, pid, fds, &err) < 0) {
                 daemon_log("session %s: its kernel cannot be taken over: %s", session->row.name,
                            session->kernel ? err.message : "out of memory");

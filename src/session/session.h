@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 #include "base/helper_job.h"
-#include "daemon/daemon.h"
 #include "kernel/kernel.h"
 #include "session/disk.h"
+#include "session/manager.h"
 #include "session/run.h"
 #include "store/artifact.h"
 
@@ -28,7 +28,7 @@ enum session_state {
 #define SESSION_SLEEP_FILE "sleep"
 
 struct session {
-        struct daemon *daemon;
+        struct session_manager *manager;
         struct session *next, **backlink; /* among all; what points here */
         struct session *next_by_id, *next_by_name;
         bool ephemeral;
@@ -74,14 +74,14 @@ struct session {
 };
 
 /* Makes a session from its row: directories, record. Named ones are added to the registry by session_create. */
-struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral,
+struct session *session_make(struct session_manager *manager, const struct registry_session *row, bool ephemeral,
                              struct err *err);
 void session_free(struct session *session); /* the record and its kernel; files stay */
 
 /* By name or id among the owner's; the operator, "", finds those of others by id, and by "key/name". */
-struct session *session_find(struct daemon *daemon, const char *owner, const char *name);
+struct session *session_find(struct session_manager *manager, const char *owner, const char *name);
 bool session_is_seen_by(const struct session *session, const char *owner);
-struct session *session_create(struct daemon *daemon, const struct registry_session *row, struct err *err);
+struct session *session_create(struct session_manager *manager, const struct registry_session *row, struct err *err);
 
 /* Ends it: runs are answered, the kernel is killed, files go unless kept. */
 void session_remove(struct session *session, bool keep_files);

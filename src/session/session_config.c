@@ -61,7 +61,7 @@ int session_config_read_limits(json_t *json, struct limits *limits, struct err *
 }
 
 int session_config_check_ceiling(const struct caller *caller, const struct limits *limits, struct err *err) {
-        const struct limits *ceiling = &caller->daemon->options->ceiling;
+        const struct limits *ceiling = &caller->manager->options->ceiling;
         for (size_t i = 0; i < ELEMENTS(limit_fields) && !caller_is_operator(caller); i++) {
                 uint64_t most = *(const uint64_t *) ((const char *) ceiling + limit_fields[i].offset);
                 uint64_t wanted = *(const uint64_t *) ((const char *) limits + limit_fields[i].offset);
@@ -84,11 +84,11 @@ static int read_text(json_t *json, const char *key, char *ret_text, size_t room,
         return 0;
 }
 
-static int check_network(const struct daemon *daemon, json_t *json, bool *ret_has_network, struct err *err) {
+static int check_network(const struct session_manager *manager, json_t *json, bool *ret_has_network, struct err *err) {
         _cleanup_free_ struct egress_rules *rules = malloc(sizeof(*rules));
         if (!rules)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        if (egress_rules_parse(json_object_get(json, "network"), &daemon->options->egress, rules, err) < 0)
+        if (egress_rules_parse(json_object_get(json, "network"), &manager->options->egress, rules, err) < 0)
                 return -1;
         *ret_has_network = rules->mode != EGRESS_NONE;
         return 0;
@@ -122,7 +122,7 @@ static int check_rights(const struct caller *caller, json_t *json, struct err *e
 }
 
 int session_config_from_json(const struct caller *caller, json_t *json, struct registry_session *ret_row, struct err *err) {
-        const struct serve_options *options = caller->daemon->options;
+        const struct serve_options *options = caller->manager->options;
         struct registry_session row = { .limits = options->limits,
                                         .allow_weaker = options->allow_weaker,
                                         .mode = "fast" };
@@ -135,7 +135,7 @@ int session_config_from_json(const struct caller *caller, json_t *json, struct r
             read_text(json, "workspace", row.workspace, 1000, err) < 0 ||
             session_config_read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 ||
             session_config_check_ceiling(caller, &row.limits, err) < 0 ||
-            check_network(caller->daemon, json, &has_network, err) < 0 ||
+            check_network(caller->manager, json, &has_network, err) < 0 ||
             read_options(caller, json, has_network, &row, err) < 0 || session_config_check(caller, json, &row, err) < 0)
                 return -1;
         if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
@@ -195,7 +195,7 @@ struct session *session_config_find_or_create(struct caller *caller, json_t *jso
                 (void) err_set(err, ERR_USAGE, "\"session\" must be given, as text");
                 return NULL;
         }
-        struct session *session = session_find(caller->daemon, caller->owner, name);
+        struct session *session = session_find(caller->manager, caller->owner, name);
         *ret_created = false;
         if (session)
                 return session;
@@ -208,7 +208,7 @@ struct session *session_config_find_or_create(struct caller *caller, json_t *jso
         if (registry_check_name(name, err) < 0 || session_config_from_json(caller, json, &row, err) < 0)
                 return NULL;
         (void) snprintf(row.name, sizeof(row.name), "%s", name);
-        session = session_create(caller->daemon, &row, err);
+        session = session_create(caller->manager, &row, err);
         *ret_created = session != NULL;
         return session;
 }

@@ -5,9 +5,9 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/policy.h"
-#include "daemon/daemon.h"
 #include "image/image.h"
 #include "session/caller.h"
+#include "session/manager.h"
 
 enum { MOUNTS_MAX = 28, ENV_MAX = 256 }; /* what making.c has room for, beside its own */
 
@@ -103,11 +103,11 @@ static int check_mounts(const struct policy *policy, bool later, json_t *mounts,
         return 0;
 }
 
-static int check_image(const struct daemon *daemon, const char *name, struct err *err) {
+static int check_image(const struct session_manager *manager, const char *name, struct err *err) {
         bool is_shared;
         if (strcmp(name, "host") == 0)
                 return 0;
-        int fd = image_open_directory(daemon->data_dir, name, &is_shared);
+        int fd = image_open_directory(manager->data_dir, name, &is_shared);
         if (fd < 0)
                 return err_set(err, ERR_NOT_FOUND, "there is no image \"%s\"; \"glovebox image list\" shows those there "
                                "are", name);
@@ -116,12 +116,12 @@ static int check_image(const struct daemon *daemon, const char *name, struct err
 }
 
 int session_config_check(const struct caller *caller, json_t *json, const struct registry_session *row, struct err *err) {
-        const struct daemon *daemon = caller->daemon;
+        const struct session_manager *manager = caller->manager;
         json_t *data = get(json, "data");
         bool is_operator = caller_is_operator(caller) && json_is_true(json_object_get(json, "operator"));
-        const struct policy policy = maker_policy(daemon->maker_settings, is_operator, !caller_is_operator(caller));
+        const struct policy policy = maker_policy(manager->maker_settings, is_operator, !caller_is_operator(caller));
         bool later = is_looked_at_later(json);
-        if (check_image(daemon, row->image, err) < 0 || check_env(get(json, "env"), err) < 0 ||
+        if (check_image(manager, row->image, err) < 0 || check_env(get(json, "env"), err) < 0 ||
             check_mounts(&policy, later, get(json, "mounts"), err) < 0)
                 return -1;
         if (data && !json_is_string(data))

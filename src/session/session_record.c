@@ -16,7 +16,7 @@
 #include "store/session_file.h"
 
 static int make_directories(struct session *session, struct err *err) {
-        const char *data = session->daemon->data_dir, *id = session->row.id;
+        const char *data = session->manager->data_dir, *id = session->row.id;
         (void) snprintf(session->state_dir, sizeof(session->state_dir), "%.900s/state/%s", data, id);
         if (*session->row.workspace)
                 (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", session->row.workspace);
@@ -42,45 +42,45 @@ static size_t row_of(const char *text) {
         uint32_t hash = 2166136261u; /* FNV-1a */
         for (; *text; text++)
                 hash = (hash ^ (unsigned char) *text) * 16777619u;
-        return hash % DAEMON_SESSION_ROWS;
+        return hash % MANAGER_SESSION_ROWS;
 }
 
 static void list(struct session *session) {
-        struct daemon *daemon = session->daemon;
-        struct session **by_id = &daemon->by_id[row_of(session->row.id)];
-        struct session **by_name = &daemon->by_name[row_of(session->row.name)];
+        struct session_manager *manager = session->manager;
+        struct session **by_id = &manager->by_id[row_of(session->row.id)];
+        struct session **by_name = &manager->by_name[row_of(session->row.name)];
         session->next_by_id = *by_id;
         session->next_by_name = *by_name;
         *by_id = *by_name = session;
-        session->next = daemon->sessions;
-        session->backlink = &daemon->sessions;
+        session->next = manager->sessions;
+        session->backlink = &manager->sessions;
         if (session->next)
                 session->next->backlink = &session->next;
-        daemon->sessions = session;
-        daemon->n_sessions++;
+        manager->sessions = session;
+        manager->n_sessions++;
 }
 
 static void unlist(struct session *session) {
-        struct daemon *daemon = session->daemon;
-        struct session **at = &daemon->by_id[row_of(session->row.id)];
+        struct session_manager *manager = session->manager;
+        struct session **at = &manager->by_id[row_of(session->row.id)];
         while (*at != session)
                 at = &(*at)->next_by_id;
         *at = session->next_by_id;
-        at = &daemon->by_name[row_of(session->row.name)];
+        at = &manager->by_name[row_of(session->row.name)];
         while (*at != session)
                 at = &(*at)->next_by_name;
         *at = session->next_by_name;
         *session->backlink = session->next;
         if (session->next)
                 session->next->backlink = session->backlink;
-        daemon->n_sessions--;
+        manager->n_sessions--;
 }
 
-struct session *session_make(struct daemon *daemon, const struct registry_session *row, bool ephemeral,
+struct session *session_make(struct session_manager *manager, const struct registry_session *row, bool ephemeral,
                              struct err *err) {
-        if (daemon->n_sessions >= DAEMON_SESSIONS_MAX) {
+        if (manager->n_sessions >= MANAGER_SESSIONS_MAX) {
                 (void) err_set(err, ERR_LIMIT, "there are %d sessions already; remove some with `glovebox session rm`",
-                               DAEMON_SESSIONS_MAX);
+                               MANAGER_SESSIONS_MAX);
                 return NULL;
         }
         size_t options_size = strlen(row->options) + 1;
@@ -89,7 +89,7 @@ struct session *session_make(struct daemon *daemon, const struct registry_sessio
                 (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 return NULL;
         }
-        session->daemon = daemon;
+        session->manager = manager;
         memcpy(&session->row, row, offsetof(struct registry_session, options) + options_size);
         session->ephemeral = ephemeral;
         session->used_ms = loop_now_ms();
@@ -136,7 +136,7 @@ bool session_is_seen_by(const struct session *session, const char *owner) {
 }
 
 /* "key/name", in which the operator names what belongs to a key. */
-static struct session *find_of_key(struct daemon *daemon, const char *name) {
+static struct session *find_of_key(struct session_manager *manager, const char *name) {
         char key[sizeof(((struct registry_session *) NULL)->owner)];
         const char *slash = strchr(name, '/');
         size_t size = slash ? (size_t) (slash - name) : 0;
@@ -144,36 +144,36 @@ static struct session *find_of_key(struct daemon *daemon, const char *name) {
                 return NULL;
         memcpy(key, name, size);
         key[size] = '\0';
-        return session_find(daemon, key, slash + 1);
+        return session_find(manager, key, slash + 1);
 }
 
-struct session *session_find(struct daemon *daemon, const char *owner, const char *name) {
+struct session *session_find(struct session_manager *manager, const char *owner, const char *name) {
         size_t row = row_of(name);
         if (!*owner && strchr(name, '/'))
-                return find_of_key(daemon, name);
-        for (struct session *session = daemon->by_name[row]; session; session = session->next_by_name)
+                return find_of_key(manager, name);
+        for (struct session *session = manager->by_name[row]; session; session = session->next_by_name)
                 if (session_is_seen_by(session, owner) && !session->removing &&
                     strcmp(session->row.owner, owner) == 0 && strcmp(session->row.name, name) == 0)
                         return session;
-        for (struct session *session = daemon->by_id[row]; session; session = session->next_by_id)
+        for (struct session *session = manager->by_id[row]; session; session = session->next_by_id)
                 if (session_is_seen_by(session, owner) && !session->removing && strcmp(session->row.id, name) == 0)
                         return session;
         return NULL;
 }
 
-struct session *session_create(struct daemon *daemon, const struct registry_session *row, struct err *err) {
+struct session *session_create(struct session_manager *manager, const struct registry_session *row, struct err *err) {
         struct registry_session fresh = *row;
         fresh.created_ms = fresh.used_ms = loop_wall_ms();
         if (disk_reserve_check(err) < 0)
                 return NULL;
         if (registry_check_name(fresh.name, err) < 0 || registry_make_id(fresh.id, err) < 0)
                 return NULL;
-        if (disk_admit(daemon, NULL, 0, err) < 0)
+        if (disk_admit(manager, NULL, 0, err) < 0)
                 return NULL;
         /* The row first: of a daemon that dies in between, the next one makes the directories. */
-        if (registry_add(daemon->registry, &fresh, err) < 0)
+        if (registry_add(manager->registry, &fresh, err) < 0)
                 return NULL;
-        struct session *session = session_make(daemon, &fresh, false, err);
+        struct session *session = session_make(manager, &fresh, false, err);
         if (session && session_file_write(session->state_dir, &fresh, err) == 0) {
                 disk_bound(session, true);
                 return session;
@@ -181,7 +181,7 @@ struct session *session_create(struct daemon *daemon, const struct registry_sess
         if (session)
                 session_remove(session, false);
         else
-                (void) registry_remove(daemon->registry, fresh.id, NULL);
+                (void) registry_remove(manager->registry, fresh.id, NULL);
         return NULL;
 }
 

@@ -22,7 +22,7 @@ static void strike_out(struct session *session, bool keep_files) {
         if (!keep_files && !*session->row.workspace && rename(session->workspace, path) == 0)
                 (void) snprintf(session->workspace, sizeof(session->workspace), "%.1000s", path);
         session_file_remove(session->state_dir);
-        if (registry_remove(session->daemon->registry, session->row.id, &err) == 0)
+        if (registry_remove(session->manager->registry, session->row.id, &err) == 0)
                 return;
         daemon_log("session %s: %s", session->row.name, err.message);
         (void) mkdir(path, 0700);
@@ -33,12 +33,12 @@ static void strike_out(struct session *session, bool keep_files) {
  * then its state directory stays, by which the next daemon finds what was begun. */
 static bool strike_out_again(struct session *session) {
         static const char *const large[] = { SESSION_REMOVED_WORKSPACE, "journal", "kernel" };
-        if (registry_remove(session->daemon->registry, session->row.id, NULL) == 0)
+        if (registry_remove(session->manager->registry, session->row.id, NULL) == 0)
                 return true;
         for (size_t i = 0; i < ELEMENTS(large); i++) {
                 char path[1100];
                 (void) snprintf(path, sizeof(path), "%s/%s", session->state_dir, large[i]);
-                janitor_empty(&session->daemon->janitor, path);
+                janitor_empty(&session->manager->janitor, path);
         }
         return false;
 }
@@ -67,8 +67,8 @@ void session_remove(struct session *session, bool keep_files) {
         if (session->ephemeral && *session->state_dir) /* small, and nobody's files */
                 reaper_remove_tree(session->state_dir);
         else if (!session->ephemeral)
-                janitor_remove(&session->daemon->janitor, session->state_dir);
+                janitor_remove(&session->manager->janitor, session->state_dir);
         if (!keep_files && *session->workspace && !*session->row.workspace)
-                janitor_remove(&session->daemon->janitor, session->workspace);
+                janitor_remove(&session->manager->janitor, session->workspace);
         session_free(session);
 }

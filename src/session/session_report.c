@@ -28,7 +28,7 @@ json_t *session_isolation(const struct session *session) {
         const struct box_spec spec = { .image = &image, .limits = session->row.limits,
                                        .host_uid = session->kernel ? session->kernel->host_uid : 0,
                                        .network = rules ? egress_rules_describe(rules, network) : NULL };
-        json_t *report = report_make(&spec, &session->daemon->host, session->daemon->rootless);
+        json_t *report = report_make(&spec, &session->manager->host, session->manager->rootless);
         /* Its user id on the host is leased when the box is made. */
         if (!session->kernel || session->kernel->state == KERNEL_MAKING)
                 json_object_set_new(report, "uid_map", json_null());

@@ -9,9 +9,9 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "daemon/daemon.h"
 #include "journal/journal.h"
 #include "session/caller.h"
+#include "session/manager.h"
 
 enum { CHUNK = 256 << 10 };
 
@@ -26,19 +26,19 @@ struct record {
 };
 
 struct spill {
-        struct daemon *daemon;
+        struct session_manager *manager;
         char owner[SHARE_NAME_MAX + 1], box[SHARE_NAME_MAX + 1]; /* who is charged */
         int fd;
         uint64_t size;
         uint64_t at; /* what comes next */
 };
 
-static struct spill *make(struct daemon *daemon, const char *owner, const char *box) {
+static struct spill *make(struct session_manager *manager, const char *owner, const char *box) {
         struct spill *spill = calloc(1, sizeof(*spill));
         char dir[4200];
-        (void) snprintf(dir, sizeof(dir), "%s/state", daemon->data_dir);
+        (void) snprintf(dir, sizeof(dir), "%s/state", manager->data_dir);
         if (spill) {
-                spill->daemon = daemon;
+                spill->manager = manager;
                 (void) snprintf(spill->owner, sizeof(spill->owner), "%s", owner);
                 (void) snprintf(spill->box, sizeof(spill->box), "%s", box);
         }
@@ -57,14 +57,14 @@ void spill_free(struct spill *spill) {
         if (!spill)
                 return;
         const struct share_claim all = claim_of(spill, spill->size);
-        share_give(&spill->daemon->shares, SHARE_SPILL, &all);
+        share_give(&spill->manager->shares, SHARE_SPILL, &all);
         fd_close(&spill->fd);
         free(spill);
 }
 
 static int put(struct spill *spill, const struct record *record, const char *bytes) {
         const struct share_claim claim = claim_of(spill, record->size);
-        if (share_take(&spill->daemon->shares, SHARE_SPILL, &claim, NULL) < 0)
+        if (share_take(&spill->manager->shares, SHARE_SPILL, &claim, NULL) < 0)
                 return -ENOSPC; /* this reader is cut off, nobody else's */
         spill->size += record->size;
         int code = fd_write_all(spill->fd, record, sizeof(*record));
@@ -98,10 +98,10 @@ static int put_events(struct spill *spill, struct journal *journal, const char *
 
 int spill_run(struct caller *caller, struct journal *journal, const char *run_id, const char *text, size_t size,
               const char *box, struct err *err) {
-        if (caller->daemon->disk.is_short)
+        if (caller->manager->disk.is_short)
                 return err_set(err, ERR_NO_SPACE, "the host keeps the rest of its disk in reserve; read faster, or read "
                                "the run again later");
-        struct spill *spill = make(caller->daemon, caller->owner, box);
+        struct spill *spill = make(caller->manager, caller->owner, box);
         int code = spill ? put_events(spill, journal, run_id, caller->cursor) : -ENOSPC;
         if (code == 0)
                 code = put(spill, &(const struct record) { .kind = RECORD_ANSWER, .size = size }, text);

@@ -16,7 +16,7 @@
 #include "base/loop.h"
 #include "base/memory.h"
 #include "base/oom.h"
-#include "box/seal/syscalls.h"
+#include "base/syscalls.h"
 #include "spawn/spawn_image.h"
 
 enum {

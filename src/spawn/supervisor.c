@@ -13,8 +13,8 @@
 #include "base/fd.h"
 #include "base/fd_passing.h"
 #include "base/memory.h"
+#include "base/syscalls.h"
 #include "box/host/identity.h"
-#include "box/seal/syscalls.h"
 #include "spawn/supervisor_image.h"
 #include "spawn/supervisor_message.h"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "box/seal/syscalls.h"
+#include "base/syscalls.h"
 #include "spawn/supervisor.h"
 
 pid_t supervisor_pid_of(int pidfd) {

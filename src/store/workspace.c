@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/remove_tree.h"
-#include "box/seal/syscalls.h"
+#include "base/syscalls.h"
 
 enum { BENEATH = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
 enum { LIST_MAX = 10000, LIST_BYTES_MAX = 1 << 20, MADE_DEPTH_MAX = 128 };

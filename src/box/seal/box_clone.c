@@ -7,9 +7,9 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/syscalls.h"
 #include "box/box.h"
 #include "box/seal/stage.h"
-#include "box/seal/syscalls.h"
 
 /* The seventh, for control groups, is made by the stage once it is in them. */
 #define NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)

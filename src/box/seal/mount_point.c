@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
-#include "box/seal/syscalls.h"
+#include "base/syscalls.h"
 
 /* Makes the directory and its parents below the root without ever following a link; returns it (O_PATH) or -errno. */
 int mount_point_make_directory(int root_fd, const char *path) {

@@ -16,10 +16,10 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/syscalls.h"
 #include "box/seal/environment.h"
 #include "box/seal/nursery_message.h"
 #include "box/seal/privilege.h"
-#include "box/seal/syscalls.h"
 #include "box/seal/tree.h"
 
 enum { REPORT_FD = 6 };

@@ -9,10 +9,10 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/syscalls.h"
 #include "box/seal/environment.h"
 #include "box/seal/mount_point.h"
 #include "box/seal/stage.h"
-#include "box/seal/syscalls.h"
 #include "box/seal/tree.h"
 
 /* Of terminals: the host has 4,096 for everybody (kernel.pty.max). */

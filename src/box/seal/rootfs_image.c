@@ -16,10 +16,10 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/syscalls.h"
 #include "box/seal/environment.h"
 #include "box/seal/mount_point.h"
 #include "box/seal/stage.h"
-#include "box/seal/syscalls.h"
 
 #define OPENED "run/opened" /* where a tree lies while its entries are taken out of it */
 

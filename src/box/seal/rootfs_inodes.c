@@ -11,8 +11,8 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "base/syscalls.h"
 #include "box/seal/stage.h"
-#include "box/seal/syscalls.h"
 
 #define TREE "/usr"
 

@@ -6,7 +6,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "box/seal/syscalls.h"
+#include "base/syscalls.h"
 
 #define PLACE "/template"
 

@@ -24,10 +24,10 @@
 #include "base/fd.h"
 #include "base/fd_passing.h"
 #include "base/memory.h"
+#include "base/syscalls.h"
 #include "box/seal/landlock.h"
 #include "box/seal/privilege.h"
 #include "box/seal/seccomp.h"
-#include "box/seal/syscalls.h"
 
 enum { AGENT_CONTROL_FD = 3, PROXY_BACKLOG = 128 };
 

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
-#include "box/seal/syscalls.h"
+#include "base/syscalls.h"
 
 static int clone_with(int fd, struct mount_attr *attributes) {
         _cleanup_fd_ int tree =

@@ -1,0 +1,123 @@
+/* Operations about the daemon itself: ping, status, shutdown. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "daemon/operation.h"
+#include "session/caller.h"
+#include "session/kernel_pool.h"
+#include "session/serve_options.h"
+#include "session/session.h"
+#include "store/disk_reserve.h"
+
+static uint64_t memory_bytes_of(pid_t pid) {
+        unsigned long pages = 0;
+        char path[64];
+        (void) snprintf(path, sizeof(path), "/proc/%d/statm", (int) pid);
+        FILE *file = fopen(path, "re");
+        if (file) {
+                if (fscanf(file, "%*u %lu", &pages) != 1)
+                        pages = 0;
+                (void) fclose(file);
+        }
+        return (uint64_t) pages * (uint64_t) sysconf(_SC_PAGESIZE);
+}
+
+static int ping(struct caller *caller, json_t *json, struct err *err) {
+        (void) json;
+        (void) err;
+        caller_answer(caller, json_pack("{s:s, s:i}", "version", GLOVEBOX_VERSION, "pid", (int) getpid()));
+        return 0;
+}
+
+/* The nursery of the daemon's own image that is light or not, or null. */
+static json_t *describe_nursery(const struct session_manager *manager, bool light) {
+        static const char *const states[] = { "down", "starting", "ready" };
+        for (size_t i = 0; i < manager->n_nurseries; i++) {
+                const struct maker_nursery *nursery = &manager->nurseries[i];
+                if (strcmp(nursery->image, manager->options->image) != 0 || nursery->light != light)
+                        continue;
+                uint64_t memory_bytes = nursery->pid > 0 ? memory_bytes_of(nursery->pid) : 0;
+                return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
+                                 states[nursery->state], "pid", (int) nursery->pid, "forks",
+                                 (json_int_t) nursery->forks, "stock", (json_int_t) nursery->n_stock, "preloaded",
+                                 (json_int_t) nursery->n_preloaded, "failed_imports", nursery->failed_imports,
+                                 "memory_bytes", (json_int_t) memory_bytes);
+        }
+        return json_null();
+}
+
+/* {"vault": {"state": "running", "pid": 7, "restarts": 0}, …} */
+static json_t *describe_helpers(const struct session_manager *manager) {
+        json_t *helpers = json_object();
+        for (size_t i = 0; i < HELPERS; i++) {
+                const struct helper *helper = &manager->helpers[i];
+                json_t *json = json_pack("{s:s, s:i, s:I}", "state", helper_state(helper), "pid", (int) helper->pid,
+                                         "restarts", (json_int_t) helper->n_restarts);
+                if (*helper->trouble)
+                        json_object_set_new(json, "trouble", json_string(helper->trouble));
+                json_object_set_new(helpers, helper->name, json);
+        }
+        return helpers;
+}
+
+static json_t *describe_storage(void) {
+        struct disk_reserve_state state;
+        disk_reserve_look(&state);
+        return json_pack("{s:b, s:I, s:I}", "reserve_in_use", (int) state.is_in_use, "reserve_bytes",
+                         (json_int_t) state.reserve_bytes, "free_bytes", (json_int_t) state.free_bytes);
+}
+
+static json_t *describe_daemon(const struct daemon *daemon) {
+        const struct session_manager *manager = &daemon->manager;
+        const struct serve_options *options = manager->options;
+        const struct loop_turns turns = loop_turns(manager->loop);
+        return json_pack("{s:i, s:s, s:I, s:I, s:s, s:s?, s:s, s:s, s:I, s:I, s:f, s:f}", "pid", (int) getpid(), "version",
+                         GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - manager->started_ms),
+                         "memory_bytes", (json_int_t) memory_bytes_of(getpid()), "socket",
+                         *options->socket_link ? options->socket_link : options->socket_path, "api",
+                         *daemon->front_address ? daemon->front_address : NULL, "data_dir", manager->data_dir, "image",
+                         options->image, "clients", (json_int_t) daemon->n_clients, "log_dropped",
+                         (json_int_t) log_dropped(), "longest_turn_ms", (double) turns.longest_us / 1000,
+                         "longest_turn_cpu_ms", (double) turns.longest_cpu_us / 1000);
+}
+
+static json_t *describe_pool(const struct session_manager *manager) {
+        return json_pack("{s:I, s:I, s:I, s:I}", "wanted", (json_int_t) manager->options->pool, "ready",
+                         (json_int_t) kernel_pool_ready(manager, false), "light_wanted",
+                         (json_int_t) kernel_pool_wanted(manager, true), "light_ready",
+                         (json_int_t) kernel_pool_ready(manager, true));
+}
+
+static int status(struct caller *caller, json_t *json, struct err *err) {
+        (void) json;
+        (void) err;
+        struct session_manager *manager = caller->manager;
+        json_t *sessions = json_array();
+        for (struct session *session = manager->sessions; session; session = session->next)
+                if (session_is_seen_by(session, caller->owner))
+                        json_array_append_new(sessions, session_to_json(session, true));
+        caller_answer(caller, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "daemon",
+                                        describe_daemon(daemon_of(manager)), "pool", describe_pool(manager), "nursery",
+                                        describe_nursery(manager, false), "light_nursery",
+                                        describe_nursery(manager, true), "sessions", sessions, "helpers",
+                                        describe_helpers(manager), "storage", describe_storage()));
+        return 0;
+}
+
+static int shutdown_daemon(struct caller *caller, json_t *json, struct err *err) {
+        if (!caller_is_operator(caller))
+                return err_set(err, ERR_REFUSED, "only the operator ends the daemon");
+        const char *sessions = json_string_value(json_object_get(json, "sessions"));
+        struct daemon *daemon = daemon_of(caller->manager); /* read before the answer frees the caller */
+        daemon->end_sessions = sessions && strcmp(sessions, "end") == 0;
+        daemon->manager.draining = true;
+        caller_answer(caller, json_object());
+        loop_stop(daemon->manager.loop);
+        return 0;
+}
+
+const struct operation operations_daemon[] = {
+        { "ping", ping }, { "status", status }, { "shutdown", shutdown_daemon }, { NULL, NULL },
+};

@@ -1,0 +1,126 @@
+/* The session manager: what sessions need of the process that they live in. The loop, what is on disk, the vault, the
+ * helpers that make and remove boxes, and the table of sessions. It knows neither sockets nor signals: struct daemon
+ * (daemon/daemon.h) has one of these and serves it. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/helper.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/share.h"
+#include "box/cgroup/cgroup.h"
+#include "egress/egress.h"
+#include "session/counters.h"
+#include "session/disk.h"
+#include "spawn/maker.h"
+#include "store/audit.h"
+#include "store/janitor.h"
+#include "store/meter.h"
+#include "store/registry.h"
+#include "vault/vault.h"
+
+struct kernel_order;
+struct serve_options;
+struct session;
+
+#define MANAGER_PRELOAD "numpy,pandas,sklearn,pyarrow,rdkit,matplotlib,scipy"
+
+enum {
+        MANAGER_SESSIONS_MAX = 4096,
+        MANAGER_SESSION_ROWS = 1024, /* of the tables in which sessions are found */
+        MANAGER_POOL_MAX = 64,
+        MANAGER_NURSERIES_MAX = 8,
+        MANAGER_INTERRUPT_GRACE_MS = 2000,
+        MANAGER_DISK_GRACE_MS = 500,
+};
+
+enum manager_helper { HELPER_VAULT, HELPER_MAKER, HELPER_REAPER, HELPER_JANITOR, HELPER_EGRESS, HELPER_METER,
+                      HELPER_AUDIT, HELPERS };
+
+/* What keys share. The rows are in manager.c. */
+enum manager_share {
+        SHARE_SANDBOXES, /* the service's; counted by their rows */
+        SHARE_RUNS,
+        SHARE_REQUESTS,
+        SHARE_FILES,  /* being sent */
+        SHARE_ORDERS, /* boxes that wait to be made */
+        SHARE_SPILL,  /* bytes put aside for slow readers */
+        SHARE_CODE,   /* bytes of the text of runs that are not over */
+        SHARE_HELPER_JOBS, /* processes that remove, list, copy or ask on somebody's behalf */
+        MANAGER_SHARES
+};
+
+struct session_manager {
+        struct loop *loop;
+        const struct serve_options *options;
+        char group_prefix[16];     /* of the control groups of our kernels: "b-<id of the data directory>-" */
+        char old_group_prefix[16]; /* as older versions called them: by the path */
+        char data_dir[4096];
+        uint64_t started_ms;
+        int64_t started_wall_ms;   /* the time of day then */
+        uint64_t outputs_swept_ms; /* 0: never */
+        struct cgroup_host host;
+        struct registry *registry;
+        struct helper helpers[HELPERS];
+        struct vault vault;
+        struct loop_watch *vault_watch;
+        bool vault_is_new; /* we started it: no daemon before us has left anything in it */
+        struct maker maker;
+        const struct maker_settings *maker_settings;
+        struct loop_watch *maker_watch;
+        struct kernel_order *orders; /* kernels to be made, each key in its turn */
+        uint64_t turn;               /* of the last one that was given to the maker */
+        size_t n_orders, n_ordered;  /* waiting; with the maker */
+        struct janitor janitor;
+        struct meter meter;
+        struct disk_watch disk;
+        struct audit audit;
+        struct egress egress; /* the proxy; down until a box needs it */
+        struct loop_watch *egress_watch;
+        struct loop_timer *egress_timer; /* until it is tried again */
+        uint64_t egress_started_ms;
+        struct share_table shares;
+        struct counters counters;
+        struct session *sessions; /* named and ephemeral ones */
+        size_t n_sessions;
+        struct session *by_id[MANAGER_SESSION_ROWS], *by_name[MANAGER_SESSION_ROWS]; /* the same, to find one */
+        size_t n_orphans;    /* control groups of programs that go on without the daemon that made their boxes */
+        bool knows_takeover; /* what the last daemon left is known; before that, no living group is ours to end */
+        struct kernel *pool[2 * MANAGER_POOL_MAX]; /* made or being made, for ephemeral runs: full and light ones */
+        size_t n_pool;
+        bool took_light;               /* the last time that one was taken */
+        struct loop_timer *pool_timer; /* until what was taken is replaced */
+        struct maker_nursery nurseries[MANAGER_NURSERIES_MAX]; /* as last reported by the maker */
+        size_t n_nurseries;
+        bool rootless, draining;
+};
+
+/* Everything that needs no loop yet. `options` live as long as the manager. */
+void manager_init(struct session_manager *manager, const struct serve_options *options);
+
+/* Opens what is on disk and finds the vault, or starts one. After an error here or below, call manager_stop all the
+ * same. */
+int manager_open(struct session_manager *manager, struct err *err);
+
+/* Starts the helpers: reaper, maker, janitor, meter, audit log. */
+int manager_start_helpers(struct session_manager *manager, struct err *err);
+
+/* Ends the maker, the proxy and the pool: no box is made from here on. */
+void manager_stop_making(struct session_manager *manager);
+
+/* Ends everything else. With `end_sessions` kernels die, otherwise the vault keeps those of named sessions. */
+void manager_stop(struct session_manager *manager, bool end_sessions);
+
+/* What has to be done every few seconds: idle sessions go to sleep, what was left is removed. */
+void manager_sweep(struct session_manager *manager);
+
+/* Members of a job's order that charge it to this key. */
+#define manager_job_of(manager, owner) .shares = &(manager)->shares, .share = SHARE_HELPER_JOBS, .key = (owner)
+
+/* The kernel with this id, in the pool or of a session; NULL when there is none. */
+struct kernel *manager_find_kernel(struct session_manager *manager, const char *id);
+
+/* Modules that nurseries import, as text; "": none, and then there are no light kernels: all of them are. */
+const char *manager_preload(const struct session_manager *manager);
