@@ -177,8 +177,10 @@ static int check_version_header(const char *version, struct mcp_error *error) {
 
 static int check_message(const struct http_request *request, struct mcp_message *message, struct mcp_error *error) {
         const char *version = http_header(request, "MCP-Protocol-Version");
-        bool is_said = json_object_get(message->meta, MCP_META "protocolVersion");
-        if (!is_said && check_version_header(version, error) < 0)
+        const char *said = json_string_value(json_object_get(message->meta, MCP_META "protocolVersion"));
+        if (said && version && strcmp(said, version) != 0)
+                return refuse_header(error, "MCP-Protocol-Version");
+        if (!said && check_version_header(version, error) < 0)
                 return -1;
         if (mcp_message_check_era(message, version, error) < 0)
                 return -1;

@@ -6,8 +6,11 @@
 #include "base/loop.h"
 #include "base/memory.h"
 #include "daemon/daemon.h"
+#include "mcp/ask.h"
 #include "mcp/content.h"
 #include "mcp/server.h"
+#include "mcp/task.h"
+#include "mcp/tool.h"
 
 enum { STEPS = 3, STEP_MS = 50 };
 
@@ -22,6 +25,8 @@ enum { STEPS = 3, STEP_MS = 50 };
 static void tell_progress(struct mcp_call *call);
 static void tell_log(struct mcp_call *call);
 static void need_sampling(struct mcp_call *call);
+static void fail_as_task(struct mcp_call *call);
+static void sleep_as_task(struct mcp_call *call);
 
 static const struct {
         const char *name, *content; /* what it answers; */
@@ -47,11 +52,17 @@ static const struct {
         { "test_logging_tool", TEXT("logged, if that was wanted"), false, tell_log, NULL, NULL },
         { "test_streaming_elicitation", TEXT("nothing is asked here"), false, NULL, NULL, NULL },
         { "test_missing_capability", NULL, false, NULL, need_sampling, NULL },
+        { "greet", TEXT("Hello, there!"), false, NULL, NULL, "{\"type\":\"object\"}" },
+        { "failing_job", NULL, false, NULL, fail_as_task, "{\"type\":\"object\"}" },
+        { "slow_compute", NULL, false, NULL, sleep_as_task, "{\"type\":\"object\"}" },
         { "json_schema_2020_12_tool", TEXT("ok"), false, NULL, NULL,
           "{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\",\"type\":\"object\",\"$defs\":{\"address\":{"
           "\"$anchor\":\"addressDef\",\"type\":\"object\",\"properties\":{\"street\":{\"type\":\"string\"},\"city\":{"
           "\"type\":\"string\"}}}},\"properties\":{\"name\":{\"type\":\"string\"},\"address\":{\"$ref\":"
-          "\"#/$defs/address\"}},\"additionalProperties\":false}" },
+          "\"#/$defs/address\"},\"contactMethod\":{\"enum\":[\"phone\",\"email\"]},\"phone\":{\"type\":\"string\"},"
+          "\"email\":{\"type\":\"string\"}},\"allOf\":[{\"anyOf\":[{\"required\":[\"phone\"]},{\"required\":[\"email\"]}]}],"
+          "\"if\":{\"properties\":{\"contactMethod\":{\"const\":\"phone\"}},\"required\":[\"contactMethod\"]},\"then\":{"
+          "\"required\":[\"phone\"]},\"else\":{\"required\":[\"email\"]},\"additionalProperties\":false}" },
 };
 
 static const struct {
@@ -228,12 +239,50 @@ static void need_sampling(struct mcp_call *call) {
         mcp_call_fail(call, &error);
 }
 
+/* Real runs in the default sandbox, as tasks from the start where the client takes them. */
+static void run_as_task(struct mcp_call *call, const char *code) {
+        char name[TOOL_NAME_ROOM];
+        struct err err;
+        json_t *text = json_string(code);
+        if (tool_name_sandbox(call, NULL, name, &err) < 0)
+                mcp_call_refuse(call, &err);
+        else {
+                call->is_run = true;
+                call->output.keeps_end = true;
+                call->began_ms = loop_wall_ms();
+                if (call->takes_tasks)
+                        mcp_call_wait(call, 0);
+                ask_python(call, name, text, 0, content_answer_run);
+        }
+        json_decref(text);
+}
+
+static void sleep_as_task(struct mcp_call *call) {
+        const struct mcp_message *message = call->context;
+        double seconds = json_number_value(
+                json_object_get(json_object_get(message->params, "arguments"), "seconds"));
+        char code[100];
+        (void) snprintf(code, sizeof(code), "import time; time.sleep(%.3f); print('slept')", seconds < 60 ? seconds : 60);
+        call->context = NULL;
+        run_as_task(call, code);
+}
+
+static void fail_as_task(struct mcp_call *call) {
+        struct mcp_error error;
+        if (call->takes_tasks) {
+                run_as_task(call, "raise RuntimeError('this job fails')");
+                return;
+        }
+        (void) mcp_error_set(&error, MCP_MISSING_CAPABILITY, 400, "this tool needs a client that takes tasks");
+        error.data = json_pack("{s:{s:{s:{}}}}", "requiredCapabilities", "extensions", MCP_TASKS_EXTENSION);
+        mcp_call_fail(call, &error);
+}
+
 bool fixture_call_tool(struct mcp_call *call, const struct mcp_message *message, const char *name) {
-        (void) message;
         for (size_t i = 0; i < ELEMENTS(tools_of_tests); i++) {
                 if (strcmp(tools_of_tests[i].name, name) != 0)
                         continue;
-                call->context = (const void *) (uintptr_t) i;
+                call->context = tools_of_tests[i].run ? (const void *) message : (const void *) (uintptr_t) i;
                 if (tools_of_tests[i].run)
                         tools_of_tests[i].run(call);
                 else if (tools_of_tests[i].step)
