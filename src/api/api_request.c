@@ -293,7 +293,13 @@ static void on_accepted(struct caller *caller, const char *run_id) {
                 int size = snprintf(text, sizeof(text), "{\"run_id\":\"%s\"}", run_id);
                 (void) http_respond(api_request->request, 202, "application/json", text, (size_t) size);
                 api_request_go_on_alone(api_request);
-        } else if (api_request->form != API_REQUEST_WHOLE)
+        }
+}
+
+/* Only now: what could not begin is answered with a status of its own, not with an error in a stream under a 200. */
+static void on_begun(struct caller *caller, const char *run_id) {
+        struct api_request *api_request = (struct api_request *) caller;
+        if (api_request->request && api_request->form != API_REQUEST_WHOLE)
                 stream_begin(api_request, run_id);
 }
 
@@ -317,6 +323,7 @@ static bool wants_more(const struct caller *caller) {
 static const struct caller_type caller_type = { .answer = on_answer,
                                               .refuse = on_refuse,
                                               .accepted = on_accepted,
+                                              .begun = on_begun,
                                               .output = on_output,
                                               .display = on_display,
                                               .wants_more = wants_more,

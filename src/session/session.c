@@ -535,6 +535,7 @@ static void start_run(struct session *session) {
         disk_begin_run(session, run);
         session->manager->counters.runs_started++;
         session->state = SESSION_RUNNING;
+        run_tell_begun(session);
 }
 
 /* Asks the kernel for something that is no run. `fields` are those of the payload, but for its id. */
