@@ -19,6 +19,7 @@ LAYERS = [
     ["kernel"],
     ["session"],
     ["daemon"],
+    ["mcp"],
     ["api", "client"],
     ["cli"],
 ]
