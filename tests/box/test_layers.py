@@ -53,3 +53,9 @@ def test_headers_make_no_cycle() -> None:
 
 def test_every_folder_has_its_layer() -> None:
     assert {path.name for path in SOURCES.iterdir() if path.is_dir()} == set(LEVEL)
+
+
+def test_every_folder_says_what_belongs_there() -> None:
+    folders = [SOURCES / name for name in [*LEVEL, "box/seal", "box/cgroup", "box/host", "cli/ui"]]
+    missing = [str(folder.relative_to(SOURCES)) for folder in folders if not (folder / "README.md").is_file()]
+    assert not missing, f"folders without a README.md: {missing}"
