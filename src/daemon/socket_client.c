@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "daemon/daemon.h"
 #include "daemon/download.h"
-#include "daemon/operation.h"
+#include "daemon/socket_request.h"
 #include "daemon/upload.h"
 
 enum { PIECE_BYTES = 256 << 10, PIECES_EACH = 4 }; /* of a file that comes in, and how many before others have a turn */
@@ -266,7 +266,7 @@ static void handle_message(struct client *client, const struct message *message)
                                : NULL;
         if (!json_is_object(json))
                 (void) err_set(&err, ERR_PROTOCOL, "the request is not a JSON object: %s", where.text);
-        else if (operation_run(&request->caller, json, &err) == 0)
+        else if (socket_request_carry_out(&request->caller, json, &err) == 0)
                 err.code = ERR_NONE;
         if (err.code != ERR_NONE)
                 caller_refuse(&request->caller, &err);

@@ -132,8 +132,6 @@ void session_remove_sleep_file(const struct session *session);
 json_t *session_isolation(const struct session *session);
 
 const char *session_state_name(const struct session *session);
-/* `is_brief`: as one of many. */
-json_t *session_to_json(const struct session *session, bool is_brief);
 
 /* Where the workspace is for reading: a descriptor that the caller closes, or -errno. */
 int session_open_workspace(const struct session *session);

@@ -188,9 +188,9 @@ json_t *session_config_list_unchanged(const struct session *session, json_t *jso
         return list;
 }
 
-struct session *session_config_find_or_create(struct caller *caller, json_t *json, bool *ret_created, struct err *err) {
+struct session *session_config_find_or_create(struct caller *caller, const char *name, json_t *options,
+                                              bool *ret_created, struct err *err) {
         struct registry_session row;
-        const char *name = json_string_value(json_object_get(json, "session"));
         if (!name) {
                 (void) err_set(err, ERR_USAGE, "\"session\" must be given, as text");
                 return NULL;
@@ -205,7 +205,7 @@ struct session *session_config_find_or_create(struct caller *caller, json_t *jso
                                "the key itself makes its sandboxes; `glovebox session ls` shows those there are", name);
                 return NULL;
         }
-        if (registry_check_name(name, err) < 0 || session_config_from_json(caller, json, &row, err) < 0)
+        if (registry_check_name(name, err) < 0 || session_config_from_json(caller, options, &row, err) < 0)
                 return NULL;
         (void) snprintf(row.name, sizeof(row.name), "%s", name);
         session = session_create(caller->manager, &row, err);

@@ -1,4 +1,4 @@
-/* A session's row from a request: defaults of the daemon, then what the caller asked for, checked. */
+/* A session's row from the options of a request: defaults of the daemon, then what the caller asked for, checked. */
 #pragma once
 
 #include <jansson.h>
@@ -22,5 +22,6 @@ int session_config_from_json(const struct caller *caller, json_t *json, struct r
 /* What the caller asks of a session that it was not made with: names such as "memory" or "network". */
 json_t *session_config_list_unchanged(const struct session *session, json_t *json);
 
-/* The session named by "session", made when it does not exist. */
-struct session *session_config_find_or_create(struct caller *caller, json_t *json, bool *ret_created, struct err *err);
+/* The session of this name, made with these options (NULL: none) when it does not exist. */
+struct session *session_config_find_or_create(struct caller *caller, const char *name, json_t *options,
+                                              bool *ret_created, struct err *err);

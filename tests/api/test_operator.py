@@ -115,7 +115,7 @@ def test_what_is_done_is_recorded(make_service: StartService) -> None:
     wait_for("the last line", lambda: has(what="run", session="mine"))
     assert has(who="key", key="ann", what="run", session="box", status="ok")
     assert has(who="key", key="ann", what="run", session="box", status="error")
-    assert has(key="ann", via="http", what="putFile", session="box", status="ok"), records(daemon)
+    assert has(key="ann", via="http", what="file.write", session="box", status="ok"), records(daemon)
     assert any(line.get("from", "").startswith("127.0.0.1") for line in records(daemon))
     assert has(key="ann", what="session.create", session="new", status="refused")
     assert has(key="ann", what="session.remove", session="box", status="ok")
