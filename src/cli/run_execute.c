@@ -29,7 +29,7 @@
 #include "spawn/kernel_files.h"
 #include "wire/frame.h"
 
-#define START_PATH VIEW_KERNEL "/start" /* of a Python: guest/kernel/start/sitecustomize.py */
+#define START_PATH IMAGE_KERNEL_PATH "/start" /* of a Python: guest/kernel/start/sitecustomize.py */
 
 /* What is open while a run goes on; released on every way out. */
 struct cold_run {
@@ -109,7 +109,7 @@ static int open_extras(struct cold_run *cold, struct err *err) {
         int tree = tree_clone(fd, false); /* everybody's to read: no ids need to be mapped */
         if (tree < 0)
                 return tree_explain(tree, path, err);
-        cold->mounts[cold->n_mounts++] = (struct box_mount) { tree, true, false, VIEW_KERNEL };
+        cold->mounts[cold->n_mounts++] = (struct box_mount) { tree, true, false, IMAGE_KERNEL_PATH };
         cold->has_extras = true;
         return 0;
 }

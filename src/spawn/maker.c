@@ -86,19 +86,19 @@ static struct nursery *find_ready(const struct maker_request *request) {
 
 static void start_nursery(const struct maker_settings *settings, struct nursery *nursery) {
         struct err err;
-        struct image_cache *view = image_cache_open(settings, nursery->image, 0, &err);
-        char variables[100]; /* as making.c has them */
-        if (!view) {
+        _cleanup_(image_close) struct image image = { 0 };
+        uint64_t fingerprint;
+        char variables[100]; /* as spawn_job.c has them */
+        if (image_cache_open(settings, nursery->image, &image, &fingerprint, &err) < 0) {
                 nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
                 return;
         }
         (void) snprintf(variables, sizeof(variables), "DF_BYTES=%" PRIu64 ",NP_BYTES=%" PRIu64, settings->df_bytes,
                         settings->np_bytes);
-        const struct box_spec spec = { .image = &view->image, .limits = LIMITS_DEFAULT };
+        const struct box_spec spec = { .image = &image, .limits = LIMITS_DEFAULT };
         nursery->supervisor->owner = settings->data_dir;
         (void) nursery_start(nursery, &spec, nursery->light ? variables : settings->preload,
                              &err); /* a failure is told by its state */
-        image_cache_close(view);
 }
 
 /* Those that the request asks for. Whoever is content with a light kernel now may want a full one next. */

@@ -26,7 +26,7 @@
 #define SESSION_DIR "/run/session"
 
 enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */,
-       WAITING_AGE_MS = 100, KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */ };
+       KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */ };
 
 /* Everything that is open while one box is being made. */
 struct spawn_job {
@@ -37,7 +37,8 @@ struct spawn_job {
         struct nursery *nursery; /* whose supervisor has the box; NULL: nobody's */
         bool for_stock, from_stock;
         json_t *options;
-        struct image_cache *view; /* of the image */
+        struct image image;
+        uint64_t fingerprint; /* of the image */
         int lease_fd, workspace_fd, listener_fd;
         uid_t uid;
         gid_t gid;
@@ -64,7 +65,7 @@ void spawn_job_free(struct spawn_job *job) {
         fd_close(&job->workspace_fd);
         fd_close(&job->lease_fd);
         fd_close(&job->listener_fd);
-        image_cache_close(job->view);
+        image_close(&job->image);
         if (job->environment)
                 environment_free(job->environment);
         json_decref(job->options);
@@ -232,7 +233,7 @@ static const char *given_value(const struct spawn_job *job, const char *prefix) 
 /* The kernel's own way to its package comes after the caller's environment: a session cannot be talked out of it. The
  * session's packages come before the image's, or what covers one of these would not. */
 static char **make_environment(struct spawn_job *job, struct err *err) {
-        const struct image *image = &job->view->image;
+        const struct image *image = &job->image;
         const char *python_path = given_value(job, "PYTHONPATH="), *path = given_value(job, "PATH=");
         bool has_packages = *job->request->packages && !job->request->installs;
         _cleanup_free_ char *usual = environment_path(image);
@@ -241,7 +242,7 @@ static char **make_environment(struct spawn_job *job, struct err *err) {
                 python_path = environment_image_value(image, "PYTHONPATH=");
         while (job->env[n])
                 n++;
-        if (asprintf(&job->env[n], "PYTHONPATH=" VIEW_KERNEL "%s%s%s%s", has_packages ? ":" PACKAGES_SITE : "",
+        if (asprintf(&job->env[n], "PYTHONPATH=" IMAGE_KERNEL_PATH "%s%s%s%s", has_packages ? ":" PACKAGES_SITE : "",
                      image->has_layer ? ":" IMAGE_LAYER_PATH : "", python_path ? ":" : "",
                      python_path ? python_path : "") < 0 ||
             !usual ||
@@ -278,7 +279,7 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
 /* Cold: the agent executes Python. */
 static int execute_kernel(struct spawn_job *job, char *const *environment, const int theirs[static KERNEL_FDS],
                           struct err *err) {
-        char *argv[] = { job->view->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
+        char *argv[] = { job->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
                          (char[]) { "--requests" }, (char[]) { "3" }, (char[]) { "--replies" }, (char[]) { "4" },
                          (char[]) { "--preload" }, (char *) job->request->preload, NULL };
         struct frame_writer payload = { 0 };
@@ -316,12 +317,10 @@ static int begin(struct spawn_job *job, struct err *err) {
         job->options = json_loads(*options ? options : "{}", JSON_REJECT_DUPLICATES, NULL);
         if (!job->options)
                 return err_set(err, ERR_USAGE, "the session's options are not JSON");
-        /* What waits in the pool or the stock may have been made a little before the image changed as well. */
-        uint64_t age_ms = job->for_stock || job->request->pooled ? WAITING_AGE_MS : 0;
-        if (!(job->view = image_cache_open(job->settings, job->request->image, age_ms, err)) ||
+        if (image_cache_open(job->settings, job->request->image, &job->image, &job->fingerprint, err) < 0 ||
             read_env(job, err) < 0 || !(job->environment = make_environment(job, err)))
                 return -1;
-        if (job->nursery && job->nursery->fingerprint != job->view->fingerprint) {
+        if (job->nursery && job->nursery->fingerprint != job->fingerprint) {
                 nursery_stop(job->nursery); /* the image was rebuilt: the next nursery imports the new one */
                 job->nursery = NULL;
         }
@@ -330,7 +329,7 @@ static int begin(struct spawn_job *job, struct err *err) {
 
 static void fill_spec(struct spawn_job *job) {
         const struct maker_request *request = job->request;
-        job->spec = (struct box_spec) { .name = request->group, .image = &job->view->image,
+        job->spec = (struct box_spec) { .name = request->group, .image = &job->image,
                                            .limits = request->limits,
                                            .allow_weaker = request->allow_weaker, .host_uid = job->uid,
                                            .host_gid = job->gid, .workspace_fd = job->workspace_fd,
@@ -507,7 +506,7 @@ void spawn_job_store(struct spawn_job *job, struct box_pool *stock) {
                 return; /* not below a supervisor: nothing could be forked into it */
         const struct pooled_box made = { .box = job->box, .uid = job->uid, .gid = job->gid,
                                         .supervisor_pid = job->nursery->supervisor->pid,
-                                        .fingerprint = job->view->fingerprint,
+                                        .fingerprint = job->fingerprint,
                                         .lease_fd = take_fd(&job->lease_fd),
                                         .workspace_fd = take_fd(&job->workspace_fd) };
         job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
