@@ -1,5 +1,4 @@
 /* What runs now, sessions and ephemeral runs alike: list it, end it, give it more. */
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@
 enum { WHAT_MAX = 80, PREFIX_MIN = 6 };
 
 static bool is_listed(const struct session *session, const struct caller *caller) {
-        return !session->removing && !session->helps && (session->ephemeral || session_is_seen_by(session, caller->owner)) &&
+        return !session_is_going(session) && !session->helps && (session->ephemeral || session_is_seen_by(session, caller->owner)) &&
                (caller_is_operator(caller) || strcmp(session->row.owner, caller->owner) == 0);
 }
 
@@ -176,9 +175,7 @@ int operation_session_set(struct caller *caller, const char *name, json_t *limit
         struct session *session = caller_find_session(caller, name, err);
         if (!session || check_changeable(limits, err) < 0)
                 return -1;
-        struct registry_session row = { 0 };
-        memcpy(&row, &session->row, offsetof(struct registry_session, options)); /* see session.h */
-        (void) snprintf(row.options, sizeof(row.options), "%s", session->row.options);
+        struct registry_session row = session->row;
         if (session_config_read_limits(limits, &row.limits, err) < 0 ||
             session_config_check_ceiling(caller, &row.limits, err) < 0 || change_box(session, &row.limits, err) < 0 ||
             registry_set_limits(caller->manager->registry, row.id, &row.limits, err) < 0)

@@ -29,7 +29,7 @@ int operation_session_create(struct caller *caller, const char *name, json_t *op
 void operation_session_list(struct caller *caller, session_visit *each, void *context) {
         caller_begin(caller, "session.list", NULL);
         for (struct session *session = caller->manager->sessions; session; session = session->next)
-                if (session_is_seen_by(session, caller->owner) && !session->removing) {
+                if (session_is_seen_by(session, caller->owner) && !session_is_going(session)) {
                         const struct session_info info = session_info_of(session);
                         each(context, &info);
                 }

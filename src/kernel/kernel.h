@@ -43,12 +43,21 @@ enum {
         KERNEL_START_TIMEOUT_MS = 120000,
 };
 
+/* kernel_move is the only one who writes it. */
 enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
         KERNEL_STARTING, /* the box is there; Python is not yet */
         KERNEL_IDLE,
         KERNEL_BUSY, /* a run, or a request of ours, is on */
         KERNEL_DEAD, /* nothing is left but this record */
+        KERNEL_STATES
+};
+
+/* How far the two are on speaking terms: it only ever goes down. */
+enum kernel_talk {
+        KERNEL_TALKS,
+        KERNEL_ENDING, /* its process is gone: nothing more is sent to it, and what it said last is read */
+        KERNEL_DEAF,   /* killed: what it still says does not count */
 };
 
 struct egress_rules;
@@ -105,8 +114,7 @@ struct kernel {
         bool broke_protocol;
         const char *host_trouble; /* why it was ended that is no fault of its code; NULL: nothing of that kind */
         uint64_t short_since_ms;  /* the daemon has no memory for what it says; 0: it has */
-        bool ending; /* killed, or its process is gone: nothing more is sent to it */
-        bool deaf;   /* killed: what it still says does not count */
+        enum kernel_talk talk;
         bool is_over; /* its only run is answered: how it ends is of no interest, and when only to the reaper */
         struct cgroup_usage usage;   /* as of the last kernel_measure */
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
@@ -153,7 +161,7 @@ void kernel_kill(struct kernel *kernel);
 
 /* Can something be sent to it now? */
 static inline bool kernel_is_free(const struct kernel *kernel) {
-        return kernel->state == KERNEL_IDLE && !kernel->ending;
+        return kernel->state == KERNEL_IDLE && kernel->talk == KERNEL_TALKS;
 }
 
 /* A run begins: what is used from now on is its own. Costs nothing: the last measure is still true. */

@@ -70,7 +70,7 @@ void program_hand_over(struct session *session) {
                 if (kernel->fds[handed_over[i]] >= 0)
                         fds[n_fds++] = kernel->fds[handed_over[i]];
         kernel_mark_usage(kernel);
-        session->state = SESSION_RUNNING;
+        session_move(session, SESSION_RUNNING);
         session->manager->counters.runs_started++;
         session->program_timer = loop_timer(session->manager->loop,
                                             loop_now_ms() + session->row.limits.timeout_ms + PATIENCE_MS, on_deadline,
@@ -120,7 +120,7 @@ void program_end(struct session *session) {
 void program_let_go_all(struct session_manager *manager) {
         for (struct session *session = manager->sessions, *next; session; session = next) {
                 next = session->next;
-                if (!session->is_program || session->removing || session->state != SESSION_RUNNING)
+                if (!session->is_program || session_is_going(session) || session->state != SESSION_RUNNING)
                         continue;
                 if (session->caller)
                         session->caller->session = NULL;

@@ -36,8 +36,3 @@ json_t *session_isolation(const struct session *session) {
                                       (json_int_t) session->row.limits.disk_files, "by", disk_bounded_by(session)));
         return report;
 }
-
-const char *session_state_name(const struct session *session) {
-        static const char *const names[] = { "new", "idle", "running", "trimmed", "asleep", "lost" };
-        return names[session->state];
-}

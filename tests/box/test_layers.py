@@ -52,3 +52,21 @@ def test_headers_make_no_cycle() -> None:
 
 def test_every_folder_has_its_layer() -> None:
     assert {path.name for path in SOURCES.iterdir() if path.is_dir()} == set(LEVEL)
+
+
+def test_front_ends_ask_for_operations_by_function() -> None:
+    """Only the socket turns the name of an operation into a call (docs/ARCHITECTURE.md, "One way in")."""
+    named = [
+        str(path.relative_to(SOURCES))
+        for folder in ("api", "daemon")
+        for path in sorted((SOURCES / folder).glob("*.c"))
+        if re.search(r'"op"', path.read_text(encoding="utf-8"))
+    ]
+    assert named == ["daemon/socket_request.c"]
+
+
+def test_every_operation_is_documented() -> None:
+    rows = re.findall(r'^        \{ "([a-z.]+)", (?:socket_)?request_', (SOURCES / "daemon/socket_request.c").read_text(), re.M)
+    protocol = (SOURCES.parent / "docs/PROTOCOL.md").read_text(encoding="utf-8")
+    table = protocol[protocol.index("### Operations") :].split("\n\n")[2]
+    assert sorted(rows) == sorted(re.findall(r"^\| `([a-z.]+)` \|", table, re.M))
