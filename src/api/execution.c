@@ -31,17 +31,6 @@ static int take_timeout(const struct api_request *api_request, json_t *body, uin
                                             err);
 }
 
-static int count_run(struct api_request *api_request, struct err *err) {
-        struct quota_use *use = api_request->visitor.use;
-        if (use && share_take(&api_request->service->manager->shares, SHARE_RUNS,
-                              &(const struct share_claim) { .key = use->owner, .amount = 1,
-                                                            .key_max = use->quota.runs }, err) < 0)
-                return -1;
-        api_request->is_run = true;
-        api_request->service->counted.runs++;
-        return 0;
-}
-
 /* What is misspelled must not be ignored: a "timeuot" would be none. */
 static int check_members(json_t *body, const char *const *own, struct err *err) {
         static const char *const how[] = { "timeout", "timeout_ms", "stream", "detach", "cancel_on_disconnect", NULL };
@@ -67,7 +56,7 @@ static int prepare_run(struct api_request *api_request, json_t *body, const char
         api_request_choose_form(api_request, json_is_true(json_object_get(body, "stream")));
         api_request->is_detached = json_is_true(json_object_get(body, "detach"));
         if (check_members(body, own, err) < 0 || take_timeout(api_request, body, ret_timeout_ms, err) < 0 ||
-            !sandbox_has_room(api_request, user_id, err) || count_run(api_request, err) < 0)
+            !sandbox_has_room(api_request, user_id, err) || api_request_count_run(api_request, err) < 0)
                 return -1;
         api_request_attend(api_request);
         return 0;

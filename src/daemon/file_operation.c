@@ -23,7 +23,8 @@ int file_operation_open_workspace(struct caller *caller, const struct file_reque
                                   char ret_relative[static 4096], struct session **ret_session, struct err *err) {
         bool created;
         struct session *session =
-                request->creates ? session_config_find_or_create(caller, request->session, NULL, &created, err)
+                request->creates ? session_config_find_or_create(caller, request->session, request->options, &created,
+                                                                 err)
                                  : caller_find_session(caller, request->session, err);
         if (!session)
                 return -1;

@@ -148,7 +148,8 @@ struct file_request {
         const char *to;   /* of a move */
         bool recursive;   /* of a removal: a directory with all that is in it */
         bool no_links;    /* of opening: refuse what is reached through a symbolic link */
-        bool creates;     /* a session that is not there is made, with the daemon's own options */
+        bool creates;     /* a session that is not there is made, */
+        json_t *options;  /* with these */
 };
 
 /* A file or a directory, open for reading. */

@@ -2,9 +2,10 @@
 
 #include <string.h>
 
-#include "base/memory.h"
 #include "daemon/operation.h"
 #include "session/caller.h"
+#include "session/manager.h"
+#include "session/serve_options.h"
 #include "session/session_config_check.h"
 
 static const char *get_text(json_t *json, const char *key) {
@@ -233,10 +234,7 @@ static int request_shutdown(struct caller *caller, json_t *json, struct err *err
 }
 
 /* Those that are asked for most come first. */
-static const struct {
-        const char *name;
-        int (*carry_out)(struct caller *caller, json_t *json, struct err *err);
-} rows[] = {
+static const struct socket_row rows[] = {
         { "execute", socket_request_execute },
         { "command", request_command },
         { "program", request_program },
@@ -267,14 +265,24 @@ static const struct {
         { "shutdown", request_shutdown },
         { "ps", request_ps },
         { "kill", request_kill },
+        { NULL, NULL },
 };
+
+static const struct socket_row *find_row(const struct socket_row *table, const char *name) {
+        for (; table && table->name; table++)
+                if (strcmp(table->name, name) == 0)
+                        return table;
+        return NULL;
+}
 
 int socket_request_carry_out(struct caller *caller, json_t *json, struct err *err) {
         const char *name = get_text(json, "op");
         if (!name)
                 return err_set(err, ERR_USAGE, "\"op\" must be given, as text");
-        for (size_t i = 0; i < ELEMENTS(rows); i++)
-                if (strcmp(rows[i].name, name) == 0)
-                        return rows[i].carry_out(caller, json, err);
+        const struct socket_row *row = find_row(rows, name);
+        if (!row)
+                row = find_row(caller->manager->options->front_rows, name);
+        if (row)
+                return row->carry_out(caller, json, err);
         return err_set(err, ERR_USAGE, "there is no operation \"%.60s\"; docs/PROTOCOL.md lists them", name);
 }

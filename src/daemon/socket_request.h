@@ -7,6 +7,11 @@
 
 struct caller;
 
+struct socket_row {
+        const char *name;
+        int (*carry_out)(struct caller *caller, json_t *json, struct err *err);
+};
+
 /* Carries out what the request asks for by its "op". 0: it was answered, or will be; -1: refused, and err says why. */
 int socket_request_carry_out(struct caller *caller, json_t *json, struct err *err);
 

@@ -35,13 +35,15 @@ static const bool moves[KERNEL_STATES][KERNEL_STATES] = {
         [KERNEL_MAKING] = { [KERNEL_STARTING] = true, [KERNEL_IDLE] = true, [KERNEL_BUSY] = true,
                             [KERNEL_DEAD] = true },
         [KERNEL_STARTING] = { [KERNEL_IDLE] = true, [KERNEL_DEAD] = true },
-        [KERNEL_IDLE] = { [KERNEL_BUSY] = true, [KERNEL_DEAD] = true },
+        [KERNEL_IDLE] = { [KERNEL_ATTACHING] = true, [KERNEL_BUSY] = true, [KERNEL_DEAD] = true },
+        [KERNEL_ATTACHING] = { [KERNEL_IDLE] = true, [KERNEL_DEAD] = true },
         [KERNEL_BUSY] = { [KERNEL_IDLE] = true, [KERNEL_DEAD] = true },
         [KERNEL_DEAD] = { [KERNEL_DEAD] = true },
 };
 
 void kernel_move(struct kernel *kernel, enum kernel_state state) {
-        static const char *const names[KERNEL_STATES] = { "being made", "starting", "idle", "busy", "dead" };
+        static const char *const names[KERNEL_STATES] = { "being made", "starting", "idle", "attaching", "busy",
+                                                           "dead" };
         if (!moves[kernel->state][state])
                 daemon_log("kernel %s: it was %s and is %s, which cannot be; please report this", kernel->id,
                            names[kernel->state], names[state]);
@@ -171,6 +173,24 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
         kernel->start_timer =
                 loop_timer(kernel->loop, loop_now_ms() + KERNEL_START_TIMEOUT_MS, on_start_timeout, kernel);
         return 0;
+}
+
+bool kernel_can_attach(const struct kernel *kernel) {
+        return kernel->ephemeral && kernel->fds[MAKER_KERNEL] >= 0;
+}
+
+int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
+        if (kernel->state != KERNEL_ATTACHING)
+                return 0; /* it died meanwhile, which was told */
+        kernel_move(kernel, KERNEL_IDLE);
+        if (reply->fds[MAKER_WORKSPACE] >= 0) {
+                fd_close(&kernel->fds[MAKER_WORKSPACE]);
+                kernel->fds[MAKER_WORKSPACE] = take_fd(&reply->fds[MAKER_WORKSPACE]);
+        }
+        if (reply->good)
+                return 0;
+        *err = reply->err;
+        return -1;
 }
 
 int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], struct err *err) {

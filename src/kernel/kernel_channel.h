@@ -9,9 +9,6 @@ void kernel_on_replies(void *context, uint32_t events);
 /* From now on its pipes are listened to. */
 void kernel_watch_output(struct kernel *kernel);
 
-/* Changes its state. A move that is not in the table is a fault of ours: it is logged, and made all the same. */
-void kernel_move(struct kernel *kernel, enum kernel_state state);
-
 /* It is gone, or what it says makes no sense. */
 void kernel_end(struct kernel *kernel);
 void kernel_break_off(struct kernel *kernel);
