@@ -19,7 +19,8 @@ static struct session *find_run_session(struct caller *caller, const struct run_
                 return session_config_find_or_create(caller, request->session, request->options, &created, err);
         }
         struct registry_session row;
-        if (session_config_from_json(caller, request->options, &row, err) < 0 || registry_make_id(row.id, err) < 0)
+        if (session_config_from_json(caller, request->options, SESSION_CONFIG_LOOK_NOW, &row, err) < 0 ||
+            registry_make_id(row.id, err) < 0)
                 return NULL;
         return session_make(caller->manager, &row, true, err);
 }

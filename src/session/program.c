@@ -19,7 +19,8 @@ static const enum maker_fd handed_over[] = { MAKER_REQUESTS, MAKER_REPLIES, MAKE
 
 static struct session *make_session(struct caller *caller, json_t *options, struct err *err) {
         struct registry_session row;
-        if (session_config_from_json(caller, options, &row, err) < 0 || registry_make_id(row.id, err) < 0)
+        if (session_config_from_json(caller, options, SESSION_CONFIG_LOOK_LATER, &row, err) < 0 ||
+            registry_make_id(row.id, err) < 0)
                 return NULL;
         if (!json_object_get(options, "workspace"))
                 *row.workspace = '\0'; /* a project's own is for its sessions */
