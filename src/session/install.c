@@ -248,6 +248,11 @@ static void on_accepted(struct caller *caller, const char *run_id) {
                 outer->type->accepted(outer, run_id);
 }
 
+static void on_begun(struct caller *caller, const char *run_id) {
+        if (caller->behalf_of)
+                caller_tell_begun(caller->behalf_of, run_id);
+}
+
 /* The install goes on whether somebody reads or not, so what does not fit is lost, and counted. */
 static void on_output(struct caller *caller, const struct caller_output *output) {
         struct caller *outer = caller->behalf_of;
@@ -269,7 +274,7 @@ static bool wants_more(const struct caller *caller) {
 }
 
 static const struct caller_type caller_type = { .answer = on_answer, .refuse = on_refuse, .accepted = on_accepted,
-                                              .output = on_output, .display = on_display, .wants_more = wants_more };
+                                              .begun = on_begun, .output = on_output, .display = on_display, .wants_more = wants_more };
 
 void install_staging(const struct install *install, char *ret_path, size_t room) {
         (void) snprintf(ret_path, room, "%.1000s/install", install->session->state_dir);
