@@ -22,7 +22,10 @@ static int open_named(struct caller *caller, json_t *json, const char *key, char
         const char *path = session ? operation_text(json, key, err) : NULL;
         if (!path || workspace_check_path(path, ret_relative, err) < 0)
                 return -1;
-        int fd = session_open_workspace(session);
+        /* Standard input of a run (cli/input_feed.h) passes through the kernel's directory, which its code can reach
+         * anyway. */
+        bool is_input = json_is_true(json_object_get(json, "input"));
+        int fd = is_input ? session_open_kernel_directory(session) : session_open_workspace(session);
         if (fd < 0)
                 return err_sys(err, -fd, "opening the workspace of %s", session->row.name);
         if (ret_session)

@@ -140,3 +140,6 @@ json_t *session_to_json(const struct session *session, bool is_brief);
 
 /* Where the workspace is for reading: a descriptor that the caller closes, or -errno. */
 int session_open_workspace(const struct session *session);
+
+/* What its boxes see as /run/session; the same. */
+int session_open_kernel_directory(const struct session *session);
