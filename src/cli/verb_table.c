@@ -145,10 +145,10 @@ const struct verb verbs[] = {
                       "  glovebox session new demo --memory 2g --workspace ./project\n"
                       "  glovebox session log demo\n"
                       "  glovebox session rm demo\n" },
-        { .name = "ps", .summary = "what runs now: sessions and ephemeral runs of the daemon", .run = verb_ps,
+        { .name = "ps", .summary = "what runs now: sessions and runs, with a daemon or without", .run = verb_ps,
           .synopsis = "glovebox ps [OPTION...]\n",
-          .description = "Memory is what a box really uses, without what the kernel keeps of files and can drop. A "
-                         "run that was made without a daemon is not listed: it is a process of yours.\n",
+          .description = "Memory is what a box really uses, without what the kernel keeps of files and can drop. Of "
+                         "runs without a daemon those are listed that share your data directory.\n",
           .options = &ps_option_table },
         { .name = "top", .summary = "the same, again and again, with the share of a processor", .run = verb_top,
           .synopsis = "glovebox top [OPTION...]\n", .description = "Enter or Ctrl-C ends it.\n",

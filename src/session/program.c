@@ -35,6 +35,9 @@ int program_begin(struct caller *caller, json_t *json, struct err *err) {
         session->is_program = true;
         session->wants_listener = json_is_true(json_object_get(json, "listener"));
         session->light = json_is_true(json_object_get(json, "light"));
+        const char *what = json_string_value(json_object_get(json, "what"));
+        if (what && strlen(what) < sizeof(session->what))
+                (void) strcpy(session->what, what);
         session->caller = caller;
         caller->session = session;
         caller->cancel_on_disconnect = true;
