@@ -90,7 +90,7 @@ const char *api_request_user(const struct api_request *api_request) {
 }
 
 /* It waits for its run without a client: nothing is read from the journal for nobody. */
-static void go_on_alone(struct api_request *api_request) {
+void api_request_go_on_alone(struct api_request *api_request) {
         api_request->request = NULL;
         api_request->caller.from = NULL;
         stop_waiting(api_request);
@@ -109,7 +109,7 @@ static void on_gone(void *context) {
                 api_request_free(api_request);
                 return;
         }
-        go_on_alone(api_request);
+        api_request_go_on_alone(api_request);
         if (caller->cancel_on_disconnect) /* it counts until it has ended, which may take a while, or be now */
                 session_cancel(run->session, run);
 }
@@ -120,6 +120,17 @@ static void on_drained(void *context) {
 }
 
 static const struct http_events waiting_events = { .on_drained = on_drained, .on_gone = on_gone };
+
+int api_request_count_run(struct api_request *api_request, struct err *err) {
+        struct quota_use *use = api_request->visitor.use;
+        if (use && share_take(&api_request->service->manager->shares, SHARE_RUNS,
+                              &(const struct share_claim) { .key = use->owner, .amount = 1,
+                                                            .key_max = use->quota.runs }, err) < 0)
+                return -1;
+        api_request->is_run = true;
+        api_request->service->counted.runs++;
+        return 0;
+}
 
 /* ---- the question ---- */
 
@@ -281,7 +292,7 @@ static void on_accepted(struct caller *caller, const char *run_id) {
                 char text[96];
                 int size = snprintf(text, sizeof(text), "{\"run_id\":\"%s\"}", run_id);
                 (void) http_respond(api_request->request, 202, "application/json", text, (size_t) size);
-                go_on_alone(api_request);
+                api_request_go_on_alone(api_request);
         }
 }
 

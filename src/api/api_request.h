@@ -55,6 +55,12 @@ struct api_request *api_request_open(struct service *service, struct http_reques
                                const struct visitor *visitor);
 void api_request_free(struct api_request *api_request);
 
+/* Counts it as a run from here to its end. ERR_LIMIT: its key has as many as it may. */
+int api_request_count_run(struct api_request *api_request, struct err *err);
+
+/* Its client was answered or has left, and it waits for its run's end. */
+void api_request_go_on_alone(struct api_request *api_request);
+
 /* {user_id} of the path. */
 const char *api_request_user(const struct api_request *api_request);
 

@@ -27,17 +27,6 @@ static int take_timeout(const struct api_request *api_request, json_t *body, jso
         return session_config_check_ceiling(&api_request->caller, &(const struct limits) { .timeout_ms = (uint64_t) value }, err);
 }
 
-static int count_run(struct api_request *api_request, struct err *err) {
-        struct quota_use *use = api_request->visitor.use;
-        if (use && share_take(&api_request->service->manager->shares, SHARE_RUNS,
-                              &(const struct share_claim) { .key = use->owner, .amount = 1,
-                                                            .key_max = use->quota.runs }, err) < 0)
-                return -1;
-        api_request->is_run = true;
-        api_request->service->counted.runs++;
-        return 0;
-}
-
 /* What is misspelled must not be ignored: a "timeuot" would be none. */
 static int check_members(json_t *body, const char *const *own, struct err *err) {
         static const char *const how[] = { "timeout", "timeout_ms", "stream", "detach", "cancel_on_disconnect", NULL };
@@ -68,7 +57,7 @@ static void begin(struct api_request *api_request, json_t *operation, json_t *bo
         if (json_is_true(json_object_get(body, "cancel_on_disconnect")))
                 json_object_set_new(operation, "cancel_on_disconnect", json_true());
         if (check_members(body, own, &err) < 0 || take_timeout(api_request, body, operation, &err) < 0 ||
-            !sandbox_has_room(api_request, api_request_user(api_request), &err) || count_run(api_request, &err) < 0) {
+            !sandbox_has_room(api_request, api_request_user(api_request), &err) || api_request_count_run(api_request, &err) < 0) {
                 json_decref(operation);
                 api_request_refuse(api_request, &err);
                 return;

@@ -6,6 +6,7 @@
 
 #include "api/api_request.h"
 #include "api/gate.h"
+#include "api/mcp.h"
 #include "api/routes.h"
 #include "daemon/daemon.h"
 #include "session/session.h"
@@ -90,6 +91,7 @@ static void close_service(void *front) {
                 return;
         loop_timer_drop(&service->beat);
         http_server_close(service->server);
+        mcp_drop_all(service);
         while (service->api_requests) { /* those that wait for a run without a client */
                 caller_leave(&service->api_requests->caller);
                 api_request_free(service->api_requests);

@@ -1,6 +1,7 @@
 #include "base/memory.h"
 #include "cli/exec_verb.h"
 #include "cli/key_verb.h"
+#include "cli/mcp_verb.h"
 #include "cli/process_verb.h"
 #include "cli/run_options.h"
 #include "cli/serve_verb.h"
@@ -204,6 +205,21 @@ const struct verb verbs[] = {
           .description = "Returns when the daemon has ended. Sessions keep their variables for the next daemon, unless "
                          "--end-sessions is given.\n",
           .options = &stop_option_table },
+        { .name = "mcp", .summary = "an MCP server for agents: sandboxes as tools, on standard input and output",
+          .run = verb_mcp,
+          .synopsis = "glovebox mcp [OPTION...]\n"
+                      "glovebox mcp --install CLIENT [OPTION...]\n"
+                      "glovebox mcp --uninstall CLIENT\n",
+          .description = "Speaks the Model Context Protocol with the program that started it, such as Claude Code, "
+                         "Cursor or VS Code: its model can run Python and shell commands, and read and write files, in "
+                         "sandboxes without a network and without your files, unless options say otherwise. A daemon "
+                         "that is not running is started. When the client leaves, its sandboxes are removed.\n"
+                         "The same server is at POST /mcp of the REST service, with its keys.\n",
+          .options = &mcp_option_table,
+          .epilogue = "Examples\n"
+                      "  glovebox mcp --install claude-code\n"
+                      "  glovebox mcp --install cursor --workspace ~/project:ro --allow-host pypi.org\n"
+                      "  glovebox mcp --uninstall claude-code\n" },
         { .name = "image", .summary = "list, show, import, build and remove images", .run = verb_image,
           .synopsis = "glovebox image VERB [OPTION...] [NAME]\n",
           .description = "An image is the file system that a box sees. \"host\" is always there: this machine's own "

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "session/caller.h"
+#include "session/serve_options.h"
 #include "session/session.h"
 
 const char *operation_text(json_t *json, const char *key, struct err *err) {
@@ -26,14 +27,15 @@ struct session *operation_session(struct caller *caller, json_t *json, struct er
 }
 
 int operation_run(struct caller *caller, json_t *json, struct err *err) {
-        static const struct operation *const tables[] = { operations_run, operations_file, operations_session,
+        const struct operation *const tables[] = { operations_run, operations_file, operations_session,
                                                           operations_daemon, operations_install,
-                                                          operations_process };
+                                                          operations_process,
+                                                          caller->manager->options->front_operations };
         const char *name = operation_text(json, "op", err);
         if (!name)
                 return -1;
         for (size_t i = 0; i < ELEMENTS(tables); i++)
-                for (const struct operation *row = tables[i]; row->name; row++)
+                for (const struct operation *row = tables[i]; row && row->name; row++)
                         if (strcmp(row->name, name) == 0) {
                                 caller_begin(caller, row->name, json_string_value(json_object_get(json, "session")));
                                 return row->run(caller, json, err);
