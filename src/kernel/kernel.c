@@ -155,6 +155,24 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
         return 0;
 }
 
+bool kernel_can_attach(const struct kernel *kernel) {
+        return kernel->ephemeral && kernel->fds[MAKER_KERNEL] >= 0;
+}
+
+int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
+        if (kernel->state != KERNEL_ATTACHING)
+                return 0; /* it died meanwhile, which was told */
+        kernel->state = KERNEL_IDLE;
+        if (reply->fds[MAKER_WORKSPACE] >= 0) {
+                fd_close(&kernel->fds[MAKER_WORKSPACE]);
+                kernel->fds[MAKER_WORKSPACE] = take_fd(&reply->fds[MAKER_WORKSPACE]);
+        }
+        if (reply->good)
+                return 0;
+        *err = reply->err;
+        return -1;
+}
+
 int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], struct err *err) {
         memcpy(kernel->fds, fds, sizeof(kernel->fds));
         kernel->pid = pid;

@@ -47,6 +47,7 @@ enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
         KERNEL_STARTING, /* the box is there; Python is not yet */
         KERNEL_IDLE,
+        KERNEL_ATTACHING, /* ready; the maker shows its box a workspace, data or a script */
         KERNEL_BUSY, /* a run, or a request of ours, is on */
         KERNEL_DEAD, /* nothing is left but this record */
 };
@@ -125,6 +126,11 @@ void kernel_free(struct kernel *kernel); /* kills it if it lives; NULL is fine *
 
 /* The box is there: takes the reply's descriptors. */
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err);
+
+/* May its box, which waits in the pool, still be shown something? Its state is KERNEL_ATTACHING while the maker does
+ * so; then kernel_attached takes the reply. After a failure it is of no use to anybody. */
+bool kernel_can_attach(const struct kernel *kernel);
+int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err *err);
 
 /* The same for a kernel that outlived its daemon: `fds` are taken over; it is idle or busy as its journal says. When
  * the owner knows what is open, kernel_resume hands on what was answered so far, and sends the open request again: the

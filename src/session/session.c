@@ -80,17 +80,69 @@ static void show_packages(const struct session *session, struct maker_request *r
         request->fresh |= packages_cover_image(session->state_dir);
 }
 
+/* The box of a kernel from the pool is shown what its caller asked for. */
+static int attach(struct session *session, struct err *err) {
+        struct kernel *kernel = session->kernel;
+        struct maker_request request;
+        kernel_order_fill(&session->row, &request);
+        request.attach = request.is_program = true;
+        request.box_is_leased = kernel->fds[MAKER_LEASE] >= 0;
+        request.box_uid = kernel->host_uid;
+        request.ephemeral = !*session->row.workspace;
+        memcpy(request.kernel_id, kernel->id, sizeof(request.kernel_id));
+        (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->row.workspace);
+        kernel->state = KERNEL_ATTACHING;
+        return kernel_order_place(session->manager, &request, session->row.owner, err);
+}
+
+static bool may_take_from_pool(const struct session *session) {
+        /* A session of the service that has a workspace has a journal on the disk, too. */
+        bool has_journal = *session->row.workspace && !session->is_program;
+        return session->ephemeral && !session->granted && !session->wants_listener && !session->needs_new_box &&
+               !has_journal;
+}
+
+static bool take_from_pool(struct session *session) {
+        struct err err;
+        if (!may_take_from_pool(session))
+                return false;
+        session->kernel = kernel_pool_take(session->manager, &session->row, session->light);
+        if (!session->kernel)
+                return false;
+        session->kernel->listener = &listener;
+        session->kernel->owner = session;
+        session->from_pool = true;
+        if ((*session->row.options || *session->row.workspace) && attach(session, &err) < 0) {
+                kernel_free(session->kernel);
+                session->kernel = NULL;
+                session->from_pool = false;
+        }
+        kernel_pool_refill_soon(session->manager);
+        return session->from_pool;
+}
+
+void session_attached(struct session *session, struct maker_reply *reply) {
+        struct err err;
+        struct kernel *kernel = session->kernel;
+        int code = kernel_attached(kernel, reply, &err);
+        fd_close(&reply->fds[MAKER_WORKSPACE]);
+        if (session->removing)
+                return; /* it was killed, and its end is told */
+        if (code < 0) { /* a new box says why, if that fails, too */
+                daemon_log("a box from the pool was not used: %s", err.message);
+                session->kernel = NULL;
+                session->from_pool = false;
+                session->needs_new_box = true;
+                kernel_free(kernel);
+        }
+        session_advance(session);
+}
+
 static void order_kernel(struct session *session) {
         struct err err;
         struct maker_request request;
-        if (session->ephemeral && !session->granted && !session->wants_listener &&
-            (session->kernel = kernel_pool_take(session->manager, &session->row, session->light))) {
-                session->kernel->listener = &listener;
-                session->kernel->owner = session;
-                session->from_pool = true;
-                kernel_pool_refill_soon(session->manager);
+        if (take_from_pool(session))
                 return;
-        }
         struct egress_rules *rules = NULL;
         kernel_order_fill(&session->row, &request);
         request.ephemeral = session->ephemeral && !*session->row.workspace;

@@ -34,7 +34,7 @@ struct session {
         bool ephemeral;
         bool is_program;     /* its kernel becomes a program of the caller's (session/program.h) */
         bool wants_listener; /* the caller of a program has a proxy of its own */
-        bool from_pool;
+        bool from_pool, needs_new_box; /* a box of the pool was tried, and did not do */
         struct loop_timer *program_timer; /* by then its caller has ended it, or we do */
         bool light; /* its only run needs nothing that is preloaded */
         enum session_state state;
@@ -98,6 +98,9 @@ void session_submit(struct session *session, struct run *run);
 /* Does whatever is next: order a kernel, wake it, start a run. An ephemeral session whose run cannot be started is gone
  * afterwards. */
 void session_advance(struct session *session);
+
+/* The maker has shown the box of its kernel, which is from the pool, what was asked for; or could not. */
+void session_attached(struct session *session, struct maker_reply *reply);
 
 /* Tells a run to end, for this reason; false when it was told so before. */
 bool session_end_run(struct run *run, enum run_reason reason);

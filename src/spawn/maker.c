@@ -289,12 +289,27 @@ static void look_after_nurseries(const struct maker_settings *settings, int fd, 
         }
 }
 
+/* Somebody waits: this is done at once. */
+static void attach(const struct maker_settings *settings, int fd, const struct maker_request *request, int box_pidfd) {
+        struct maker_reply reply = { .attached = true };
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                reply.fds[i] = -1;
+        memcpy(reply.kernel_id, request->kernel_id, sizeof(reply.kernel_id));
+        reply.good = spawn_job_attach(settings, request, box_pidfd, &reply, &reply.err) == 0;
+        send_reply(fd, &reply);
+}
+
 static void take_request(const struct maker_settings *settings, const struct cgroup_host *host, int fd) {
         static struct maker_request request; /* large: not on the stack */
-        ssize_t size = recv(fd, &request, sizeof(request), 0);
+        _cleanup_fd_ int box_pidfd = -1;
+        ssize_t size = fd_passing_receive(fd, &request, sizeof(request), &box_pidfd, 1, 0);
         if (size <= (ssize_t) offsetof(struct maker_request, options))
                 _exit(EXIT_SUCCESS);
         ((char *) &request)[size - 1] = '\0';
+        if (request.attach) {
+                attach(settings, fd, &request, box_pidfd);
+                return;
+        }
         start_nurseries(settings, &request);
         if (!postpone(&request))
                 launch(settings, host, fd, &request);
@@ -380,13 +395,12 @@ void maker_stop(struct maker *maker) {
         maker->pid = 0;
 }
 
-int maker_send(struct maker *maker, const struct maker_request *request, struct err *err) {
+int maker_send(struct maker *maker, const struct maker_request *request, int box_pidfd, struct err *err) {
         size_t size = offsetof(struct maker_request, options) + strlen(request->options) + 1;
-        if (send(maker->fd, request, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) size)
-                return 0;
-        if (errno == EAGAIN)
+        int code = fd_passing_send(maker->fd, request, size, &box_pidfd, 1, MSG_DONTWAIT);
+        if (code == -EAGAIN)
                 return err_set(err, ERR_BUSY, "too many boxes are being made at once; try again in a moment");
-        return err_sys(err, errno, "asking the maker for a box");
+        return code < 0 ? err_sys(err, -code, "asking the maker for a box") : 0;
 }
 
 int maker_receive(struct maker *maker, struct maker_reply *ret_reply, struct err *err) {

@@ -39,7 +39,7 @@ def test_no_include_goes_up() -> None:
 
 def test_headers_make_no_cycle() -> None:
     includes = {
-        str(path.relative_to(SOURCES)): re.findall(r'^#include "([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+        str(path.relative_to(SOURCES)): re.findall(r'^#include "([^"]+)"', path.read_text(), re.MULTILINE)
         for path in SOURCES.rglob("*.h")
     }
     left = dict(includes)

@@ -44,6 +44,7 @@ _encoding, _errors = sys.stdout.encoding, sys.stdout.errors
 
 _our_modules: list[str] = []
 _leave = os._exit
+_exec: Callable[[str, list[str], Any], object] = os.execvpe
 
 
 def program_prepare() -> None:
@@ -66,8 +67,9 @@ def program_rehearse() -> None:
 
 def program_set_end(end: Callable[[], object]) -> None:
     """In a process that only tries what a kernel does: called in place of its end."""
-    global _leave
+    global _leave, _exec
     _leave = lambda _status: end()  # type: ignore[assignment]
+    _exec = lambda _path, _argv, _environment: end()
 
 
 class Request:
@@ -136,7 +138,7 @@ def _execute(argv: list[str], tell_end: Callable[[bytes], None]) -> NoReturn:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvpe(argv[0], argv, os.environ)
+        _exec(argv[0], argv, os.environ)
     except OSError as error:
         tell_end(b"failed %d" % (error.errno or 0))
         _plain_exit(127)
