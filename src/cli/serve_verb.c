@@ -208,7 +208,7 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
         if (serve_check(&line->options, &line->service, err) < 0)
                 return -1;
         settle_ceiling(&line->options);
-        line->options.front_operations = channel_operations;
+        line->options.front_rows = channel_rows;
         line->options.front = &service_front;
         line->options.front_settings = &line->service;
         if (line->service.host || line->port != PORT_NONE) {

@@ -145,10 +145,10 @@ const struct verb verbs[] = {
                       "  glovebox session new demo --memory 2g --workspace ./project\n"
                       "  glovebox session log demo\n"
                       "  glovebox session rm demo\n" },
-        { .name = "ps", .summary = "list the sessions and ephemeral runs of the daemon", .run = verb_ps,
+        { .name = "ps", .summary = "list sessions and runs, those without a daemon included", .run = verb_ps,
           .synopsis = "glovebox ps [OPTION...]\n",
-          .description = "Memory does not include page cache that Linux can drop. A run without a daemon is not listed: "
-                         "it is an ordinary process of yours.\n",
+          .description = "Memory does not include page cache that Linux can drop. Runs without a daemon are listed if "
+                         "they use the same data directory.\n",
           .options = &ps_option_table },
         { .name = "top", .summary = "the same, updated, with the CPU usage", .run = verb_top,
           .synopsis = "glovebox top [OPTION...]\n", .description = "Enter or Ctrl-C ends it.\n",
