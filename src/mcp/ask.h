@@ -1,4 +1,5 @@
-/* Everything that MCP asks of the layers below, in one place: operations (daemon/operation.h). `name` is a session's name; the call's owner decides whether it may be seen. */
+/* Everything that MCP asks of the layers below, in one place: operations (daemon/operation.h). `name` is a session's
+ * name; the call's owner decides whether it may be seen. */
 #pragma once
 
 #include <jansson.h>
