@@ -14,8 +14,9 @@
 #include "session/session_config.h"
 #include "store/workspace.h"
 
-static int open_workspace(const struct session *session, struct err *err) {
-        int fd = session_open_workspace(session);
+/* Standard input of a run (cli/input_feed.h) passes through the kernel's directory, which its code can reach anyway. */
+static int open_directory_of(const struct session *session, bool is_input, struct err *err) {
+        int fd = is_input ? session_open_kernel_directory(session) : session_open_workspace(session);
         return fd < 0 ? err_sys(err, -fd, "opening the workspace of %s", session->row.name) : fd;
 }
 
@@ -34,7 +35,7 @@ int file_operation_open_workspace(struct caller *caller, const struct file_reque
                 return -1;
         if (ret_session)
                 *ret_session = session;
-        return open_workspace(session, err);
+        return open_directory_of(session, request->is_input, err);
 }
 
 /* ---- looking ---- */
@@ -145,7 +146,7 @@ int operation_artifact_list(struct caller *caller, const char *name, artifact_li
                             bool is_located, struct err *err) {
         caller_begin(caller, "artifact.list", name);
         const struct session *session = caller_find_session(caller, name, err);
-        _cleanup_fd_ int workspace = session ? open_workspace(session, err) : -1;
+        _cleanup_fd_ int workspace = session ? open_directory_of(session, false, err) : -1;
         if (workspace < 0)
                 return -1;
         struct artifact_list list = { 0 };
@@ -164,6 +165,6 @@ int operation_artifact_list(struct caller *caller, const char *name, artifact_li
 int operation_artifact_scan(struct caller *caller, const char *name, artifact_listed *done, struct err *err) {
         caller_begin(caller, "artifact.list", name);
         const struct session *session = caller_find_session(caller, name, err);
-        int workspace = session ? open_workspace(session, err) : -1;
+        int workspace = session ? open_directory_of(session, false, err) : -1;
         return workspace < 0 ? -1 : artifact_listing_get(caller, workspace, done, err);
 }

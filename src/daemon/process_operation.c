@@ -48,11 +48,11 @@ static json_t *describe_run(const struct run *run) {
                          describe_work(run));
 }
 
-/* A program runs by itself (session/program.h): of what it is only its caller knows. */
+/* A program runs by itself (session/program.h): what it is only its caller knows. */
 static json_t *describe_program(const struct session *session) {
         bool running = session->state == SESSION_RUNNING;
         return json_pack("{s:s, s:s, s:I, s:s}", "run_id", session->row.id, "status", running ? "running" : "waiting",
-                         "running_ms", (json_int_t) (loop_now_ms() - session->used_ms), "what", "glovebox run");
+                         "running_ms", (json_int_t) (loop_now_ms() - session->used_ms), "what", *session->what ? session->what : "glovebox run");
 }
 
 int operation_ps(struct caller *caller, struct err *err) {

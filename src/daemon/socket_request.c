@@ -47,7 +47,8 @@ static int request_install(struct caller *caller, json_t *json, struct err *err)
 
 static int request_program(struct caller *caller, json_t *json, struct err *err) {
         const struct program_request request = { .options = json, .is_light = is_set(json, "light"),
-                                                 .wants_listener = is_set(json, "listener") };
+                                                 .wants_listener = is_set(json, "listener"),
+                                                 .what = get_text(json, "what") };
         return operation_program(caller, &request, err);
 }
 
@@ -150,6 +151,7 @@ static int request_session_set(struct caller *caller, json_t *json, struct err *
 
 static struct file_request get_file(json_t *json) {
         return (struct file_request) { .session = get_session(json), .path = get_text(json, "path"),
+                                       .is_input = is_set(json, "input"),
                                        .to = get_text(json, "to"), .recursive = is_set(json, "recursive") };
 }
 

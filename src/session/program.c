@@ -36,6 +36,8 @@ int program_begin(struct caller *caller, const struct program_request *request, 
         session->is_program = true;
         session->wants_listener = request->wants_listener;
         session->light = request->is_light;
+        if (request->what && strlen(request->what) < sizeof(session->what))
+                (void) strcpy(session->what, request->what);
         session->caller = caller;
         caller->session = session;
         caller->cancel_on_disconnect = true;

@@ -17,6 +17,7 @@ struct program_request {
         json_t *options; /* those of a session, and "script" and "script_at" (docs/PROTOCOL.md); borrowed */
         bool is_light;
         bool wants_listener; /* the caller has a proxy of its own */
+        const char *what;    /* what it runs, for `glovebox ps`; or NULL */
 };
 
 /* A request for a box; answered when the program has ended. The box itself comes before, as an event. */

@@ -53,6 +53,7 @@ struct session {
         bool ephemeral;
         bool is_program;     /* its kernel becomes a program of the caller's (session/program.h) */
         bool wants_listener; /* the caller of a program has a proxy of its own */
+        char what[81];       /* of a program, for `ps`: what its caller says that it runs */
         bool from_pool, needs_new_box; /* a box of the pool was tried, and did not do */
         struct loop_timer *program_timer; /* by then its caller has ended it, or we do */
         bool light; /* its only run needs nothing that is preloaded */
@@ -160,3 +161,6 @@ static inline bool session_is_going(const struct session *session) {
 
 /* Where the workspace is for reading: a descriptor that the caller closes, or -errno. */
 int session_open_workspace(const struct session *session);
+
+/* What its boxes see as /run/session; the same. */
+int session_open_kernel_directory(const struct session *session);

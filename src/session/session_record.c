@@ -184,6 +184,13 @@ struct session *session_create(struct session_manager *manager, const struct reg
         return NULL;
 }
 
+int session_open_kernel_directory(const struct session *session) {
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/kernel", session->state_dir);
+        int fd = session->ephemeral ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return fd >= 0 ? fd : session->ephemeral ? -ENOENT : -errno;
+}
+
 int session_open_workspace(const struct session *session) {
         if (session->ephemeral && !*session->row.workspace) {
                 int fd = session->kernel ? session->kernel->fds[MAKER_WORKSPACE] : -1;

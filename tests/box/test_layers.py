@@ -72,3 +72,9 @@ def test_every_operation_is_documented() -> None:
     protocol = (SOURCES.parent / "docs/PROTOCOL.md").read_text(encoding="utf-8")
     table = protocol[protocol.index("### Operations") :].split("\n\n")[2]
     assert sorted(rows) == sorted(re.findall(r"^\| `([a-z.]+)` \|", table, re.M))
+
+
+def test_every_folder_says_what_belongs_there() -> None:
+    folders = [SOURCES / name for name in [*LEVEL, "box/seal", "box/cgroup", "box/host", "cli/ui"]]
+    missing = [str(folder.relative_to(SOURCES)) for folder in folders if not (folder / "README.md").is_file()]
+    assert not missing, f"folders without a README.md: {missing}"
