@@ -68,7 +68,8 @@ class Client(PlainClient):
 
     def receive(self) -> tuple[int, int, bytes]:
         """One message: type, request, payload."""
-        return self._receive()
+        size, kind, _zero, number = HEADER.unpack(self._read(HEADER.size))
+        return kind, number, self._read(size)
 
     def read_file(self, session: str, path: str, **fields: Any) -> bytes:
         self.request("file.read", session=session, path=path, **fields)
