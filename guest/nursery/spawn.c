@@ -239,24 +239,26 @@ static int restrict_files(void) {
         return landlock_restrict(writable, order.n_writable);
 }
 
-/* The last rows wait for the mounts, if some may follow: a rule of Landlock is for the directory that is there, and does
- * not hold for what is mounted on it later. No request is answered before they are done. */
+/* If mounts may follow (box/late_mounts.h), the last rows have two parts. A rule of Landlock holds for the directory that
+ * is there and not for what is mounted on it later, so Landlock waits; the filter does not, and only leaves what Landlock
+ * needs. No request is answered before the second part is done. */
 static const struct {
         int (*run)(void);
         const char *what;
-        bool waits_for_mounts;
+        int (*before_mounts)(void), (*after_mounts)(void); /* both NULL: run, before */
 } steps[] = {
-        { enter_groups, "entering the control groups", false }, /* first: limits hold, and memory is charged to the box */
-        { join_box, "joining the box's namespaces", false },
-        { become_user, "becoming the user of the box", false },
-        { privilege_join_fresh_keyring, "joining a fresh keyring", false },
-        { arrange_descriptors, "arranging descriptors", false },
-        { enter_workspace, "entering the workspace", false },
-        { privilege_offer_to_oom, "being the first to go when memory runs out", false },
-        { set_rlimits, "setting resource limits", false },
-        { privilege_drop_all, "giving up privileges", false }, /* joining a user namespace brought them all back */
-        { restrict_files, "restricting file access with Landlock", true },
-        { seccomp_install, "installing the system-call filter", true }, /* last: it forbids most of the above */
+        { enter_groups, "entering the control groups", NULL, NULL }, /* first: limits hold, memory is charged to the box */
+        { join_box, "joining the box's namespaces", NULL, NULL },
+        { become_user, "becoming the user of the box", NULL, NULL },
+        { privilege_join_fresh_keyring, "joining a fresh keyring", NULL, NULL },
+        { arrange_descriptors, "arranging descriptors", NULL, NULL },
+        { enter_workspace, "entering the workspace", NULL, NULL },
+        { privilege_offer_to_oom, "being the first to go when memory runs out", NULL, NULL },
+        { set_rlimits, "setting resource limits", NULL, NULL },
+        { privilege_drop_all, "giving up privileges", NULL, NULL }, /* joining a user namespace brought them all back */
+        { restrict_files, "restricting file access with Landlock", NULL, restrict_files },
+        /* last: it forbids most of the above */
+        { seccomp_install, "installing the system-call filter", seccomp_install_early, seccomp_install_closing },
 };
 
 /* A build of the tests leaves out one row: see box/seal/stage.c. The environment of the new kernel says which. */
@@ -278,8 +280,8 @@ int spawn_settle(void) {
         (void) mkdir("/workspace/artifacts", 0755); /* as in a box that was made with this workspace */
         int code = chdir("/workspace") < 0 ? -errno : 0;
         for (size_t i = 0; i < ELEMENTS(steps) && code == 0; i++)
-                if (steps[i].waits_for_mounts && !is_left_out(steps[i].what))
-                        code = steps[i].run();
+                if (steps[i].after_mounts && !is_left_out(steps[i].what))
+                        code = steps[i].after_mounts();
         return code;
 }
 
@@ -287,8 +289,8 @@ int spawn_settle(void) {
 static void settle(void) {
         struct err verdict = { 0 };
         for (size_t i = 0; i < ELEMENTS(steps) && verdict.code == ERR_NONE; i++) {
-                bool is_due = !(steps[i].waits_for_mounts && order.mounts_follow) && !is_left_out(steps[i].what);
-                int code = is_due ? steps[i].run() : 0;
+                int (*run)(void) = order.mounts_follow && steps[i].after_mounts ? steps[i].before_mounts : steps[i].run;
+                int code = run && !is_left_out(steps[i].what) ? run() : 0;
                 if (code < 0)
                         (void) err_sys(&verdict, -code, "forked kernel: %s", steps[i].what);
         }

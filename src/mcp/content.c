@@ -92,9 +92,8 @@ static void put_output(const struct mcp_call *call, struct json_writer *plain) {
                           left_out, name, output->skip + output->head_size);
         }
         json_writer_put(plain, end, end_size);
-        if (call->is_full) {
-                begin_paragraph(plain);
-                put_words(plain, "[more follows: read_output run_id=\"%s\" offset=%" PRIu64 "]\n", name,
+        if (call->is_full) { /* the newline is always added, so that the output can be put together again */
+                put_words(plain, "\n[more follows: read_output run_id=\"%s\" offset=%" PRIu64 "]\n", name,
                           output->skip + output->head_size);
         }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,7 @@ except PermissionError:
 status = open("/proc/self/status").read()
 print(re.search(r"Seccomp:\\s*(\\d)", status)[1], re.search(r"CapEff:\\s*(\\w+)", status)[1])
 print(refused(libc.umount2, b"/workspace", 2), refused(libc.syscall, 444, 0, 0, 1))
+print(refused(libc.syscall, {"x86_64": 317, "aarch64": 277}[os.uname().machine], 0, 0, 0), refused(libc.prctl, 22, 1))
 """
 
 
@@ -102,8 +104,39 @@ def test_a_box_with_late_mounts_is_sealed_like_any_other(daemon: Daemon, directo
     plain = run(daemon, "-c", SEALED)
     assert plain.splitlines() == [
         "landlock", "2 0000000000000000", "Operation not permitted Operation not permitted",
+        "Function not implemented Invalid argument",
     ]  # fmt: skip
     assert run(daemon, "--workspace", str(directory), "--data", str(directory), "-c", SEALED) == plain
+
+
+def test_a_kernel_that_waits_for_its_mounts_has_its_filter_and_no_capability(daemon: Daemon) -> None:
+    """Code of the image is in its memory: it must not find a wall missing, whenever it gets to run."""
+    run(daemon, "-c", "pass")
+    data_dir = daemon.client().request("status")["daemon"]["data_dir"]
+    waiting = [status for status in _children_of_supervisor(data_dir) if re.search(r"^NSpid:.*\t2$", status, re.M)]
+    assert waiting
+    for status in waiting:
+        for row in ("Seccomp:\t2", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"):
+            assert f"\n{row}\n" in status
+
+
+def _children_of_supervisor(data_dir: str) -> list[str]:
+    """/proc/PID/status of each, as text."""
+    statuses = {}
+    supervisors = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        statuses[process.name] = _read(process / "status")
+        if _read(process / "cmdline").split("\0")[:2] == ["glovebox-supervisor", data_dir]:
+            supervisors.add(process.name)
+    return [status for status in statuses.values() if (parent := re.search(r"^PPid:\t(.*)$", status, re.M))
+            and parent[1] in supervisors]  # fmt: skip
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 # What is mounted at each place; a workspace that was covered does not count.
