@@ -79,11 +79,32 @@ void ask_remove(struct mcp_call *call, const char *name, ask_finish *finish) {
 
 /* ---- files ---- */
 
-int ask_open_file(const struct mcp_call *call, const char *name, const char *path, char ret_relative[static 4096],
+/* The first call just works: the default sandbox is made where there is none. */
+static struct session *find_session(struct mcp_call *call, const char *name, bool is_made, struct err *err) {
+        bool is_created;
+        struct session *session = session_find(call->peer->manager, call->peer->owner, name);
+        if (session)
+                return session;
+        if (!is_made || strcmp(call->sandbox, "default") != 0) {
+                (void) ask_require(call, name, err);
+                return NULL;
+        }
+        if (call->link->admit_sandbox && call->link->admit_sandbox(call, name, err) < 0)
+                return NULL;
+        json_t *options = json_pack("{s:s}", "session", name);
+        add_options(call, options);
+        session = session_config_find_or_create(&call->caller, options, &is_created, err);
+        json_decref(options);
+        return session;
+}
+
+int ask_open_file(struct mcp_call *call, const char *name, const char *path, char ret_relative[static 4096],
                   struct stat *ret_status, struct err *err) {
-        if (ask_require(call, name, err) < 0 || workspace_check_path(path, ret_relative, err) < 0)
+        if (workspace_check_path(path, ret_relative, err) < 0)
                 return -1;
-        const struct session *session = session_find(call->peer->manager, call->peer->owner, name);
+        const struct session *session = find_session(call, name, !call->is_resource, err);
+        if (!session)
+                return -1;
         _cleanup_fd_ int workspace = session_open_workspace(session);
         if (workspace < 0)
                 return err_sys(err, -workspace, "opening the files of the sandbox");
@@ -116,13 +137,8 @@ static int write_file(struct session_manager *manager, struct session *session, 
 int ask_write_file(struct mcp_call *call, const char *name, const char *path, const char *bytes, size_t size,
                    struct err *err) {
         char relative[4096];
-        bool is_created;
-        json_t *row = json_pack("{s:s}", "session", name);
-        add_options(call, row);
-        struct session *session = workspace_check_path(path, relative, err) < 0
-                                          ? NULL
-                                          : session_config_find_or_create(&call->caller, row, &is_created, err);
-        json_decref(row);
+        struct session *session =
+                workspace_check_path(path, relative, err) < 0 ? NULL : find_session(call, name, true, err);
         int code = session ? write_file(call->peer->manager, session, relative, bytes, size, err) : -1;
         const struct audit_entry entry = { .key = call->peer->owner, .via = "mcp", .from = call->peer->from,
                                            .what = "file.write", .session = name,
