@@ -9,7 +9,7 @@
 
 struct session;
 
-/* Before each run: what is there already is nobody's harvest. */
+/* Before each run: files that exist are not artifacts of the run. */
 void artifact_collect_prepare(struct session *session);
 
 /* The same in the middle of a run that another daemon began, at this wall clock time: what changed since is the run's. */

@@ -358,7 +358,7 @@ static void leave_run(struct session *session) {
 }
 
 static void on_ended(struct kernel *kernel);
-static void on_harvested(struct session *session);
+static void on_artifacts_collected(struct session *session);
 
 /* What a run left may be much to look at or to copy: then its answer waits, and the daemon does not. */
 static bool is_collected_first(struct session *session, const struct kernel_reply *reply) {
@@ -367,7 +367,7 @@ static bool is_collected_first(struct session *session, const struct kernel_repl
         struct kernel_reply copy = { 0 };
         if (!artifact_collect_is_much(session) || (reply && !kernel_reply_copy(reply, &copy)))
                 return false;
-        if (!artifact_collect_begin(session, on_harvested)) {
+        if (!artifact_collect_begin(session, on_artifacts_collected)) {
                 kernel_reply_release(&copy);
                 return false;
         }
@@ -388,7 +388,7 @@ static void finish_run(struct session *session, const struct kernel_reply *reply
         on_ended(session->kernel);
 }
 
-static void on_harvested(struct session *session) {
+static void on_artifacts_collected(struct session *session) {
         struct kernel_reply reply = session->outcome;
         session->outcome = (struct kernel_reply) { 0 };
         if (reply.payload)

@@ -30,18 +30,18 @@ struct box_pool {
 };
 
 /* A request came: with the same wish twice in a row the stock is kept for it, and what was for another is destroyed. */
-void box_pool_note(struct box_pool *stock, const struct maker_request *request);
+void box_pool_note(struct box_pool *pool, const struct maker_request *request);
 
 /* Should one more be made, for this nursery? */
-bool box_pool_is_short(const struct box_pool *stock, const struct nursery *nursery);
+bool box_pool_is_short(const struct box_pool *pool, const struct nursery *nursery);
 
 /* Clears away those that have died. */
-void box_pool_weed(struct box_pool *stock);
+void box_pool_weed(struct box_pool *pool);
 
-void box_pool_put(struct box_pool *stock, const struct pooled_box *box);
+void box_pool_put(struct box_pool *pool, const struct pooled_box *box);
 
 /* One that lives and is what the request asks for, below the nursery's supervisor. */
-bool box_pool_take(struct box_pool *stock, const struct maker_request *request, const struct nursery *nursery,
+bool box_pool_take(struct box_pool *pool, const struct maker_request *request, const struct nursery *nursery,
                 struct pooled_box *ret_box);
 
-void box_pool_destroy(struct box_pool *stock);
+void box_pool_destroy(struct box_pool *pool);

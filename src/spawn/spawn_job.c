@@ -369,7 +369,7 @@ static int open_trees(struct spawn_job *job, struct err *err) {
 }
 
 /* A box that failed halfway may have mounted the trees already: one serves one box. */
-static int start_without_ward(struct spawn_job *job, struct err *err) {
+static int start_without_supervisor(struct spawn_job *job, struct err *err) {
         if (job->nursery) {
                 daemon_log("a kernel starts cold: no box below the nursery's supervisor: %s", err->message);
                 job->nursery = NULL;
@@ -386,7 +386,7 @@ static int start_without_ward(struct spawn_job *job, struct err *err) {
 static int start_box(struct spawn_job *job, struct err *err) {
         struct supervisor *supervisor = job->nursery ? job->nursery->supervisor : NULL;
         uint64_t template = supervisor ? supervisor_template_of(job->nursery->fingerprint, &job->spec) : 0;
-        job->spec.from_mould = supervisor && template && supervisor->template == template;
+        job->spec.from_template = supervisor && template && supervisor->template == template;
         if (supervisor && box_prepare(&job->spec, job->host, &job->birth, err) == 0) {
                 if (supervisor_clone_box(supervisor, &job->birth, template, err) == 0 && box_proceed(&job->birth, err) == 0) {
                         job->is_settling = true;
@@ -394,7 +394,7 @@ static int start_box(struct spawn_job *job, struct err *err) {
                 }
                 box_abandon(&job->birth);
         }
-        return start_without_ward(job, err);
+        return start_without_supervisor(job, err);
 }
 
 static int make_box(struct spawn_job *job, struct err *err) {
@@ -418,12 +418,12 @@ static bool is_plain(const struct spawn_job *job) {
         return request->ephemeral && !request->network && !request->installs && !*request->packages;
 }
 
-static bool take_from_stock(struct spawn_job *job, struct box_pool *stock) {
+static bool take_from_pool(struct spawn_job *job, struct box_pool *pool) {
         struct pooled_box stocked;
         if (!job->nursery || !is_plain(job))
                 return false;
-        box_pool_note(stock, job->request);
-        if (!box_pool_take(stock, job->request, job->nursery, &stocked))
+        box_pool_note(pool, job->request);
+        if (!box_pool_take(pool, job->request, job->nursery, &stocked))
                 return false;
         job->box = stocked.box;
         job->lease_fd = stocked.lease_fd;
@@ -452,15 +452,15 @@ static struct spawn_job *spawn_job_new(const struct maker_settings *settings, co
 }
 
 struct spawn_job *spawn_job_start(const struct maker_settings *settings, const struct cgroup_host *host,
-                            struct nursery *nursery, struct box_pool *stock, const struct maker_request *request,
+                            struct nursery *nursery, struct box_pool *pool, const struct maker_request *request,
                             struct err *err) {
         struct spawn_job *job = spawn_job_new(settings, request, err);
         if (!job)
                 return NULL;
         job->host = host;
         job->nursery = nursery;
-        job->for_stock = !stock;
-        if (spawn_job_begin(job, err) == 0 && ((stock && take_from_stock(job, stock)) || make_box(job, err) == 0))
+        job->for_stock = !pool;
+        if (spawn_job_begin(job, err) == 0 && ((pool && take_from_pool(job, pool)) || make_box(job, err) == 0))
                 return job;
         spawn_job_free(job);
         return NULL;
@@ -489,7 +489,7 @@ int spawn_job_settle(struct spawn_job *job, struct err *err) {
         if (box_settle(&job->birth, &job->box, err) == 0)
                 return oom_unspare(job->box.pidfd, job->box.pid, OOM_OFFERED, err);
         box_abandon(&job->birth);
-        return start_without_ward(job, err);
+        return start_without_supervisor(job, err);
 }
 
 /* A box that waited may have died the moment it was needed: then this request gets one of its own. */
@@ -551,7 +551,7 @@ int spawn_job_attach(const struct maker_settings *settings, const struct maker_r
         return code;
 }
 
-void spawn_job_store(struct spawn_job *job, struct box_pool *stock) {
+void spawn_job_store(struct spawn_job *job, struct box_pool *pool) {
         if (!job->nursery)
                 return; /* not below a supervisor: nothing could be forked into it */
         const struct pooled_box made = { .box = job->box, .uid = job->uid, .gid = job->gid,
@@ -560,5 +560,5 @@ void spawn_job_store(struct spawn_job *job, struct box_pool *stock) {
                                         .lease_fd = take_fd(&job->lease_fd),
                                         .workspace_fd = take_fd(&job->workspace_fd) };
         job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
-        box_pool_put(stock, &made);
+        box_pool_put(pool, &made);
 }

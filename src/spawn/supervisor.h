@@ -38,7 +38,7 @@ int supervisor_start(struct supervisor *supervisor, struct err *err);
 void supervisor_leave(struct supervisor *supervisor);
 
 /* In place of box_clone: the supervisor makes the namespaces. birth->spec holds host ids. `template` names the one that the box
- * can be made from, and is made first when the supervisor has another; 0: none. A box whose spec is from_mould relies on the
+ * can be made from, and is made first when the supervisor has another; 0: none. A box whose spec is from_template relies on the
  * supervisor having it. */
 int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth, uint64_t template, struct err *err);
 

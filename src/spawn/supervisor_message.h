@@ -13,7 +13,7 @@ struct supervisor_request {
         uid_t uid; /* of the box, as N sees it */
         gid_t gid;
         bool has_memory_cgroup, has_pids_cgroup;
-        bool makes_mould, from_mould; /* of a box: box/seal/rootfs_template.h */
+        bool makes_template, from_template; /* of a box: box/seal/rootfs_template.h */
         bool light; /* which of the two nurseries */
         pid_t pid;  /* to watch, as N sees it */
         char preload[SUPERVISOR_PRELOAD_MAX]; /* see box/seal/nursery_stage.h */

@@ -9,7 +9,7 @@
 #include "box/seal/stage.h"
 
 /* Builds it in the caller's mount namespace, in place of an older one: boxes that have copies keep them. Takes the
- * trees and devices of `fds`. The next boxes that the caller clones with spec.from_mould are made from it; they have
+ * trees and devices of `fds`. The next boxes that the caller clones with spec.from_template are made from it; they have
  * the same image, as many processors, no code, and nothing mounted at places of the caller's choice. */
 int rootfs_template_make(const struct box_spec *spec, const struct stage_fds *fds, struct err *err);
 
