@@ -1,5 +1,5 @@
-/* What a nursery has in memory when it is ready, shared by its kernels page by page: see cow_snapshot.c. For ctypes. All
- * return 0 or -errno unless said otherwise; none needs anything of Python. */
+/* What a nursery has in memory when it is ready, shared by its kernels page by page: see cow_snapshot.c. For ctypes.
+ * All return 0 or -errno unless said otherwise; none needs anything of Python. */
 #pragma once
 
 #include <stddef.h>

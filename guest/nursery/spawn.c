@@ -2,10 +2,11 @@
  * nothing of Python.
  *
  * Theory of operation. An order names a box by its agent's pidfd. The nursery sets the pid namespace for its children
- * to the box's, clones once, and sets it back. The child belongs to the supervisor, not to us (CLONE_PARENT): it is reaped
- * whatever becomes of the nursery. Before it returns to Python, the child has entered the box's control groups and
- * namespaces, become its user, given up every privilege and descriptor, and heard from the maker that it may go: no
- * byte of Python code runs in between. Order is the security argument, as in the box's own stage (src/box/seal/stage.c).
+ * to the box's, clones once, and sets it back. The child belongs to the supervisor, not to us (CLONE_PARENT): it is
+ * reaped whatever becomes of the nursery. Before it returns to Python, the child has entered the box's control groups
+ * and namespaces, become its user, given up every privilege and descriptor, and heard from the maker that it may go: no
+ * byte of Python code runs in between. Order is the security argument, as in the box's own stage
+ * (src/box/seal/stage.c).
  *
  * Between two forks no Python code runs in the nursery either: it would write to memory that it shares with kernels,
  * and for each large page of it that it touches every later fork would have 512 entries to copy. */
@@ -239,9 +240,9 @@ static int restrict_files(void) {
         return landlock_restrict(writable, order.n_writable);
 }
 
-/* If mounts may follow (box/late_mounts.h), the last rows have two parts. A rule of Landlock holds for the directory that
- * is there and not for what is mounted on it later, so Landlock waits; the filter does not, and only leaves what Landlock
- * needs. No request is answered before the second part is done. */
+/* If mounts may follow (box/late_mounts.h), the last rows have two parts. A rule of Landlock holds for the directory
+ * that is there and not for what is mounted on it later, so Landlock waits; the filter does not, and only leaves what
+ * Landlock needs. No request is answered before the second part is done. */
 static const struct {
         int (*run)(void);
         const char *what;

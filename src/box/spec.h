@@ -36,7 +36,7 @@ struct box_spec {
         struct limits limits;
         bool allow_weaker;
         bool from_template; /* the parts that all boxes of the image share are copied from box/seal/rootfs_template.h; needs no `image` */
-        bool given_network; /* whoever clones it is in its network namespace already, and has raised the loopback */
+        bool given_network; /* the cloning process is in its network namespace already, with loopback up */
         bool kept; /* a watchdog cleans up if we are killed; without one that is the caller's business */
         uid_t host_uid; /* what BOX_UID is outside of the box */
         gid_t host_gid;

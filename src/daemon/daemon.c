@@ -110,8 +110,8 @@ static void be_patient(const struct daemon *daemon) {
                 (void) sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &none);
 }
 
-/* Large blocks go back to the system when they are freed. By default the C library keeps them from the second one on: it
- * raises the size from which a block is a mapping of its own with each that is freed. */
+/* Large blocks go back to the system when they are freed. By default the C library keeps them from the second one on:
+ * it raises the size from which a block is a mapping of its own with each that is freed. */
 static void give_memory_back(void) {
         enum { LARGE = 128 << 10 };
         (void) mallopt(M_MMAP_THRESHOLD, LARGE);

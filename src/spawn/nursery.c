@@ -214,8 +214,8 @@ static int wait_until_sealed(int verdict_fd, struct err *err) {
         return 0;
 }
 
-/* It goes when it is sealed and the supervisor watches it. The supervisor is heard whatever the kernel said: each of its answers
- * belongs to a question. */
+/* It goes when it is sealed and the supervisor watches it. The supervisor is heard whatever the kernel said: each of
+ * its answers belongs to a question. */
 static int nursery_seal(struct nursery *nursery, pid_t pid, int status_fd, int verdict_fd, int *ret_pidfd, struct err *err) {
         struct err of_supervisor;
         if (supervisor_ask_to_watch(nursery->supervisor, pid, status_fd, err) < 0)

@@ -1,5 +1,5 @@
-/* The supervisor itself: PID 1 of its pid namespace, a program of its own. supervisor.h tells what it is for. Every box begins as a
- * copy of this process: what it does not have in its memory, no box has to copy and to give back. */
+/* The supervisor itself: PID 1 of its pid namespace, a program of its own. supervisor.h tells what it is for. Every box
+ * begins as a copy of this process: what it does not have in its memory, no box has to copy and to give back. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -44,7 +44,8 @@ static int nursery_count;
 
 /* ---- coming to life ---- */
 
-/* A root with nothing in it but what cloning a box takes: /proc for the id maps, /tmp to build on. Later the template. */
+/* A root with nothing in it but what cloning a box takes: /proc for the id maps, /tmp to build on. Later the
+ * template. */
 static int supervisor_process_make_root(void) {
         _cleanup_fd_ int tree = tree_make_tmpfs(1 << 20, 64, BOX_UID, BOX_GID, 0755);
         if (tree < 0)

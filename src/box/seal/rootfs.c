@@ -31,7 +31,8 @@ static int make_read_only(int root_fd, const char *path) {
 }
 
 /* In a box that is made from a template: the working directory is its root, and all places to mount on are directories
- * that the template has made itself. One call by path then does what a walk without following links takes eighteen for. */
+ * that the template has made itself. One call by path then does what a walk without following links takes eighteen
+ * for. */
 static int mount_tmpfs(const char *path, uint64_t bytes, uint64_t files, unsigned mode) {
         char options[160];
         (void) snprintf(options, sizeof(options), "size=%" PRIu64 ",nr_inodes=%" PRIu64 ",mode=%o,uid=%d,gid=%d", bytes,
