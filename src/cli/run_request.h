@@ -84,8 +84,8 @@ int run_request_parse_env(const char *what, const char *text, void *request, str
 int run_request_parse_host(const char *what, const char *text, void *request, struct err *err);
 
 /* "HOST" and "NAME=ADDRESS"; `operator` is a struct egress_operator. */
-int run_request_parse_private(const char *what, const char *text, void *operator, struct err *err);
-int run_request_parse_pin(const char *what, const char *text, void *operator, struct err *err);
+int run_request_parse_private(const char *what, const char *text, void *settings, struct err *err);
+int run_request_parse_pin(const char *what, const char *text, void *settings, struct err *err);
 
 /* What the request may reach. */
 int run_request_rules(const struct run_request *request, struct egress_rules *ret_rules, struct err *err);

@@ -65,7 +65,7 @@ static bool is_listed(const struct policy *policy, const char *source, bool writ
 static int check_source(const struct policy *policy, bool later, const char *source, bool writable, struct err *err) {
         char shown[POLICY_SHOWN_MAX];
         _cleanup_fd_ int fd = -1;
-        if (!policy->operator && *source == '/' && !is_listed(policy, source, writable))
+        if (!policy->is_operator && *source == '/' && !is_listed(policy, source, writable))
                 return err_set(err, ERR_REFUSED, "cannot mount %s: it is below no directory that may be %s; the operator "
                                "allows some with --allow-read and --allow-write",
                                policy_show_path(source, shown), writable ? "written" : "mounted");

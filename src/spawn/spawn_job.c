@@ -345,7 +345,7 @@ static void fill_spec(struct spawn_job *job) {
 }
 
 struct policy maker_policy(const struct maker_settings *settings, bool is_operator, bool of_key) {
-        return (struct policy) { .operator = is_operator,
+        return (struct policy) { .is_operator = is_operator,
                                  .read_paths = settings->read_paths,
                                  .write_paths = of_key ? settings->key_write_paths : settings->write_paths,
                                  .socket_path = settings->socket_path,
