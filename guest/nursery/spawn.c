@@ -45,7 +45,7 @@ EXPORTED int spawn_open(void);
 EXPORTED int spawn_announce(int code, unsigned n_preloaded, const char *text);
 EXPORTED int spawn_serve(void); /* in each sealed kernel SPAWN_…, or 0; in the nursery -ENODATA after the last order */
 EXPORTED int spawn_settle(void); /* in a kernel, once: its mounts are final. Without it no request may be answered */
-EXPORTED void spawn_pretend(int kernel);            /* the next spawn_serve returns this, at once and in this process */
+EXPORTED void spawn_simulate(int kernel);            /* the next spawn_serve returns this, at once and in this process */
 EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after the last */
 
 enum {
@@ -58,7 +58,7 @@ enum {
 
 enum { ORDER_DONE = 1 << 8 };
 
-static int pretended = ORDER_DONE; /* or SPAWN_… */
+static int simulated = ORDER_DONE; /* or SPAWN_… */
 static struct nursery_order order;
 static size_t order_size; /* of it, as received */
 static int fds[NURSERY_FDS];
@@ -112,7 +112,7 @@ int spawn_announce(int code, unsigned n_preloaded, const char *text) {
         links_alone = count_links();
         remember_environment();
         forget_order();
-        pretended = ORDER_DONE; /* from here on whoever returns from spawn_serve as a kernel is one, and sealed */
+        simulated = ORDER_DONE; /* from here on whoever returns from spawn_serve as a kernel is one, and sealed */
         struct nursery_answer answer = { .code = code, .ready = code == 0, .n_preloaded = n_preloaded };
         (void) snprintf(answer.failed, sizeof(answer.failed), "%s", text);
         return fd_write_all(NURSERY_ANSWER_FD, &answer, sizeof(answer));
@@ -337,13 +337,13 @@ static int fork_kernel(void) {
         return code < 0 ? code : ORDER_DONE;
 }
 
-void spawn_pretend(int kernel) {
-        pretended = kernel;
+void spawn_simulate(int kernel) {
+        simulated = kernel;
 }
 
 int spawn_serve(void) {
-        int code = pretended;
-        pretended = ORDER_DONE;
+        int code = simulated;
+        simulated = ORDER_DONE;
         while (code == ORDER_DONE) {
                 code = receive_order();
                 if (code == 0)
