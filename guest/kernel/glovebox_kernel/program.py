@@ -210,6 +210,7 @@ class _Program:
             if how == "-c":
                 self._run_text(self._argv[2], "<string>", ["-c", *self._argv[3:]])
             elif how == "-":
+                self._main.__dict__.update(__file__="<stdin>", __cached__=None)
                 self._run_text(_read_all(0), "<stdin>", self._argv[1:])
             elif how == "-m":
                 self._run_module(self._argv[2], self._argv[3:])
@@ -219,6 +220,9 @@ class _Program:
             error = caught
         status = _report(error) if error is not None else 0  # out of the handler: what fails now has no context
         del error
+        if how not in ("-c", "-m"):  # as the interpreter does when it has run a file
+            for name in ("__file__", "__cached__"):
+                self._main.__dict__.pop(name, None)
         return self._finish(status)
 
     def _run_text(self, text: str | bytes, name: str, argv: list[str]) -> None:
