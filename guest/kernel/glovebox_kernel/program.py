@@ -6,7 +6,7 @@ and last output are those of a fresh interpreter. Where a fork cannot be the sam
 the script has the name of a module that is imported already; a variable that the interpreter reads at its start), a
 fresh one is executed in this process instead. Commands are executed, too.
 
-How it ended is told twice: by ENDED, which comes first, and by the wait status of the process.
+How it ended is reported twice: by ENDED, which comes first, and by the wait status of the process.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _execute(argv: list[str], tell_end: Callable[[bytes], None]) -> NoReturn:
 
 
 def _let_interrupts_through() -> None:
-    """The kernel held them back (Gate.hold): one that has come is heard now."""
+    """The kernel held them back (Gate.hold): one that has arrived is handled now."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
 
@@ -261,7 +261,7 @@ class _Program:
                 threading._shutdown()
         except BaseException as error:
             _report(error)
-        with contextlib.suppress(BaseException):  # it has been told
+        with contextlib.suppress(BaseException):  # the exception was reported
             atexit._run_exitfuncs()
         _flush()
         self._forget_modules()
