@@ -2,8 +2,8 @@
  *
  * Theory of operation. Bytes of standard input go to the daemon as they come; what the daemon sends is written line by
  * line, whole lines only. The relay decides nothing, but it remembers which requests have no answer yet, and which run
- * each of them waits for (the daemon says so). When the connection to the daemon ends, it starts or finds the next daemon
- * and opens the channel again: runs have gone on, so each is read again in the place of the call that waited for it.
+ * each of them waits for (the daemon says so). When the connection to the daemon ends, it waits for the next daemon, or
+ * starts one, and opens the channel again: runs have gone on, so each is read again in the place of the call that waited for it.
  * When the client closes standard input, or is killed, the relay ends, and the daemon ends what the client left. */
 #include "cli/mcp_relay.h"
 
@@ -30,6 +30,7 @@ enum {
         LINE_MAX_BYTES = MCP_ANSWER_MAX + (64 << 10),
         PENDING_MAX = 1024,
         REOPEN_MS = 20 * 1000,
+        PATIENCE_MS = 3 * 1000, /* whoever runs the daemon may start it again: only then we do */
 };
 
 /* A request without an answer. */
@@ -210,14 +211,14 @@ static int send_data(struct relay *relay, const char *bytes, size_t size) {
         return code < 0 ? code : 0;
 }
 
-static int open_channel(struct relay *relay, struct err *err) {
+static int open_channel(struct relay *relay, unsigned flags, struct err *err) {
         _cleanup_free_ char *text = json_dumps(relay->opening, JSON_COMPACT);
         if (!text)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        if (daemon_client_open(relay->place, DAEMON_START, &relay->client, err) < 0)
+        if (daemon_client_open(relay->place, flags, &relay->client, err) < 0)
                 return -1;
-        int flags = fcntl(relay->client.fd, F_GETFL);
-        (void) fcntl(relay->client.fd, F_SETFL, flags | O_NONBLOCK);
+        int had = fcntl(relay->client.fd, F_GETFL);
+        (void) fcntl(relay->client.fd, F_SETFL, had | O_NONBLOCK);
         int code = message_queue_send(&relay->client.queue, relay->client.fd, MESSAGE_REQUEST, REQUEST, 0, text,
                                       strlen(text));
         return code < 0 ? err_sys(err, -code, "asking the daemon for a channel") : 0;
@@ -256,12 +257,12 @@ static int read_all_again(struct relay *relay) {
 }
 
 static int reopen(struct relay *relay, struct err *err) {
-        uint64_t deadline_ms = loop_now_ms() + REOPEN_MS;
+        uint64_t begin_ms = loop_now_ms();
         daemon_client_close(&relay->client);
         line_clear(&relay->out);
-        while (open_channel(relay, err) < 0) {
+        while (open_channel(relay, loop_now_ms() - begin_ms > PATIENCE_MS ? DAEMON_START : 0, err) < 0) {
                 daemon_client_close(&relay->client);
-                if (loop_now_ms() > deadline_ms)
+                if (loop_now_ms() - begin_ms > REOPEN_MS)
                         return -1;
                 (void) nanosleep(&(const struct timespec) { .tv_nsec = 100 * 1000 * 1000 }, NULL);
         }
@@ -349,7 +350,7 @@ static int turn(struct relay *relay) {
 int mcp_relay_run(const struct socket_place *place, json_t *opening, struct err *err) {
         struct relay relay = { .place = place, .opening = opening, .client = DAEMON_CLIENT_NONE };
         (void) signal(SIGPIPE, SIG_IGN);
-        int code = open_channel(&relay, err);
+        int code = open_channel(&relay, DAEMON_START, err);
         while (code == 0) {
                 int ended = turn(&relay);
                 if (relay.is_refused) {

@@ -32,7 +32,7 @@ struct line {
 static const struct option_row ps_rows[] = {
         JSON_ROW,
         { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(quiet), .group = "Output",
-          .help = "print ids only, one to a line" },
+          .help = "print ids only, one per line" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table ps_option_table = TABLE(ps_rows);
@@ -40,25 +40,25 @@ const struct option_table ps_option_table = TABLE(ps_rows);
 static const struct option_row top_rows[] = {
         { .name = "interval", .letter = 'd', .kind = OPTION_DURATION, .offset = FIELD(interval_ms),
           .argument = "TIME", .group = "Output", .min = 200, .max = 3600000, .standard = "2s",
-          .help = "how often to look" },
+          .help = "the time between updates" },
         { .name = "once", .kind = OPTION_FLAG, .offset = FIELD(once), .group = "Output",
-          .help = "print one table and end, as when the output is no terminal" },
+          .help = "print one table and exit, as when the output is not a terminal" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table top_option_table = TABLE(top_rows);
 
 static const struct option_row kill_rows[] = {
         { .name = "hard", .letter = '9', .kind = OPTION_FLAG, .offset = FIELD(hard), .group = "Options",
-          .help = "do not interrupt a session's run first: end its interpreter at once; variables are lost, files stay" },
+          .help = "end a session's interpreter at once, without an interrupt first; variables are lost, files stay" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table kill_option_table = TABLE(kill_rows);
 
 static const struct option_row logs_rows[] = {
         { .name = "follow", .letter = 'f', .kind = OPTION_FLAG, .offset = FIELD(follow), .group = "Options",
-          .help = "accepted for those who type it: a run that is on is followed anyway; Ctrl-C leaves it alone" },
+          .help = "accepted for compatibility: an active run is always followed; Ctrl-C does not stop it" },
         { .name = "tail", .letter = 'n', .kind = OPTION_COUNT, .offset = FIELD(limit), .argument = "NUMBER",
-          .group = "Options", .min = 1, .max = 1000, .standard = "10", .help = "the last so many runs" },
+          .group = "Options", .min = 1, .max = 1000, .standard = "10", .help = "the number of runs" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table logs_option_table = TABLE(logs_rows);

@@ -171,7 +171,7 @@ static int start_proxy(struct cold_run *cold, struct err *err) {
         if (run_request_rules(request, cold->rules, err) < 0)
                 return -1;
         (void) egress_rules_describe(cold->rules, cold->network);
-        return egress_start(&request->egress, &cold->egress, err);
+        return egress_start(&request->egress, "", &cold->egress, err);
 }
 
 static int open_network(struct cold_run *cold, struct err *err) {

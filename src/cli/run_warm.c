@@ -103,7 +103,7 @@ static int start_proxy(struct warm_run *warm, struct err *err) {
         if (!warm->rules)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         return run_request_rules(request, warm->rules, err) < 0 ? -1
-                                                                 : egress_start(&request->egress, &warm->egress, err);
+                                                                 : egress_start(&request->egress, "", &warm->egress, err);
 }
 
 static int open_network(struct warm_run *warm, struct err *err) {

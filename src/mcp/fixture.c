@@ -25,6 +25,7 @@ enum { STEPS = 3, STEP_MS = 50 };
 static void tell_progress(struct mcp_call *call);
 static void tell_log(struct mcp_call *call);
 static void need_sampling(struct mcp_call *call);
+static void greet(struct mcp_call *call);
 static void fail_as_task(struct mcp_call *call);
 static void sleep_as_task(struct mcp_call *call);
 
@@ -52,7 +53,7 @@ static const struct {
         { "test_logging_tool", TEXT("logged, if that was wanted"), false, tell_log, NULL, NULL },
         { "test_streaming_elicitation", TEXT("nothing is asked here"), false, NULL, NULL, NULL },
         { "test_missing_capability", NULL, false, NULL, need_sampling, NULL },
-        { "greet", TEXT("Hello, there!"), false, NULL, NULL, "{\"type\":\"object\"}" },
+        { "greet", NULL, false, NULL, greet, "{\"type\":\"object\"}" },
         { "failing_job", NULL, false, NULL, fail_as_task, "{\"type\":\"object\"}" },
         { "slow_compute", NULL, false, NULL, sleep_as_task, "{\"type\":\"object\"}" },
         { "json_schema_2020_12_tool", TEXT("ok"), false, NULL, NULL,
@@ -237,6 +238,14 @@ static void need_sampling(struct mcp_call *call) {
         (void) mcp_error_set(&error, MCP_MISSING_CAPABILITY, 400, "this tool needs the capability sampling");
         error.data = json_pack("{s:{s:{}}}", "requiredCapabilities", "sampling");
         mcp_call_fail(call, &error);
+}
+
+static void greet(struct mcp_call *call) {
+        const struct mcp_message *message = call->context;
+        const char *name = json_string_value(json_object_get(json_object_get(message->params, "arguments"), "name"));
+        char words[200];
+        int size = snprintf(words, sizeof(words), "Hello, %.100s!", name ? name : "there");
+        mcp_call_say(call, words, (size_t) size, false);
 }
 
 /* Real runs in the default sandbox, as tasks from the start where the client takes them. */
