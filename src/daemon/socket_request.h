@@ -4,9 +4,9 @@
 #include <jansson.h>
 
 #include "base/err.h"
-#include "daemon/operation.h"
 
 struct caller;
+struct file_request;
 
 struct socket_row {
         const char *name;

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "daemon/socket_client.h"
+#include "daemon/socket_request.h"
 #include "daemon/upload.h"
 #include "mcp/mcp.h"
 #include "mcp/place.h"
