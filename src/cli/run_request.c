@@ -24,6 +24,8 @@ void run_request_release(struct run_request *request) {
         free(request->env);
         free(request->owned_code);
         free(request->owned_argument);
+        free(request->image_words);
+        json_decref(request->image_config);
         free(request->code_source);
         free(request->script_dir);
         free(request->script_name);

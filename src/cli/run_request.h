@@ -2,6 +2,7 @@
  * The command line makes it, run_execute carries it out. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -61,6 +62,9 @@ struct run_request {
         bool allow_weaker;
         bool quiet;
         bool verbose;
+        const char *directory; /* where a command starts if it is there, or NULL: the workspace */
+        json_t *image_config;  /* owned: what cli/image_command.h points to */
+        char **image_words;    /* owned; the same */
         char *owned_argument;
         char *owned_code; /* what `code` points to when it was read from a file */
 };
