@@ -41,7 +41,7 @@ class HttpClient:
             raise ConnectionError("the service closed the connection")
         return piece
 
-    def ask(self, method: str, path: str, **fields: Any) -> dict[str, Any]:
+    def ask(self, method: str, path: str, /, **fields: Any) -> dict[str, Any]:
         self.send(method, path, _dumps(fields).encode(), "Content-Type: application/json\r\n")
         status, body = self.receive()
         answer: dict[str, Any] = _scan(body.decode(), 0)[0]
