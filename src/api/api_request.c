@@ -9,7 +9,6 @@
 #include "base/json_bounds.h"
 #include "base/memory.h"
 #include "daemon/daemon.h"
-#include "daemon/operation.h"
 #include "http/media.h"
 #include "session/session.h"
 
@@ -45,7 +44,6 @@ struct api_request *api_request_open(struct service *service, struct http_reques
         api_request->service = service;
         api_request->request = request;
         api_request->match = *match;
-        api_request->opened_ms = loop_now_ms();
         api_request->visitor = *visitor;
         api_request->is_waiting = use != NULL;
         api_request->caller = (struct caller) { .type = &caller_type,
@@ -184,33 +182,15 @@ void api_request_attend(struct api_request *api_request) {
         http_attend(api_request->request, &waiting_events, api_request);
 }
 
-void api_request_ask(struct api_request *api_request, json_t *operation) {
-        struct err err;
-        api_request->is_asked = true;
-        api_request_attend(api_request);
-        if (operation_run(&api_request->caller, operation, &err) < 0)
-                caller_refuse(&api_request->caller, &err);
-        json_decref(operation);
+void api_request_settle(struct api_request *api_request, int code, const struct err *err) {
+        if (code < 0)
+                caller_refuse(&api_request->caller, err);
 }
 
 /* ---- the answer ---- */
 
-/* Files are changed without the session layer: then it is for us to say so. */
-static void record(const struct api_request *api_request, int status) {
-        const struct api_route *route = api_request->match.route;
-        if (api_request->is_asked || !api_request->request || strcmp(route->method, "GET") == 0)
-                return;
-        char text[16];
-        (void) snprintf(text, sizeof(text), "http %d", status);
-        const struct audit_entry entry = { .key = api_request->visitor.owner, .via = "http",
-                                           .from = http_peer(api_request->request)->address, .what = route->name,
-                                           .session = api_request_user(api_request), .status = status < 300 ? "ok" : text,
-                                           .duration_ms = loop_now_ms() - api_request->opened_ms };
-        audit_write(&api_request->service->manager->audit, &entry);
-}
-
 void api_request_problem(struct api_request *api_request, int status, const char *code, const char *detail, const char *remedy) {
-        record(api_request, status);
+        caller_done(&api_request->caller, code);
         if (status == 429)
                 api_request->service->counted.turned_away++;
         if (api_request->request && api_request->is_begun)
@@ -228,7 +208,7 @@ void api_request_refuse(struct api_request *api_request, const struct err *err) 
 }
 
 void api_request_answer_bytes(struct api_request *api_request, int status, const char *type, const void *bytes, size_t size) {
-        record(api_request, status);
+        caller_done(&api_request->caller, "ok");
         int code = http_respond(api_request->request, status, type, bytes, size);
         if (code == -EFBIG && http_stream_begin(api_request->request, status, type, (int64_t) size) == 0) {
                 (void) http_stream_write(api_request->request, bytes, size);
@@ -255,7 +235,7 @@ void api_request_answer(struct api_request *api_request, int status, json_t *ans
                 api_request_problem(api_request, 503, "busy", "the service is out of memory", NULL);
 }
 
-/* ---- what the session layer says ---- */
+/* ---- what the operations say ---- */
 
 /* Nobody can have the service hold a large answer for every connection there is. */
 static bool is_crowded(const struct api_request *api_request, size_t size) {
@@ -264,7 +244,7 @@ static bool is_crowded(const struct api_request *api_request, size_t size) {
 
 static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
         struct api_request *api_request = (struct api_request *) caller;
-        int status = 200;
+        (void) json;
         if (!api_request->request)
                 api_request_free(api_request);
         else if (is_crowded(api_request, size))
@@ -273,11 +253,10 @@ static void on_answer(struct caller *caller, const char *text, size_t size, json
         else if (api_request->is_begun && size <= API_REQUEST_ANSWER_MAX) {
                 stream_end(api_request, text, size);
                 api_request_free(api_request);
-        } else if (api_request->shape && json) {
-                json_t *shaped = api_request->shape(api_request, json, &status);
-                api_request_answer(api_request, status, shaped);
-        } else
-                answer_text(api_request, status, text, size);
+        } else if (api_request->finish)
+                api_request->finish(api_request, text, size);
+        else
+                answer_text(api_request, 200, text, size);
 }
 
 static void on_refuse(struct caller *caller, const struct err *err) {

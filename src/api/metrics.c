@@ -86,7 +86,7 @@ static void session_lines(const struct metrics_view *view, const struct metric *
         static const char *const names[] = { "new", "idle", "running", "trimmed", "asleep", "lost" };
         unsigned n[ELEMENTS(names)] = { 0 };
         for (const struct session *session = view->manager->sessions; session; session = session->next)
-                if (!session->ephemeral && !session->removing && session->state < ELEMENTS(names))
+                if (!session->ephemeral && !session_is_going(session) && session->state < ELEMENTS(names))
                         n[session->state]++;
         for (size_t i = 0; i < ELEMENTS(names); i++)
                 put(view, metric->name, "state", names[i], n[i]);

@@ -16,7 +16,7 @@ enum { BEAT_MS = 5000 };
 unsigned service_count_sandboxes(const struct service *service, const char *owner) {
         unsigned n = 0;
         for (const struct session *session = service->manager->sessions; session; session = session->next)
-                if (*session->row.owner && !session->ephemeral && !session->removing &&
+                if (*session->row.owner && !session->ephemeral && !session_is_going(session) &&
                     (!owner || strcmp(session->row.owner, owner) == 0))
                         n++;
         return n;

@@ -26,19 +26,18 @@ struct line {
 static const struct option_row rows[] = {
         { .name = "workspace", .kind = OPTION_TEXT, .offset = FIELD(workspace), .argument = "DIR[:ro]", .group = "Files",
           .completion = COMPLETE_DIRECTORIES, .once = true,
-          .help = "show this directory to the sandboxes: writable as /workspace, or with :ro read-only as " PROJECT_AT
-                  "; without it they see no files of yours" },
+          .help = "mount this directory in the sandboxes: writable as /workspace, or with :ro read-only as " PROJECT_AT
+                  "; by default they see none of your files" },
         BOX_NETWORK_ROWS(FIELD(session.run.request), UNSHOWN),
         BOX_IMAGE_ROW(FIELD(session.run.request.image), UNSHOWN),
         LIMIT_ROWS(FIELD(session.run.request.limits), UNSHOWN),
         { .name = "session", .kind = OPTION_TEXT, .offset = FIELD(name), .argument = "NAME", .group = "Sandboxes",
-          .help = "keep the sandboxes, under this name, for the next time; without it they are removed when the client "
-                  "leaves" },
+          .help = "keep the sandboxes under this name; by default they are removed when the client disconnects" },
         { .name = "install", .kind = OPTION_TEXT, .offset = FIELD(install), .argument = "CLIENT", .group = "Set-up",
           .help = "add this server, with the other options, to the settings of claude-code, claude-desktop, cursor, "
                   "vscode, codex or zed: shows the change and asks" },
         { .name = "uninstall", .kind = OPTION_TEXT, .offset = FIELD(uninstall), .argument = "CLIENT", .group = "Set-up",
-          .help = "take it out again" },
+          .help = "remove this server from the settings" },
         { .name = "yes", .letter = 'y', .kind = OPTION_FLAG, .offset = FIELD(yes), .group = "Set-up",
           .help = "do not ask" },
         SOCKET_ROWS(FIELD(session.run.where)),

@@ -1,11 +1,12 @@
-/* Everything that MCP asks of the layers below, in one place: the operations of docs/PROTOCOL.md, and files of a
- * workspace. `name` is a session's name; the call's owner decides whether it may be seen. */
+/* Everything that MCP asks of the layers below, in one place: operations (daemon/operation.h). `name` is a session's
+ * name; the call's owner decides whether it may be seen. */
 #pragma once
 
 #include <jansson.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "daemon/operation.h"
 #include "mcp/mcp.h"
 
 typedef void ask_finish(struct mcp_call *call, const char *text, size_t size);
@@ -26,7 +27,7 @@ void ask_cancel_run(struct mcp_call *call, const char *name, const char *run_id,
 void ask_interrupt(struct mcp_call *call, const char *name, ask_finish *finish);
 
 void ask_create(struct mcp_call *call, const char *name, ask_finish *finish);
-void ask_list(struct mcp_call *call, ask_finish *finish);
+void ask_list(struct mcp_call *call, session_visit *each, void *context); /* at once */
 void ask_remove(struct mcp_call *call, const char *name, ask_finish *finish);
 
 /* ---- files, at once ---- */

@@ -8,7 +8,6 @@
 #include "base/loop.h"
 #include "base/memory.h"
 #include "daemon/daemon.h"
-#include "daemon/operation.h"
 #include "mcp/content.h"
 #include "mcp/mcp.h"
 #include "mcp/server.h"
@@ -200,14 +199,14 @@ void mcp_call_wait(struct mcp_call *call, uint64_t wait_ms) {
         call->timer = loop_timer(call->peer->manager->loop, loop_now_ms() + wait_ms, on_time, call);
 }
 
-void mcp_call_ask(struct mcp_call *call, json_t *operation,
-                  void (*finish)(struct mcp_call *call, const char *text, size_t size)) {
-        struct err err;
+void mcp_call_expect(struct mcp_call *call, void (*finish)(struct mcp_call *call, const char *text, size_t size)) {
         call->finish = finish;
         call->is_asked = true;
-        if (operation_run(&call->caller, operation, &err) < 0)
-                caller_refuse(&call->caller, &err);
-        json_decref(operation);
+}
+
+void mcp_call_settle(struct mcp_call *call, int code, const struct err *err) {
+        if (code < 0)
+                caller_refuse(&call->caller, err);
 }
 
 static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "daemon/socket_client.h"
+#include "daemon/socket_request.h"
 #include "daemon/upload.h"
 #include "mcp/mcp.h"
 #include "mcp/place.h"
@@ -19,6 +20,7 @@ struct channel {
         struct mcp_peer peer;
         struct channel_call *calls;
         size_t n_calls;
+        bool is_open;
         bool keeps_sandboxes;
         bool is_closing;
         json_t *options;
@@ -201,9 +203,9 @@ static void take_line(struct channel *channel) {
         }
 }
 
+/* Of all messages together there is no bound. */
 static int on_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
         struct channel *channel = (struct channel *) upload;
-        upload->size = 0; /* of all messages together there is no bound */
         while (size > 0) {
                 const char *feed = memchr(bytes, '\n', size);
                 size_t part = feed ? (size_t) (feed - bytes) : size;
@@ -227,7 +229,7 @@ static void remove_sandboxes(struct channel *channel) {
         const char *prefix = channel->peer.prefix;
         for (struct session *session = manager->sessions, *next; session; session = next) {
                 next = session->next;
-                if (!session->ephemeral && !session->removing && !*session->row.owner &&
+                if (!session->ephemeral && !session_is_going(session) && !*session->row.owner &&
                     strncmp(session->row.name, prefix, strlen(prefix)) == 0)
                         session_remove(session, false);
         }
@@ -249,7 +251,7 @@ static void on_abandon(struct upload *upload) {
                 call->caller.cancel_on_disconnect = run != NULL;
                 mcp_call_drop(call);
         }
-        if (is_left && !channel->keeps_sandboxes)
+        if (channel->is_open && is_left && !channel->keeps_sandboxes)
                 remove_sandboxes(channel);
         json_decref(channel->options);
         free(channel->place);
@@ -260,9 +262,9 @@ static void on_abandon(struct upload *upload) {
 
 static int read_options(struct channel *channel, json_t *json, struct err *err) {
         static const char *const own[] = { "op", "name", "keep" };
-        const char *name = operation_text(json, "name", err);
+        const char *name = json_string_value(json_object_get(json, "name"));
         if (!name)
-                return -1;
+                return err_set(err, ERR_USAGE, "\"name\" must be given, as text");
         if (registry_check_name(name, err) < 0 || strlen(name) >= MCP_PREFIX_MAX)
                 return err_set(err, ERR_USAGE, "\"name\" must be that of a session, of less than %d characters",
                                MCP_PREFIX_MAX);
@@ -281,26 +283,25 @@ static int open_channel(struct caller *caller, json_t *json, struct err *err) {
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         int code = caller_is_operator(caller) ? read_options(channel, json, err)
                                             : err_set(err, ERR_REFUSED, "a channel is the operator's; use POST /mcp");
-        if (code == 0) {
-                channel->peer.manager = caller->manager;
-                channel->peer.owner = "";
-                channel->peer.is_private = true;
-                channel->peer.options = channel->options;
-                channel->peer.place = channel->place;
-                channel->peer.has_fixtures = place_has_fixtures();
-                channel->upload = (struct upload) { .caller = caller, .max = SIZE_MAX, .piece = on_piece,
-                                                    .finish = on_finish, .abandon = on_abandon,
-                                                    .json = json_incref(json) };
-                code = upload_begin(&channel->upload, err);
-                if (code < 0)
-                        json_decref(json);
-        }
         if (code < 0) {
                 json_decref(channel->options);
                 free(channel->place);
                 free(channel);
+                return -1;
         }
-        return code;
+        caller_begin(caller, "mcp", NULL);
+        channel->peer.manager = caller->manager;
+        channel->peer.owner = "";
+        channel->peer.is_private = true;
+        channel->peer.options = channel->options;
+        channel->peer.place = channel->place;
+        channel->peer.has_fixtures = place_has_fixtures();
+        channel->upload = (struct upload) { .caller = caller, .piece = on_piece, .finish = on_finish,
+                                            .abandon = on_abandon, .json = json_incref(json) };
+        if (upload_begin(&channel->upload, err) < 0)
+                return -1;
+        channel->is_open = true;
+        return 0;
 }
 
-const struct operation channel_operations[] = { { "mcp", open_channel }, { NULL, NULL } };
+const struct socket_row channel_rows[] = { { "mcp", open_channel }, { NULL, NULL } };

@@ -7,6 +7,6 @@
  * the relay which run a call waits for, so that it can be read again then. */
 #pragma once
 
-#include "daemon/operation.h"
+#include "daemon/socket_request.h"
 
-extern const struct operation channel_operations[]; /* ended by a NULL name */
+extern const struct socket_row channel_rows[]; /* ended by a NULL name */

@@ -123,9 +123,10 @@ void mcp_call_result(struct mcp_call *call, const struct json_writer *members, c
 /* Sends a notification that belongs to the call; params as text. */
 void mcp_call_notify(struct mcp_call *call, const char *method, const char *params, size_t size);
 
-/* Asks the session layer; takes the reference. `finish` gets the answer's text. A refusal is told to the model. */
-void mcp_call_ask(struct mcp_call *call, json_t *operation,
-                  void (*finish)(struct mcp_call *call, const char *text, size_t size));
+/* Around an operation (daemon/operation.h): `finish` gets the answer's text; what the operation returned is settled, and
+ * a refusal told to the model. */
+void mcp_call_expect(struct mcp_call *call, void (*finish)(struct mcp_call *call, const char *text, size_t size));
+void mcp_call_settle(struct mcp_call *call, int code, const struct err *err);
 
 /* Ends the wait for a run at that moment (0: none), with what there is by then. */
 void mcp_call_wait(struct mcp_call *call, uint64_t wait_ms);

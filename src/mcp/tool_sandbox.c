@@ -35,31 +35,31 @@ void tool_create_sandbox(struct mcp_call *call, json_t *arguments) {
         ask_create(call, name, tell_created);
 }
 
+struct sandbox_lines {
+        struct json_writer plain;
+        const char *prefix;
+};
+
 /* One line each. Of the operator's sessions, which people made by hand, only those of MCP are shown. */
-static void tell_list(struct mcp_call *call, const char *text, size_t size) {
-        struct slice sessions = slice_get((struct slice) { text, size }, "sessions"), one;
-        const char *prefix = call->peer->prefix;
-        struct json_writer plain = { 0 };
-        for (size_t at = 0; plain.size < MCP_TEXT_MAX && slice_next(sessions, &at, NULL, &one);) {
-                char *name = slice_text(slice_get(one, "name"), 4096), *state = slice_text(slice_get(one, "state"), 100);
-                if (name && strncmp(name, prefix, strlen(prefix)) == 0) {
-                        json_writer_put(&plain, name + strlen(prefix), strlen(name) - strlen(prefix));
-                        json_writer_put_literal(&plain, "  ");
-                        json_writer_put(&plain, state ? state : "", state ? strlen(state) : 0);
-                        json_writer_put_literal(&plain, "\n");
-                }
-                free(name);
-                free(state);
-        }
-        if (plain.size == 0)
-                json_writer_put_literal(&plain, "none yet: the first call makes \"default\"");
-        mcp_call_say(call, plain.bytes ? plain.bytes : "", plain.size, false);
-        json_writer_release(&plain);
+static void add_line(void *context, const struct session_info *info) {
+        struct sandbox_lines *lines = context;
+        size_t skipped = strlen(lines->prefix);
+        if (lines->plain.size >= MCP_TEXT_MAX || strncmp(info->name, lines->prefix, skipped) != 0)
+                return;
+        json_writer_put(&lines->plain, info->name + skipped, strlen(info->name) - skipped);
+        json_writer_put_literal(&lines->plain, "  ");
+        json_writer_put(&lines->plain, info->state, strlen(info->state));
+        json_writer_put_literal(&lines->plain, "\n");
 }
 
 void tool_list_sandboxes(struct mcp_call *call, json_t *arguments) {
+        struct sandbox_lines lines = { .prefix = call->peer->prefix };
         (void) arguments;
-        ask_list(call, tell_list);
+        ask_list(call, add_line, &lines);
+        if (lines.plain.size == 0)
+                json_writer_put_literal(&lines.plain, "none yet: the first call makes \"default\"");
+        mcp_call_say(call, lines.plain.bytes ? lines.plain.bytes : "", lines.plain.size, false);
+        json_writer_release(&lines.plain);
 }
 
 static void tell_closed(struct mcp_call *call, const char *text, size_t size) {

@@ -72,7 +72,7 @@ static void on_maker(void *context, uint32_t events) {
         if (kernel->rules)
                 network_connect(manager);
         for (struct session *session = manager->sessions; session; session = session->next)
-                if (session->kernel == kernel && session->removing)
+                if (session->kernel == kernel && session_is_going(session))
                         kernel_kill(kernel);
 }
 

@@ -110,8 +110,10 @@ void run_write_request(const struct run *run, struct json_writer *text) {
 /* Whoever waits behind a run that is on has a kernel that lives. */
 void run_tell_begun(struct session *session) {
         for (struct run *run = session->runs; run; run = run->next)
-                for (struct caller *caller = run->callers; caller; caller = caller->next)
+                for (struct caller *caller = run->callers, *next; caller; caller = next) {
+                        next = caller->next;
                         caller_tell_begun(caller, run->id);
+                }
 }
 
 void run_add_caller(struct run *run, struct caller *caller) {

@@ -119,7 +119,9 @@ static const struct nursery *untold;
 
 static void describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
         *ret_nursery = (struct maker_nursery) { .light = nursery->light, .state = nursery->state,
-                                                .pid = nursery->pid, .forks = nursery->forks,
+                                                .pid = nursery->pid,
+                                                .supervisor_pid = nursery->supervisor ? nursery->supervisor->pid : 0,
+                                                .forks = nursery->forks,
                                                 .n_preloaded = nursery->n_preloaded };
         if (untold == nursery)
                 untold = NULL;
@@ -317,7 +319,6 @@ static void take_request(const struct maker_settings *settings, const struct cgr
 
 static void serve(const struct maker_settings *settings, int fd) __attribute__((noreturn));
 static void serve(const struct maker_settings *settings, int fd) {
-        (void) prctl(PR_SET_NAME, "glovebox-maker");
         process_title_set("maker", settings->data_dir);
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C at the daemon is the daemon's to handle */
         (void) signal(SIGTERM, SIG_DFL);

@@ -211,6 +211,14 @@ def test_a_box_that_cannot_be_made_is_a_problem_and_no_stream(
     assert client.request("POST", "/sandbox/none/execute", body(code="1"), headers).status == 200
 
 
+def test_env_of_a_run_is_not_that_of_the_sandbox_it_makes(service: Service) -> None:
+    client = service.client("ann")
+    look = "import os\nos.environ.get('ONCE')"
+    assert client.execute("once", look, env={"ONCE": "1"})["result"]["text/plain"] == "'1'"
+    assert client.post("/sandbox/once/restart").status == 200
+    assert client.execute("once", look)["result"] is None
+
+
 def test_a_run_behind_another_streams_at_once(service: Service) -> None:
     client = service.client("ann")
     first = begin(client, "/sandbox/behind/execute", LINES, code="import time\ntime.sleep(600)")

@@ -237,6 +237,7 @@ class Kernel:
 
     def _become_program(self, payload: bytes) -> NoReturn:
         """It has this process from here on; children of it must not speak to the host."""
+        self._gate.hold()
         self._channel.become_input()
         self._stdio.leave()
         program_become(payload, self._channel.tell_end)
