@@ -12,7 +12,7 @@
 
 static int create(struct caller *caller, json_t *json, struct err *err) {
         static const char *const known[] = { "op", "session", "image", "mode", "limits", "env", "mounts", "data",
-                                             "workspace", "network", "allow_weaker", "operator", NULL };
+                                             "workspace", "network", "allow_weaker", "operator", "engine", "isolation", NULL };
         bool created = false;
         if (session_config_check_members(json, "session.create", known, err) < 0)
                 return -1;

@@ -82,6 +82,10 @@ static bool is_short(const struct session_manager *manager, bool light) {
         return count(manager, light) < kernel_pool_wanted(manager, light);
 }
 
+static const char *plain_image(const struct session_manager *manager, const char *plain_options) {
+        return *plain_options ? manager->options->engines.image : manager->options->image;
+}
+
 void kernel_pool_refill(struct session_manager *manager) {
         struct err err;
         /* The kind that was taken last is the one that will be asked for next. */
@@ -92,7 +96,8 @@ void kernel_pool_refill(struct session_manager *manager) {
             manager->n_orders + manager->n_ordered > 0)
                 return; /* those that somebody waits for come first; daemon.c calls again after the last of them */
         struct maker_request request;
-        (void) snprintf(row.image, sizeof(row.image), "%s", manager->options->image);
+        session_engine_plain_options(manager, row.options, sizeof(row.options));
+        (void) snprintf(row.image, sizeof(row.image), "%s", plain_image(manager, row.options));
         kernel_order_fill(&row, &request);
         request.ephemeral = request.pooled = true;
         request.light = light;
@@ -120,7 +125,10 @@ void kernel_pool_refill_soon(struct session_manager *manager) {
 }
 
 static bool is_plain(const struct session_manager *manager, const struct registry_session *row) {
-        return strcmp(row->image, manager->options->image) == 0 && !*row->options && !*row->workspace &&
+        char options[sizeof(row->options)];
+        session_engine_plain_options(manager, options, sizeof(options));
+        return strcmp(row->image, plain_image(manager, options)) == 0 && strcmp(row->options, options) == 0 &&
+               !*row->workspace &&
                row->allow_weaker == manager->options->allow_weaker && strcmp(row->mode, "fresh") != 0 &&
                memcmp(&row->limits, &manager->options->limits, offsetof(struct limits, timeout_ms)) == 0 &&
                row->limits.tmp_bytes == manager->options->limits.tmp_bytes &&
