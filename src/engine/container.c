@@ -42,15 +42,18 @@ enum {
 /* ---- asking ---- */
 
 struct service {
-        const char *name, *socket, *start; /* how to start it, for messages */
+        const char *name, *socket;
+        const char *start; /* how to start it, for messages */
+        const char *about; /* what its description of a container lies below */
 };
 
 static struct service docker_of(const struct engine_settings *settings) {
-        return (struct service) { "docker", settings->docker_socket, "systemctl start docker" };
+        return (struct service) { "docker", settings->docker_socket, "systemctl start docker", "" };
 }
 
 static struct service podman_of(const struct engine_settings *settings) {
-        return (struct service) { "podman", settings->podman_socket, "systemctl start podman.socket" };
+        return (struct service) { "podman", settings->podman_socket, "systemctl start podman.socket",
+                                  "/v4.0.0/libpod" }; /* the other one does not tell the runtime */
 }
 
 /* What the engine itself says went wrong. */
@@ -259,11 +262,27 @@ static int start(const struct service *service, const struct engine_order *order
         return code;
 }
 
-/* The process of the container on the host; 0 when it does not run. */
-static int find_pid(const struct service *service, const char *id, pid_t *ret_pid, struct err *err) {
+/* The engine may not have done what it was asked: podman knows no runtime of a container in this API. */
+static int check_runtime(const struct service *service, const char *wanted, json_t *inspected, struct err *err) {
+        const char *used = json_string_value(json_object_get(inspected, "OCIRuntime"));
+        if (!used)
+                used = json_string_value(json_object_get(json_object_get(inspected, "HostConfig"), "Runtime"));
+        const char *slash = used ? strrchr(used, '/') : NULL;
+        if (!*wanted || (used && (strcmp(used, wanted) == 0 || (slash && strcmp(slash + 1, wanted) == 0))))
+                return 0;
+        return err_set(err, ERR_REFUSED, "%s runs boxes with the runtime \"%.60s\", and \"%.60s\" was asked for; %s",
+                       service->name, used ? used : "", wanted,
+                       strcmp(service->name, "podman") == 0
+                               ? "start its service with \"podman --runtime NAME system service\""
+                               : "add it to the runtimes of dockerd (daemon.json)");
+}
+
+/* The process of the container on the host; fails when it does not run. */
+static int find_pid(const struct service *service, const char *id, const char *runtime, pid_t *ret_pid,
+                    struct err *err) {
         char path[160];
         struct unix_http_answer answer;
-        (void) snprintf(path, sizeof(path), "/containers/%s/json", id);
+        (void) snprintf(path, sizeof(path), "%s/containers/%s/json", service->about, id);
         if (ask(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
                 return -1;
         json_t *json = json_loadb(answer.body, answer.size, 0, NULL), *state = json_object_get(json, "State");
@@ -279,6 +298,8 @@ static int find_pid(const struct service *service, const char *id, pid_t *ret_pi
                                        ? json_string_value(json_object_get(state, "Error"))
                                        : "",
                                service->name, id);
+        else if (check_runtime(service, runtime, json, err) < 0)
+                code = -1;
         else
                 *ret_pid = (pid_t) json_integer_value(json_object_get(state, "Pid"));
         json_decref(json);
@@ -294,7 +315,7 @@ struct alive {
 static int is_alive(void *context, struct err *err) {
         const struct alive *alive = context;
         pid_t pid;
-        return find_pid(alive->service, alive->id, &pid, err);
+        return find_pid(alive->service, alive->id, "", &pid, err);
 }
 
 static int remove_box(const struct service *service, const char *name, struct err *err) {
@@ -323,7 +344,7 @@ static int make(const struct service *service, const struct engine_order *order,
         if (start(service, order, id, err) < 0 ||
             handshake_accept(order->listen_fd, loop_now_ms() + START_MS, is_alive, &alive, &control,
                              order->network ? &listener : NULL, err) < 0 ||
-            find_pid(service, id, &pid, err) < 0) {
+            find_pid(service, id, order->runtime, &pid, err) < 0) {
                 struct err ignored;
                 (void) remove_box(service, order->name, &ignored);
                 return -1;
