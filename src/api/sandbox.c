@@ -63,15 +63,6 @@ bool sandbox_has_room(const struct api_request *api_request, const char *user_id
 
 /* ---- create ---- */
 
-static int check_engine(json_t *body, struct err *err) {
-        json_t *engine = json_object_get(body, "engine");
-        const char *name = json_string_value(engine);
-        if (engine && !json_is_null(engine) && (!name || strcmp(name, "native") != 0))
-                return err_set(err, ERR_UNSUPPORTED, "there is no engine \"%.40s\" here; leave \"engine\" out, or say "
-                               "\"native\"", name ? name : "?");
-        return 0;
-}
-
 /* "full" refuses a host that can enforce less than everything, whatever its operator accepts. */
 static int check_isolation(const struct api_request *api_request, json_t *body, struct err *err) {
         json_t *wanted = json_object_get(body, "min_isolation");
@@ -88,7 +79,7 @@ static int check_isolation(const struct api_request *api_request, json_t *body, 
 
 static void create(struct api_request *api_request, json_t *body) {
         static const char *const kept[] = { "image", "mode", "limits", "env", "mounts", "data", "network", "workspace",
-                                            "allow_weaker", NULL };
+                                            "allow_weaker", "engine", "isolation", NULL };
         const char *user_id = api_request_user(api_request), *key;
         json_t *value, *operation = json_pack("{s:s, s:s}", "op", "session.create", "session", user_id);
         struct err err;
@@ -99,7 +90,7 @@ static void create(struct api_request *api_request, json_t *body) {
                         i++;
                 if (kept[i])
                         json_object_set(operation, key, value);
-                else if (strcmp(key, "engine") != 0 && strcmp(key, "min_isolation") != 0) {
+                else if (strcmp(key, "min_isolation") != 0) {
                         (void) err_set(&err, ERR_USAGE, "there is no option \"%.60s\"; /docs lists those there are",
                                        key);
                         api_request_refuse(api_request, &err);
@@ -107,7 +98,7 @@ static void create(struct api_request *api_request, json_t *body) {
                         return;
                 }
         }
-        if (check_engine(body, &err) < 0 || check_isolation(api_request, body, &err) < 0 ||
+        if (check_isolation(api_request, body, &err) < 0 ||
             !sandbox_has_room(api_request, user_id, &err)) {
                 api_request_refuse(api_request, &err);
                 json_decref(operation);

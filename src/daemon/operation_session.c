@@ -7,6 +7,7 @@
 #include "daemon/operation.h"
 #include "session/caller.h"
 #include "session/session.h"
+#include "session/session_move.h"
 #include "session/session_config.h"
 #include "session/session_config_check.h"
 
@@ -145,8 +146,19 @@ static int hibernate(struct caller *caller, json_t *json, struct err *err) {
         return session_hibernate(session, depth && strcmp(depth, "trim") == 0, caller, err);
 }
 
+static int move(struct caller *caller, json_t *json, struct err *err) {
+        static const char *const known[] = { "op", "session", "engine", "isolation", "image", NULL };
+        struct session *session = operation_session(caller, json, err);
+        if (!session || session_config_check_members(json, "session.move", known, err) < 0 ||
+            session_move(&session, json, err) < 0)
+                return -1;
+        caller_answer(caller, session_to_json(session, false));
+        return 0;
+}
+
 const struct operation operations_session[] = {
         { "session.create", create },       { "session.list", list },       { "session.show", show },
         { "session.remove", remove_one },   { "session.interrupt", interrupt }, { "session.restart", restart },
-        { "session.hibernate", hibernate }, { "session.log", show_log },    { NULL, NULL },
+        { "session.hibernate", hibernate }, { "session.log", show_log },
+        { "session.move", move },              { NULL, NULL },
 };

@@ -76,6 +76,15 @@ class Engine:
             self.process.kill()
             self.process.wait()
 
+    def import_image(self, archive_name: str, image: str) -> None:
+        repository, tag = image.split(":")
+        where = f"/images/create?fromSrc=-&repo={repository}&tag={tag}"
+        if self.name == "podman":
+            where = f"/v4.0.0/libpod/images/import?reference=localhost/{image}"
+        with archive(archive_name).open("rb") as body:
+            told = self.api.ask("POST", where, body, "application/x-tar").read()
+        assert b'"error"' not in told, told
+
     def boxes(self, everyone: bool = True) -> list[dict]:
         """Containers of Glovebox that it has, ended ones too."""
         told = json.loads(self.api.ask("GET", f"/containers/json?all={str(everyone).lower()}").read())
@@ -86,13 +95,7 @@ class Engine:
 def _running(engine: Engine, archive_name: str) -> Iterator[Engine]:
     engine.start()
     try:
-        repository, tag = IMAGE.split(":")
-        where = f"/images/create?fromSrc=-&repo={repository}&tag={tag}"
-        if engine.name == "podman":
-            where = f"/v4.0.0/libpod/images/import?reference=localhost/{IMAGE}"
-        with archive(archive_name).open("rb") as body:
-            told = engine.api.ask("POST", where, body, "application/x-tar").read()
-        assert b'"error"' not in told, told
+        engine.import_image(archive_name, IMAGE)
         yield engine
     finally:
         for box in engine.boxes() if engine.process and engine.process.poll() is None else []:
