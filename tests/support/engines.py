@@ -99,7 +99,8 @@ def _running(engine: Engine, archive_name: str) -> Iterator[Engine]:
         yield engine
     finally:
         for box in engine.boxes() if engine.process and engine.process.poll() is None else []:
-            engine.api.ask("DELETE", f"/containers/{box['Id']}?force=true").read()
+            with contextlib.suppress(AssertionError):  # it is being removed already
+                engine.api.ask("DELETE", f"/containers/{box['Id']}?force=true").read()
         engine.stop()
 
 

@@ -88,7 +88,8 @@ class AsyncSandbox:
         - `mounts`: `{"/srv/data": "/data"}`, or `["/srv/data:/data:rw"]`; `data`: a directory shown read-only as
           /data; `workspace`: a directory shown as /workspace, read and written. All within what the daemon allows.
         - `packages`: installed before this returns, as by `install()`; `preload`: modules imported before it returns.
-        - `env`: environment variables; `image`: an imported image; `engine`: `"native"`.
+        - `env`: environment variables; `image`: an imported image; `engine`: `"native"`, `"docker"`
+          or `"podman"`, as the daemon has them.
         - `allow_weaker`: run although this host cannot enforce everything.
         - `socket`, or `url` and `api_key`: which daemon. Without them the one that runs, or one that is started
           (`start=False` forbids that).
