@@ -6,7 +6,7 @@
  * network, bounds itself, and executes the agent with the connection as descriptor 3. A failed step is told to the host
  * as the agent would tell it, and ends the box. No code of the image runs before that: it is static.
  *
- *   entry DIRECTORY PORT MEMORY PIDS DISK WRITABLE…      PORT 0: no network */
+ *   entry PORT MEMORY PIDS DISK WRITABLE…      PORT 0: no network */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,15 +26,13 @@
 #include "box/seal/landlock.h"
 #include "box/seal/privilege.h"
 #include "box/seal/seccomp.h"
+#include "engine/programs.h"
 #include "wire/frame.h"
 
-enum { CONTROL_FD = 3, ARGUMENTS = 6, BACKLOG = 128 };
+enum { CONTROL_FD = 3, ARGUMENTS = 5, BACKLOG = 128 };
 
-static int connect_to_host(const char *directory) {
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
-        int size = snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", directory);
-        if (size < 0 || (size_t) size >= sizeof(address.sun_path))
-                return -ENAMETOOLONG;
+static int connect_to_host(void) {
+        const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = ENGINE_SOCKET };
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0 || connect(fd, (const struct sockaddr *) &address, sizeof(address)) < 0)
                 return -errno;
@@ -94,14 +92,11 @@ static void fail(int host_fd, int code, const char *step) {
 int main(int argc, char **argv) {
         if (argc < ARGUMENTS)
                 return 2;
-        const char *directory = argv[1];
-        unsigned long port = strtoul(argv[2], NULL, 10);
-        const struct limits limits = { .memory_bytes = strtoull(argv[3], NULL, 10),
-                                       .pids = strtoull(argv[4], NULL, 10),
-                                       .disk_bytes = strtoull(argv[5], NULL, 10) };
-        char path[256];
-        (void) snprintf(path, sizeof(path), "%s/agent", directory);
-        int host_fd = connect_to_host(directory), code;
+        unsigned long port = strtoul(argv[1], NULL, 10);
+        const struct limits limits = { .memory_bytes = strtoull(argv[2], NULL, 10),
+                                       .pids = strtoull(argv[3], NULL, 10),
+                                       .disk_bytes = strtoull(argv[4], NULL, 10) };
+        int host_fd = connect_to_host(), code;
         if (host_fd < 0)
                 fail(-1, host_fd, "connecting to the host");
         if (port && (code = hand_out_listener(host_fd, (uint16_t) port)) < 0)
@@ -117,6 +112,6 @@ int main(int argc, char **argv) {
         char *const agent_argv[] = { (char[]) { "agent" }, NULL };
         char *const none[] = { NULL };
         (void) fcntl(host_fd, F_SETFD, 0);
-        (void) execve(path, agent_argv, none);
+        (void) execve(ENGINE_PROGRAMS "/agent", agent_argv, none);
         fail(host_fd, -errno, "starting the agent");
 }

@@ -23,6 +23,7 @@
 #include "base/memory.h"
 #include "box/spec.h"
 #include "engine/handshake.h"
+#include "engine/programs.h"
 #include "engine/seat.h"
 #include "engine/unix_http.h"
 
@@ -154,7 +155,7 @@ static json_t *number_text(uint64_t number) {
 /* As guest/entry reads it. */
 static json_t *entry_command(const struct engine_order *order) {
         static const char *const writable[] = { BOX_WORKSPACE, "/tmp", BOX_HOME, "/dev/shm" };
-        json_t *command = json_pack("[s, s]", SEAT_INSIDE "/entry", SEAT_INSIDE);
+        json_t *command = json_pack("[s]", ENGINE_PROGRAMS "/entry");
         json_array_append_new(command, number_text(order->network ? BOX_PROXY_PORT : 0));
         json_array_append_new(command, number_text(order->limits.memory_bytes));
         json_array_append_new(command, number_text(order->limits.pids));
@@ -359,7 +360,8 @@ static int make(const struct service *service, const struct engine_order *order,
 
 /* ---- what was left ---- */
 
-static int sweep(const struct service *service, const char *owner, struct err *err) {
+static int sweep(const struct service *service, const char *owner, void (*left)(const char *name, void *context),
+                 void *context, struct err *err) {
         char path[300];
         struct unix_http_answer answer;
         (void) snprintf(path, sizeof(path), "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" OWNER_LABEL
@@ -377,8 +379,11 @@ static int sweep(const struct service *service, const char *owner, struct err *e
                                            strcmp(state, "stopped") == 0);
                 bool was_begun = state && (strcmp(state, "created") == 0 || strcmp(state, "configured") == 0);
                 struct err ignored;
+                const char *name = json_string_value(json_array_get(json_object_get(item, "Names"), 0));
                 if (code == 0 && id && strlen(id) < 80 && (has_ended || (was_begun && !is_young)))
                         (void) remove_box(service, id, &ignored);
+                else if (name)
+                        left(*name == '/' ? name + 1 : name, context);
         }
         json_decref(json);
         unix_http_release(&answer);
@@ -407,9 +412,10 @@ static int sweep(const struct service *service, const char *owner, struct err *e
                 const struct service service = engine##_of(settings);                                                \
                 return remove_box(&service, name, err);                                                              \
         }                                                                                                            \
-        static int engine##_sweep(const struct engine_settings *settings, const char *owner, struct err *err) {      \
+        static int engine##_sweep(const struct engine_settings *settings, const char *owner,                         \
+                                  void (*left)(const char *name, void *context), void *context, struct err *err) {   \
                 const struct service service = engine##_of(settings);                                                \
-                return sweep(&service, owner, err);                                                                  \
+                return sweep(&service, owner, left, context, err);                                                   \
         }
 
 ENGINE_OF(docker)

@@ -75,8 +75,9 @@ struct engine {
         /* A box that is not there is fine. */
         int (*remove)(const struct engine_settings *settings, const char *name, struct err *err);
 
-        /* Removes boxes of this owner that have ended and that nobody removed. */
-        int (*sweep)(const struct engine_settings *settings, const char *owner, struct err *err);
+        /* Removes boxes of this owner that have ended and that nobody removed, and tells of those that are left. */
+        int (*sweep)(const struct engine_settings *settings, const char *owner,
+                     void (*left)(const char *name, void *context), void *context, struct err *err);
 };
 
 /* By name; NULL with err when there is none. "native" and "" are NULL without an error: see engine_is_native. */

@@ -1,5 +1,6 @@
 #include "engine/seat.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -16,6 +18,7 @@
 #include "box/agent_image.h"
 #include "base/syscalls.h"
 #include "engine/entry_image.h"
+#include "engine/programs.h"
 
 static int make_directory(const char *path, mode_t mode, struct err *err) {
         if (mkdir(path, mode) < 0 && errno != EEXIST)
@@ -48,19 +51,20 @@ static int keep_program(const char *path, const char *bytes, size_t size, struct
         return code < 0 ? err_sys(err, -code, "writing %.300s", path) : 0;
 }
 
-static int place_programs(const char *boxes, const char *inside, struct err *err) {
+static int keep_programs(const char *directory, struct err *err) {
         const struct {
                 const char *name, *bytes;
                 size_t size;
         } programs[] = { { "agent", agent_image, agent_image_size() }, { "entry", entry_image, entry_image_size() } };
+        if (make_directory(directory, 0755, err) < 0)
+                return -1;
+        if (chmod(directory, 0755) < 0) /* whatever the umask */
+                return err_sys(err, errno, "opening %.300s to boxes", directory);
         for (size_t i = 0; i < ELEMENTS(programs); i++) {
-                char kept[600], here[600];
-                (void) snprintf(kept, sizeof(kept), "%.500s/.%s", boxes, programs[i].name);
-                (void) snprintf(here, sizeof(here), "%.500s/%s", inside, programs[i].name);
-                if (keep_program(kept, programs[i].bytes, programs[i].size, err) < 0)
+                char path[600];
+                (void) snprintf(path, sizeof(path), "%.500s/%s", directory, programs[i].name);
+                if (keep_program(path, programs[i].bytes, programs[i].size, err) < 0)
                         return -1;
-                if (link(kept, here) < 0 && errno != EEXIST)
-                        return err_sys(err, errno, "linking %.300s", here);
         }
         return 0;
 }
@@ -80,21 +84,23 @@ static int listen_at(const char *inside, struct err *err) {
 }
 
 int seat_open(const char *data_dir, const char *name, struct seat *ret_seat, struct err *err) {
-        char boxes[450], inside[540];
+        char programs[500], inside[540];
         ret_seat->n_mounts = 0;
         ret_seat->listen_fd = -1;
-        int size = snprintf(boxes, sizeof(boxes), "%s/boxes", data_dir);
-        if (size < 0 || (size_t) size >= sizeof(boxes))
+        int size = snprintf(programs, sizeof(programs), "%s/engine", data_dir);
+        if (size < 0 || (size_t) size >= sizeof(programs))
                 return err_set(err, ERR_USAGE, "the path of the data directory is too long for boxes of other engines");
-        (void) snprintf(ret_seat->path, sizeof(ret_seat->path), "%s/%s", boxes, name);
+        (void) snprintf(ret_seat->path, sizeof(ret_seat->path), SEAT_ROOT "/%s", name);
         (void) snprintf(inside, sizeof(inside), "%s/in", ret_seat->path);
-        if (make_directory(boxes, 0700, err) < 0 || make_directory(ret_seat->path, 0700, err) < 0 ||
-            make_directory(inside, 0755, err) < 0 || place_programs(boxes, inside, err) < 0)
+        if (make_directory(SEAT_ROOT, 0700, err) < 0 || make_directory(ret_seat->path, 0700, err) < 0 ||
+            make_directory(inside, 0755, err) < 0 || keep_programs(programs, err) < 0)
                 return -1;
-        if (chmod(inside, 0755) < 0) /* whatever the umask */
+        if (chmod(inside, 0755) < 0)
                 return err_sys(err, errno, "opening %.300s to the box", inside);
         ret_seat->listen_fd = listen_at(inside, err);
-        return ret_seat->listen_fd < 0 ? -1 : seat_show_path(ret_seat, inside, SEAT_INSIDE, false, err);
+        if (ret_seat->listen_fd < 0 || seat_show_path(ret_seat, inside, ENGINE_SOCKET_DIR, false, err) < 0)
+                return -1;
+        return seat_show_path(ret_seat, programs, ENGINE_PROGRAMS, false, err);
 }
 
 int seat_show_path(struct seat *seat, const char *source, const char *destination, bool writable, struct err *err) {
@@ -136,23 +142,34 @@ void seat_release(struct seat *seat) {
         seat->n_mounts = 0;
 }
 
-void seat_remove(const char *data_dir, const char *name) {
-        static const char *const files[] = { "in/socket", "in/agent", "in/entry" };
+void seat_remove(const char *name) {
         char path[600];
-        for (size_t i = 0; i < ELEMENTS(files); i++) {
-                (void) snprintf(path, sizeof(path), "%.440s/boxes/%.64s/%s", data_dir, name, files[i]);
-                (void) unlink(path);
-        }
         for (int i = 0; i < SEAT_MOUNTS_MAX; i++) { /* one of a maker that died may still be attached */
-                (void) snprintf(path, sizeof(path), "%.440s/boxes/%.64s/%d", data_dir, name, i);
+                (void) snprintf(path, sizeof(path), SEAT_ROOT "/%.64s/%d", name, i);
                 if (access(path, F_OK) < 0)
                         continue;
                 (void) umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
                 if (rmdir(path) < 0)
-                        (void) unlink(path);
+                        (void) unlink(path); /* of an empty file; a mount that is still there is in use */
         }
-        (void) snprintf(path, sizeof(path), "%.440s/boxes/%.64s/in", data_dir, name);
-        (void) rmdir(path);
-        (void) snprintf(path, sizeof(path), "%.440s/boxes/%.64s", data_dir, name);
-        (void) rmdir(path);
+        static const char *const rest[] = { "/in/socket", "/in", "" };
+        for (size_t i = 0; i < ELEMENTS(rest); i++) {
+                (void) snprintf(path, sizeof(path), SEAT_ROOT "/%.64s%s", name, rest[i]);
+                (void) remove(path);
+        }
+}
+
+void seat_sweep(const char *prefix, bool (*is_used)(const char *name, void *context), void *context) {
+        enum { YOUNG_S = 120 };
+        DIR *directory = opendir(SEAT_ROOT);
+        struct dirent *entry;
+        while (directory && (entry = readdir(directory))) {
+                struct stat status;
+                if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && *entry->d_name != '.' &&
+                    fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    status.st_mtime < time(NULL) - YOUNG_S && !is_used(entry->d_name, context))
+                        seat_remove(entry->d_name);
+        }
+        if (directory)
+                (void) closedir(directory);
 }

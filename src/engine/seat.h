@@ -1,12 +1,13 @@
-/* The seat of a box: a directory of the daemon's own, <data>/boxes/<name>, from which an engine mounts.
+/* The seat of a box: a directory of the daemon's own from which an engine mounts.
  *
- *   in/socket          the agent connects here once; gone afterwards
- *   in/agent, in/entry our programs, hard links to one copy for all boxes
- *   0, 1, …            trees that are to be shown, attached here until the engine has mounted them
+ *   /run/glovebox-boxes/<name>/in/socket   the agent connects here once; gone afterwards
+ *   /run/glovebox-boxes/<name>/0, 1, …     trees that are to be shown, attached until the engine has mounted them
+ *   <data>/engine/agent, entry             our programs (/run cannot be executed from on many hosts)
  *
  * An engine is told paths; a path that a tenant or a caller chose could be exchanged before the engine follows it. So
  * whatever is shown is opened by the maker as for a native box, with the ids mapped in the same way, and attached in
- * this directory, where nobody else can write. When the box is there, the engine has mounts of its own, and ours go. */
+ * this directory, where nobody else can write. When the box is there, the engine has mounts of its own, and ours go.
+ * Not below the data directory, which people remove with all that is in it: what is attached here is their files. */
 #pragma once
 
 #include <stddef.h>
@@ -15,7 +16,7 @@
 #include "box/spec.h"
 #include "engine/engine.h"
 
-#define SEAT_INSIDE "/run/glovebox" /* in/ in a box */
+#define SEAT_ROOT "/run/glovebox-boxes"
 
 enum { SEAT_MOUNTS_MAX = 64 };
 
@@ -28,7 +29,7 @@ struct seat {
         bool attached[SEAT_MOUNTS_MAX];
 };
 
-/* Makes the directory and the socket. The seat is large: not for the stack of a deep call. */
+/* Makes the directory and the socket, and shows our programs. The seat is large: not for the stack of a deep call. */
 int seat_open(const char *data_dir, const char *name, struct seat *ret_seat, struct err *err);
 
 /* Shows a tree (borrowed) at a destination of the box. */
@@ -41,4 +42,7 @@ int seat_show_path(struct seat *seat, const char *source, const char *destinatio
 void seat_release(struct seat *seat);
 
 /* Removes the directory of a box that is gone. */
-void seat_remove(const char *data_dir, const char *name);
+void seat_remove(const char *name);
+
+/* Removes those whose name begins with `prefix` and that are older than a minute, unless `is_used` says otherwise. */
+void seat_sweep(const char *prefix, bool (*is_used)(const char *name, void *context), void *context);

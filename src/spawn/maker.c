@@ -316,7 +316,7 @@ static void make_elsewhere(const struct maker_settings *settings, int fd, const 
                 struct err ignored; /* the daemon is gone: nobody will ask for the box */
                 const struct engine *engine = engine_find(request->engine, &ignored);
                 (void) engine->remove(settings->engines, request->group, &ignored);
-                seat_remove(settings->data_dir, request->group);
+                seat_remove(request->group);
         }
         _exit(EXIT_SUCCESS);
 }

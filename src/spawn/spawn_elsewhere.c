@@ -137,7 +137,7 @@ int spawn_elsewhere(const struct maker_settings *settings, const struct maker_re
         if (code == 0)
                 give_to(job, reply);
         else
-                seat_remove(settings->data_dir, request->group);
+                seat_remove(request->group);
         fd_close(&job->box.pidfd);
         fd_close(&job->box.control_fd);
         job->box = (struct box) { .pidfd = -1, .control_fd = -1 };

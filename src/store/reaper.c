@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -91,7 +92,7 @@ static void remove_box(const char *engine_name, const char *name) {
         const struct engine *engine = engine_find(engine_name, &err);
         for (unsigned pause_ms = 250; engine && pause_ms < REMOVE_PAUSE_MAX_MS; pause_ms *= 2) {
                 if (engine->remove(reaper_engines, name, &err) == 0) {
-                        seat_remove(reaper_dir, name);
+                        seat_remove(name);
                         return;
                 }
                 (void) poll(NULL, 0, (int) pause_ms);
@@ -107,11 +108,33 @@ static bool has_engine(void) {
         return false;
 }
 
+static void note_left(const char *name, void *context) {
+        json_array_append_new(context, json_string(name));
+}
+
+static bool is_left(const char *name, void *context) {
+        size_t i;
+        json_t *left;
+        json_array_foreach((json_t *) context, i, left)
+                if (strcmp(json_string_value(left), name) == 0)
+                        return true;
+        return false;
+}
+
+/* Directories of boxes go when all engines that there are have told, and none of them has the box. */
 static void sweep_boxes(void) {
         struct err ignored;
+        json_t *left = json_array();
+        bool is_known = true;
+        char prefix[64];
         for (const struct engine *const *at = engine_table; *at; at++)
-                if (engine_is_there(*at, reaper_engines))
-                        (void) (*at)->sweep(reaper_engines, reaper_owner, &ignored);
+                if (engine_is_there(*at, reaper_engines) &&
+                    (*at)->sweep(reaper_engines, reaper_owner, note_left, left, &ignored) < 0)
+                        is_known = false;
+        (void) snprintf(prefix, sizeof(prefix), "b-%s-", reaper_owner);
+        if (is_known)
+                seat_sweep(prefix, is_left, left);
+        json_decref(left);
 }
 
 /* Nobody waits for an engine: it may hang. */
