@@ -20,8 +20,9 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "bench")]
 
-from client import Client
-from support import engines
+from support import engines  # noqa: E402
+
+from client import Client  # noqa: E402
 
 ROUNDS = int(os.environ.get("ROUNDS", "7"))
 WARM = 300
@@ -57,6 +58,12 @@ def median_ms(times: list[float]) -> float:
 def timed(work: Callable[[], object]) -> float:
     begun = time.perf_counter()
     work()
+    return time.perf_counter() - begun
+
+
+def one_run(client: Client, session: str | None) -> float:
+    begun = time.perf_counter()
+    client.execute("1+1", session)
     return time.perf_counter() - begun
 
 
@@ -117,32 +124,27 @@ def main() -> None:
             clients = {kind: Client(where) for kind, (where, _, _) in kinds.items()}
             for round_ in range(ROUNDS):
                 for kind, (_, fields, run) in kinds.items():
-                    client, name = clients[kind], f"s{round_}"
-
-                    def first(client: Client = client, name: str = name, fields: dict = fields) -> None:
-                        client.request("session.create", session=name, **fields)
-                        done = client.execute("1+1", name)
-                        assert done["result"] == {"text/plain": "2"}, done
-                        memory[kind] = done["usage"]["memory_peak_bytes"]
-
                     name = f"{kind.replace(', ', '-')}-{round_}"
-                    made[kind].append(timed(lambda: first(name=name)))
+                    begun = time.perf_counter()
+                    clients[kind].request("session.create", session=name, **fields)
+                    done = clients[kind].execute("1+1", name)
+                    made[kind].append(time.perf_counter() - begun)
+                    assert done["result"] == {"text/plain": "2"}, done
+                    memory[kind] = done["usage"]["memory_peak_bytes"]
                     if run:
                         plain[kind].append(timed(run))
             warm: dict[str, list[float]] = {kind: [] for kind in kinds}
-            for kind in kinds:
-                clients[kind].execute("1+1", f"{kind.replace(', ', '-')}-0")
             for _ in range(WARM):
                 for kind in kinds:
-                    warm[kind].append(timed(lambda: clients[kind].execute("1+1", f"{kind.replace(', ', '-')}-0")))
+                    warm[kind].append(one_run(clients[kind], f"{kind.replace(', ', '-')}-0"))
         pooled: dict[str, list[float]] = {}
         for kind in ("native", "docker"):
             with daemon(*sockets, *image, "--engine", kind, "--pool", "8", "--preload", "") as socket:
                 client = Client(socket)
                 while client.request("status")["pool"]["ready"] < 8:
                     time.sleep(0.2)
-                pooled[kind] = [timed(lambda: client.execute("1+1")) for _ in range(6)]
-        print("| engine | session, first run | plain `run` | ratio | warm `1+1` | to native | pooled run | peak memory |")
+                pooled[kind] = [one_run(client, None) for _ in range(6)]
+        print("| engine | session, first run | plain run | ratio | warm `1+1` | to native | pooled run | memory |")
         print("|---|---|---|---|---|---|---|---|")
         for kind in kinds:
             create, run_ms, round_ms = median_ms(made[kind]), median_ms(plain[kind] or [0]), median_ms(warm[kind])

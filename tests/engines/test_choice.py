@@ -78,9 +78,7 @@ def test_a_forced_engine_that_is_not_there_is_an_error_at_the_start(
         ({"engine": "docker", "isolation": "vm"}, "refused", "virtual machines"),
     ],
 )
-def test_what_cannot_be_had_is_said_in_words(
-    docker_daemon: object, fields: dict, code: str, words: str
-) -> None:
+def test_what_cannot_be_had_is_said_in_words(docker_daemon: object, fields: dict, code: str, words: str) -> None:
     client = docker_daemon.client()  # type: ignore[attr-defined]
     name = f"s{abs(hash(str(fields)))}"
     with pytest.raises(DaemonError, match=words) as caught:
@@ -95,9 +93,7 @@ def docker_daemon(binary: Path, service: Callable[[str], engines.Engine]) -> Ite
         yield make(*docker_options(service), "--podman-socket", "/nonexistent/p.sock")
 
 
-def test_an_image_without_python_says_so(
-    start: StartDaemon, service: Callable[[str], engines.Engine]
-) -> None:
+def test_an_image_without_python_says_so(start: StartDaemon, service: Callable[[str], engines.Engine]) -> None:
     engine = service("docker")
     engine.import_image("without-python", "bare:1")
     client = start(*docker_options(service)).client()

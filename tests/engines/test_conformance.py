@@ -10,6 +10,7 @@ import pytest
 from conftest import Bench
 from support.client import Client, DaemonError
 from support.daemon import wait_for
+from support.daemons import make_daemons
 from support.web import serve_web
 
 
@@ -46,9 +47,7 @@ def test_output_is_streamed_while_the_run_is_on(bench: Bench, client: Client) ->
 def test_an_interrupt_ends_the_run_and_keeps_the_variables(bench: Bench, client: Client) -> None:
     client.execute("kept = 5", "interrupt")
     number = client.begin("execute", session="interrupt", code="import time; time.sleep(3600)")
-    wait_for(
-        "the run", lambda: bench.client().request("session.show", session="interrupt")["state"] == "running"
-    )
+    wait_for("the run", lambda: bench.client().request("session.show", session="interrupt")["state"] == "running")
     bench.client().request("session.interrupt", session="interrupt")
     assert client.finish(number)["status"] == "interrupted"
     assert value(client, "kept", "interrupt") == "5"
@@ -64,7 +63,8 @@ def test_too_much_memory_is_reported_as_such(bench: Bench, client: Client) -> No
     limits = {"memory": "256m" if bench.is_gvisor else "128m"}
     client.request("session.create", session="memory", limits=limits)
     done = client.execute("x = bytearray(1 << 30); x[::4096] = b'1' * len(x[::4096])", "memory")
-    assert done["status"] in ("oom", "error" if bench.is_gvisor else "oom", "killed" if bench.is_gvisor else "oom"), done
+    # gVisor's own kernel may be what the host ends.
+    assert done["status"] in (("oom", "error", "killed") if bench.is_gvisor else ("oom",)), done
     assert value(client, "2", "memory") == "2"
 
 
@@ -100,9 +100,7 @@ def test_commands_run(client: Client) -> None:
 
 def test_env_and_read_only_data(bench: Bench, client: Client, tmp_path: Path) -> None:
     (tmp_path / "set.csv").write_text("1,2")
-    client.request(
-        "session.create", session="data", env={"COLOUR": "--privileged"}, data=str(tmp_path), operator=True
-    )
+    client.request("session.create", session="data", env={"COLOUR": "--privileged"}, data=str(tmp_path), operator=True)
     assert value(client, "import os; os.environ['COLOUR'], open('/data/set.csv').read()", "data") == (
         "('--privileged', '1,2')"
     )
@@ -205,8 +203,6 @@ def test_there_is_no_network(client: Client) -> None:
 
 
 def test_a_list_of_hosts_is_reached_through_the_proxy(bench: Bench, binary: Path) -> None:
-    from support.daemons import make_daemons
-
     code = "import urllib.request, json\nprint(json.load(urllib.request.urlopen('{url}/seen'))['path'])"
     with serve_web() as web:
         for make in make_daemons(binary):

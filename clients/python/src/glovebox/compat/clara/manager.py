@@ -7,7 +7,7 @@
 | `SANDBOX_TIMEOUT` | seconds that one call may take |
 | `DOCKER_SANDBOX_MEMORY`, `DOCKER_SANDBOX_CPU`, `DOCKER_SANDBOX_IMAGE` | limits and image of new sandboxes |
 
-On `docker`, `DOCKER_SANDBOX_IMAGE` is an image of dockerd's (without it `python:3.12-slim`); elsewhere one of Glovebox's.
+On `docker`, `DOCKER_SANDBOX_IMAGE` is an image of dockerd's (without it `python:3.12-slim`); elsewhere one of ours.
 `incus` and `incus-vm` name engines that this version does not have; asking for one is an error at once.
 """
 
