@@ -190,9 +190,33 @@ static json_t *ulimits(void) {
         return list;
 }
 
-static json_t *host_config(const struct engine_order *order) {
-        json_t *config = json_pack("{s:s, s:b, s:[s], s:[s], s:s, s:s, s:b, s:b, s:{s:s}}", "NetworkMode", "none",
-                                   "ReadonlyRootfs", 1, "CapDrop", "ALL", "SecurityOpt", "no-new-privileges",
+/* What tells about the host, and what nobody in a box needs. The engines' own list is in it. */
+static const char *const hidden[] = { "/proc/acpi",          "/proc/asound",     "/proc/bus",
+                                      "/proc/fs",            "/proc/interrupts", "/proc/irq",
+                                      "/proc/kcore",         "/proc/keys",       "/proc/latency_stats",
+                                      "/proc/sched_debug",   "/proc/scsi",       "/proc/softirqs",
+                                      "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats",
+                                      "/proc/sys/kernel/random/boot_id", "/sys" };
+
+static json_t *masked_paths(void) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < ELEMENTS(hidden); i++)
+                json_array_append_new(list, json_string(hidden[i]));
+        return list;
+}
+
+static json_t *podman_mask(void) {
+        char text[1024] = "mask=";
+        for (size_t i = 0; i < ELEMENTS(hidden); i++) {
+                size_t used = strlen(text);
+                (void) snprintf(text + used, sizeof(text) - used, "%s%s", i ? ":" : "", hidden[i]);
+        }
+        return json_string(text);
+}
+
+static json_t *host_config(const struct service *service, const struct engine_order *order) {
+        json_t *config = json_pack("{s:s, s:b, s:[s], s:[], s:s, s:s, s:b, s:b, s:{s:s}}", "NetworkMode", "none",
+                                   "ReadonlyRootfs", 1, "CapDrop", "ALL", "SecurityOpt",
                                    "CgroupnsMode", "private", "IpcMode", "private", "Privileged", 0, "Init", 0,
                                    "RestartPolicy", "Name", "no");
         const struct {
@@ -208,6 +232,10 @@ static json_t *host_config(const struct engine_order *order) {
                 json_object_set_new(config, numbers[i].name, json_integer((json_int_t) numbers[i].value));
         json_object_set_new(config, "Mounts", mounts_of(order));
         json_object_set_new(config, "Ulimits", ulimits());
+        json_object_set_new(config, "MaskedPaths", masked_paths());
+        json_array_append_new(json_object_get(config, "SecurityOpt"), json_string("no-new-privileges"));
+        if (strcmp(service->name, "podman") == 0) /* which does not look at MaskedPaths */
+                json_array_append_new(json_object_get(config, "SecurityOpt"), podman_mask());
         if (*order->runtime)
                 json_object_set_new(config, "Runtime", json_string(order->runtime));
         return config;
@@ -219,7 +247,7 @@ static json_t *container_config(const struct service *service, const struct engi
         json_t *config = json_pack("{s:s, s:o, s:[], s:s, s:s, s:s, s:s, s:{s:s}, s:o}", "Image", order->image,
                                    "Entrypoint", entry_command(order), "Cmd", "User", user, "WorkingDir", "/",
                                    "Hostname", "sandbox", "StopSignal", "SIGKILL", "Labels", OWNER_LABEL, order->owner,
-                                   "HostConfig", host_config(order));
+                                   "HostConfig", host_config(service, order));
         /* Programs that the image wants to be run now and then: podman has them run by systemd, or not at all. */
         if (strcmp(service->name, "docker") == 0)
                 json_object_set_new(config, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));

@@ -51,11 +51,18 @@ static int keep_program(const char *path, const char *bytes, size_t size, struct
         return code < 0 ? err_sys(err, -code, "writing %.300s", path) : 0;
 }
 
+/* Engines would show the host's name and its name servers. */
+static const char own_hosts[] = "127.0.0.1 localhost sandbox\n::1 localhost\n";
+static const char own_resolver[] = "# no name server: a box with a network has a proxy\n";
+
 static int keep_programs(const char *directory, struct err *err) {
         const struct {
                 const char *name, *bytes;
                 size_t size;
-        } programs[] = { { "agent", agent_image, agent_image_size() }, { "entry", entry_image, entry_image_size() } };
+        } programs[] = { { "agent", agent_image, agent_image_size() },
+                         { "entry", entry_image, entry_image_size() },
+                         { "hosts", own_hosts, strlen(own_hosts) },
+                         { "resolv.conf", own_resolver, strlen(own_resolver) } };
         if (make_directory(directory, 0755, err) < 0)
                 return -1;
         if (chmod(directory, 0755) < 0) /* whatever the umask */
@@ -99,6 +106,12 @@ int seat_open(const char *data_dir, const char *name, struct seat *ret_seat, str
                 return err_sys(err, errno, "opening %.300s to the box", inside);
         ret_seat->listen_fd = listen_at(inside, err);
         if (ret_seat->listen_fd < 0 || seat_show_path(ret_seat, inside, ENGINE_SOCKET_DIR, false, err) < 0)
+                return -1;
+        char hosts[520], resolver[520];
+        (void) snprintf(hosts, sizeof(hosts), "%s/hosts", programs);
+        (void) snprintf(resolver, sizeof(resolver), "%s/resolv.conf", programs);
+        if (seat_show_path(ret_seat, hosts, "/etc/hosts", false, err) < 0 ||
+            seat_show_path(ret_seat, resolver, "/etc/resolv.conf", false, err) < 0)
                 return -1;
         return seat_show_path(ret_seat, programs, ENGINE_PROGRAMS, false, err);
 }

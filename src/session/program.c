@@ -29,6 +29,8 @@ static struct session *make_session(struct caller *caller, json_t *json, struct 
 int program_begin(struct caller *caller, json_t *json, struct err *err) {
         if (!caller->type->hand_over)
                 return err_set(err, ERR_UNSUPPORTED, "a program's box is handed over through the daemon's socket only");
+        /* Its box is handed over and ended by its caller, as only a native one can be. */
+        (void) json_object_set_new(json, "engine", json_string("native"));
         struct session *session = make_session(caller, json, err);
         if (!session)
                 return -1;
