@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/process_title.h"
 
 enum { FIRST_FD = 3, PIECE = 64 << 10, AT_ONCE_MAX = 64 };
 
@@ -37,7 +38,7 @@ _Noreturn static void run(const struct helper_job_order *order, int out_fd, pid_
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void) signal(SIGPIPE, SIG_DFL);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
-        (void) prctl(PR_SET_NAME, "glovebox-job");
+        process_title_set("job", "");
         if (getppid() != parent || dup2(out_fd, STDOUT_FILENO) < 0)
                 _exit(EXIT_FAILURE);
         for (size_t i = 0; i < order->n_fds; i++)

@@ -356,15 +356,16 @@ static size_t list_users(const char *data_dir, const char *image, char *ret_name
 static int confirm_removal(const struct request *request, const char *name, struct err *err) {
         char names[160], answer[16] = "";
         size_t n = request->force ? 0 : list_users(request->data_dir, name, names, sizeof(names));
+        const char *would = strcmp(name, IMAGE_HOST) == 0 ? "would miss its packages" : "could not run any more";
         if (n == 0)
                 return 0;
         if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
                 return err_set(err, ERR_BUSY,
-                               "image %s is in use by %zu session%s (%s%s), which could not run any more; remove them "
-                               "first (glovebox session rm), or add --force",
-                               name, n, n == 1 ? "" : "s", names, n > 3 ? ", ..." : "");
-        (void) fprintf(stderr, "image %s is in use by %zu session%s (%s%s), which could not run any more. Remove it? [y/N] ",
-                       name, n, n == 1 ? "" : "s", names, n > 3 ? ", ..." : "");
+                               "image %s is in use by %zu session%s (%s%s), which %s; remove them first (glovebox "
+                               "session rm), or add --force",
+                               name, n, n == 1 ? "" : "s", names, n > 3 ? ", ..." : "", would);
+        (void) fprintf(stderr, "image %s is in use by %zu session%s (%s%s), which %s. Remove it? [y/N] ", name, n,
+                       n == 1 ? "" : "s", names, n > 3 ? ", ..." : "", would);
         if (!fgets(answer, sizeof(answer), stdin) || (answer[0] != 'y' && answer[0] != 'Y'))
                 return err_set(err, ERR_REFUSED, "image %s stays", name);
         return 0;
@@ -382,7 +383,7 @@ static int run_rm(struct request *request, struct err *err) {
                                "image %s belongs to the shared data directory; to remove it for all: "
                                "GLOVEBOX_DATA_DIR=%.300s glovebox image rm %s",
                                name, data_dir_shared(), name);
-        if (image_fd >= 0 && !host && confirm_removal(request, name, err) < 0)
+        if (image_fd >= 0 && confirm_removal(request, name, err) < 0)
                 return -1;
         if (store_remove(images_fd, name, host ? "python" : NULL, err) == 0) {
                 printf(host ? "image host: the Python layer is removed\n" : "image %s: removed\n", name);

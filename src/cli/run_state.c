@@ -100,7 +100,7 @@ void run_fill_relay(struct run *run, struct relay_target *target) {
                 relay->input = request->code;
                 relay->input_size = request->code_size;
         }
-        if (request->source == RUN_FROM_FILE)
+        if (request->source == RUN_FROM_FILE || request->language == RUN_PYTHON) /* for hints */
                 relay->error.tail = run->last_words;
 }
 

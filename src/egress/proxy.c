@@ -198,7 +198,6 @@ void proxy_run(const struct egress_operator *operator, int orders_fd) {
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C is for whoever started us */
         (void) signal(SIGHUP, SIG_IGN);
-        (void) prctl(PR_SET_NAME, "glovebox-egress");
         /* A name server that does not answer costs a thread for so long. */
         (void) setenv("RES_OPTIONS", "timeout:3 attempts:2", 1);
         if (seal() < 0)

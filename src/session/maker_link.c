@@ -57,10 +57,14 @@ static void on_maker(void *context, uint32_t events) {
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
                         fd_close(&reply.fds[i]);
-                if (engine_is_native(reply.engine))
-                        (void) cgroup_destroy_by_name(&manager->host, reply.group, NULL);
-                else if (reply.good)
+                if (!engine_is_native(reply.engine) && reply.good)
                         reaper_remove_box(reply.engine, reply.group);
+                else if (engine_is_native(reply.engine) && !reply.attached)
+                        (void) cgroup_destroy_by_name(&manager->host, reply.group, NULL);
+                return;
+        }
+        if (reply.attached) {
+                session_attached(kernel->owner, &reply);
                 return;
         }
         if (kernel_take(kernel, &reply, &err) < 0) {
@@ -72,7 +76,7 @@ static void on_maker(void *context, uint32_t events) {
         if (kernel->rules)
                 network_connect(manager);
         for (struct session *session = manager->sessions; session; session = session->next)
-                if (session->kernel == kernel && session->removing)
+                if (session->kernel == kernel && session_is_going(session))
                         kernel_kill(kernel);
 }
 
@@ -161,7 +165,11 @@ static void on_maker_died(struct session_manager *manager) {
                                 again = true;
                         }
                 for (struct session *session = manager->sessions; session && !again; session = session->next)
-                        if (session->kernel && session->kernel->state == KERNEL_MAKING) {
+                        if (session->kernel && session->kernel->state == KERNEL_ATTACHING) {
+                                session_attached(session, &(struct maker_reply) { .err = gone,
+                                                                                  .fds[MAKER_WORKSPACE] = -1 });
+                                again = true;
+                        } else if (session->kernel && session->kernel->state == KERNEL_MAKING) {
                                 session->kernel->listener->failed(session->kernel, &gone);
                                 again = true;
                         }

@@ -43,7 +43,7 @@ static void on_event(void *context, uint32_t events);
 static int start(struct session_manager *manager, struct err *err) {
         if (manager->egress.fd >= 0)
                 return 0;
-        if (egress_start(&manager->options->egress, &manager->egress, err) < 0)
+        if (egress_start(&manager->options->egress, manager->data_dir, &manager->egress, err) < 0)
                 return -1;
         manager->egress_started_ms = loop_now_ms();
         helper_started(&manager->helpers[HELPER_EGRESS], manager->egress.pid);

@@ -31,7 +31,7 @@ static int change_row(const struct session *session, json_t *json, struct regist
         return 0;
 }
 
-int session_move(struct session **session, json_t *json, struct err *err) {
+int session_move_engine(struct session **session, json_t *json, struct err *err) {
         struct session *old = *session;
         struct session_manager *manager = old->manager;
         static struct registry_session row; /* large: not on the stack */

@@ -10,4 +10,4 @@ struct session;
 
 /* By "engine", "isolation" and "image" of the request. The session's record is made anew; *session is the new one, or
  * NULL when that failed. ERR_BUSY while it has a kernel or runs: it is put to sleep first. */
-int session_move(struct session **session, json_t *json, struct err *err);
+int session_move_engine(struct session **session, json_t *json, struct err *err);

@@ -24,11 +24,7 @@ static const char *const workspace_names[] = { BOX_WORKSPACE, "/session", "/sand
 /* The image as the engine knows it. Our kernel's files are shown beside it. */
 static int open_image(struct spawn_job *job, const struct engine *engine, struct err *err) {
         const struct maker_request *request = job->request;
-        job->view = calloc(1, sizeof(*job->view));
-        if (!job->view)
-                return err_set(err, ERR_SYSTEM, "out of memory");
-        job->view->n_users = 1;
-        if (engine->look_at_image(job->settings->engines, request->image, &job->view->image, err) < 0)
+        if (engine->look_at_image(job->settings->engines, request->image, &job->image, err) < 0)
                 return -1;
         job->options = json_loads(*request->options ? request->options : "{}", JSON_REJECT_DUPLICATES, NULL);
         if (!job->options)
@@ -42,10 +38,10 @@ static int open_image(struct spawn_job *job, const struct engine *engine, struct
 /* Files on the host stay their owner's: they are mapped to the user of the box. Where ids cannot be mapped, the box
  * runs as the user whose they are. */
 static void choose_user(struct spawn_job *job) {
-        job->maps_ids = identity_has_range();
+        job->is_leased = identity_has_range();
         job->is_served = *job->request->runtime != '\0';
-        job->uid = job->maps_ids ? BOX_UID : identity_outside(geteuid());
-        job->gid = job->maps_ids ? BOX_GID : identity_outside(getegid());
+        job->uid = job->is_leased ? BOX_UID : identity_outside(geteuid());
+        job->gid = job->is_leased ? BOX_GID : identity_outside(getegid());
 }
 
 /* Bounded in files too, which not every engine's own can be. */
@@ -63,7 +59,7 @@ static int show_all(struct spawn_job *job, struct seat *seat, struct err *err) {
         struct box_mount workspace = { job->workspace_fd, true, true, BOX_WORKSPACE };
         _cleanup_fd_ int kernel = open(job->settings->kernel_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
         _cleanup_fd_ int kernel_tree = kernel < 0 ? -1 : tree_clone(kernel, false);
-        const struct box_mount files = { kernel_tree, true, false, VIEW_KERNEL };
+        const struct box_mount files = { kernel_tree, true, false, IMAGE_KERNEL_PATH };
         if (kernel_tree < 0)
                 return err_sys(err, errno, "opening the kernel's own files in %s", job->settings->kernel_dir);
         if (seat_show_tree(seat, &workspace, err) < 0)
@@ -84,7 +80,7 @@ static int show_all(struct spawn_job *job, struct seat *seat, struct err *err) {
 static int make_box(struct spawn_job *job, const struct engine *engine, struct seat *seat, struct err *err) {
         const struct maker_request *request = job->request;
         choose_user(job);
-        if (!job->maps_ids)
+        if (!job->is_leased)
                 return err_set(err, ERR_UNSUPPORTED, "engine %s shows files through mounts that only root can make: run "
                                "the daemon as root, or use the engine native", engine->name);
         if (open_image(job, engine, err) < 0 || spawn_job_open_trees(job, err) < 0 ||

@@ -11,7 +11,7 @@
 #define SESSION_DIR "/run/session"
 
 enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */,
-       WAITING_AGE_MS = 100, KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */ };
+       KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */ };
 
 /* Everything that is open while one box is being made. */
 struct spawn_job {
@@ -21,11 +21,12 @@ struct spawn_job {
         const struct cgroup_host *host;
         struct nursery *nursery; /* whose supervisor has the box; NULL: nobody's */
         bool for_stock, from_stock;
-        bool maps_ids; /* a box of another engine: its user is none that is leased, but files become his */
-        bool is_served; /* its files are handled by a server of its runtime, which is root */
+        bool is_served; /* of another engine: its files are handled by a server of its runtime, which is root */
         json_t *options;
-        struct image_cache *view; /* of the image */
+        struct image image;
+        uint64_t fingerprint; /* of the image */
         int lease_fd, workspace_fd, listener_fd;
+        bool is_leased; /* the box has a user of its own, to whom the ids of files are mapped */
         uid_t uid;
         gid_t gid;
         struct box_mount mounts[MOUNTS_MAX];

@@ -60,7 +60,7 @@ void supervisor_become(int start_fd, int fd, int program_fd, const char *owner, 
         (void) sigprocmask(SIG_BLOCK, &all, NULL);
         int code = prepare(start_fd, &fd, program_fd, drop_groups);
         if (code == 0) {
-                char *const argv[] = { (char[]) { "glovebox-supervisor" }, (char *) owner, NULL };
+                char *const argv[] = { (char[]) { "glovebox: supervisor" }, (char *) owner, NULL };
                 char *const envp[] = { NULL };
                 (void) syscall(SYS_execveat, PROGRAM_FD, "", argv, envp, AT_EMPTY_PATH);
                 code = -errno;

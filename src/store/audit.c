@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -102,7 +101,6 @@ _Noreturn static void serve(int fd, const struct audit *audit) {
         struct file file = { .max_bytes = audit->max_bytes, .fd = -1 };
         uint64_t n_lost = 0;
         (void) snprintf(file.path, sizeof(file.path), "%s/audit.log", audit->data_dir);
-        (void) prctl(PR_SET_NAME, "glovebox-audit"); /* fifteen characters at most */
         process_title_set("audit", audit->data_dir);
         (void) signal(SIGINT, SIG_IGN);
         (void) signal(SIGTERM, SIG_IGN); /* it ends with the daemon's end of the socket */

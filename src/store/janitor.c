@@ -48,7 +48,6 @@ static void do_chore(const char *words) {
 
 _Noreturn static void serve(int fd, const char *data_dir) {
         static char words[PATH_ROOM + 2];
-        (void) prctl(PR_SET_NAME, "glovebox-sweep"); /* fifteen characters at most */
         process_title_set("janitor", data_dir);
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C at the daemon is the daemon's to handle */
         errno = 0;

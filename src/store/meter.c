@@ -76,7 +76,6 @@ static void measure(const struct meter_order *order, struct meter_report *report
 _Noreturn static void serve(int fd, const char *data_dir) {
         static struct meter_order order;
         struct rlimit files;
-        (void) prctl(PR_SET_NAME, "glovebox-meter"); /* fifteen characters at most */
         process_title_set("meter", data_dir);
         (void) signal(SIGINT, SIG_IGN);
         errno = 0;

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -190,7 +189,6 @@ static bool take_message(const struct cgroup_host *host, int fd) {
 static void serve(const struct cgroup_host *host, int fd) __attribute__((noreturn));
 static void serve(const struct cgroup_host *host, int fd) {
         static struct pollfd polled[WAITING_MAX + 1];
-        (void) prctl(PR_SET_NAME, "glovebox-reaper");
         process_title_set("reaper", reaper_dir);
         (void) signal(SIGINT, SIG_IGN); /* what ends the daemon lets us finish */
         (void) signal(SIGTERM, SIG_IGN);

@@ -326,7 +326,6 @@ static void set_title(const char *path) {
 
 _Noreturn void vault_process_run(int listen_fd, const char *path, int idle_ms) {
         settle_signals();
-        (void) prctl(PR_SET_NAME, "glovebox-vault");
         set_title(path);
         (void) prctl(PR_SET_PDEATHSIG, 0);
         (void) umask(077);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +49,7 @@ def test_ps_lists_sessions_and_ephemeral_runs_and_kill_ends_them(busy: Glovebox)
     lines = good(busy("ps")).splitlines()
     assert lines[0].split()[:4] == ["ID", "NAME", "STATE", "IMAGE"] and len(lines) == 3
     assert any(" demo " in line and "import time" in line for line in lines)
-    assert any(" (run) " in line and "glovebox run" in line for line in lines)
+    assert any(" (run) " in line and "import time" in line for line in lines)
     assert len(good(busy("ps", "-q")).split()) == 2
     assert good(busy("top", "--once")).splitlines()[0].split()[:4] == lines[0].split()[:4]
     assert good(busy("kill", "demo")) == "demo: interrupted; the session's variables stay\n"
@@ -162,8 +163,46 @@ def test_image_that_a_session_uses_is_not_removed_unasked(served_glovebox: Glove
     good(served_glovebox("image", "rm", "--force", "small"))
 
 
+def test_the_layer_of_the_host_is_not_removed_unasked(served_glovebox: Glovebox) -> None:
+    (served_glovebox.place.data / "images/host/python").mkdir(parents=True, exist_ok=True)
+    for path in ("images", "images/host", "images/host/python"):
+        served_glovebox.place.give(served_glovebox.place.data / path)
+    good(served_glovebox("session", "new", "demo"))
+    refused = served_glovebox("image", "rm", "host")
+    assert refused.returncode == 125 and "in use by 1 session (demo), which would miss its packages" in refused.stderr
+    good(served_glovebox("image", "rm", "--force", "host"))
+
+
+def test_a_part_of_a_verb_is_told_with_its_verb(glovebox: Glovebox) -> None:
+    refused = glovebox("hibernate", "demo")
+    assert refused.returncode == 2 and 'did you mean "glovebox session hibernate"?' in refused.stderr
+
+
 def test_words_of_other_programs_are_understood(served_glovebox: Glovebox) -> None:
     good(served_glovebox("session", "create", "demo"))
     assert good(served_glovebox("session", "list", "--names")) == "demo\n"
     good(served_glovebox("session", "delete", "demo"))
     assert good(served_glovebox("image", "ls", "--names")) == "host\n"
+
+
+def test_runs_without_a_daemon_are_listed_and_ended(glovebox: Glovebox) -> None:
+    def listed() -> list[str]:
+        answer = json.loads(glovebox("ps", "--json").stdout or "{}")
+        return [item["runs"][0]["what"] for item in answer.get("processes", [])]
+
+    runs = glovebox.place.data / "runs"
+    with glovebox.popen("run", "--no-daemon", "--", "sleep", "60") as process:
+        wait_for("the run in the list", lambda: listed() == ["sleep 60"])
+        assert "(run)" in glovebox("top", "--once").stdout
+        (short,) = glovebox("ps", "--quiet").stdout.split()
+        assert glovebox("kill", short).stdout == f"{short}: ended\n"
+        assert process.wait(30) == 128 + signal.SIGTERM
+    assert list(runs.iterdir()) == []
+    assert glovebox("ps").returncode == 125  # no daemon, and nothing runs
+    with glovebox.popen("run", "--no-daemon", "-c", "\nwhile True: pass  # \N{SNOWMAN}") as process:
+        wait_for("the run in the list", lambda: listed() == ["while True: pass  # \N{SNOWMAN}"])
+        process.kill()
+        process.wait(30)
+    assert len(list(runs.iterdir())) == 1  # it could not remove it
+    wait_for("an empty list", lambda: listed() == [])
+    assert list(runs.iterdir()) == []

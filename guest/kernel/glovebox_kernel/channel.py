@@ -77,19 +77,19 @@ def _make_encode() -> Callable[[Any], str]:
     return lambda value: join(parts(value, 0))
 
 
-_encode = _make_encode()
-json_scan = _decoder.scan_once
+json_text = _make_encode()
+_scan = _decoder.scan_once
 
 
 def json_pack(value: dict[str, Any]) -> bytes:
     """JSON as bytes. Lone surrogates, which UTF-8 cannot hold, become question marks."""
-    return _encode(value).encode("utf-8", "replace")
+    return json_text(value).encode("utf-8", "replace")
 
 
 def json_unpack(payload: bytes) -> dict[str, Any]:
     text = payload.decode("utf-8")
     try:
-        value, end = json_scan(text, 0)
+        value, end = _scan(text, 0)
     except StopIteration:
         end = -1
     if end != len(text):  # space around it, or an error that the decoder knows how to tell
