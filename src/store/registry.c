@@ -217,7 +217,7 @@ int registry_set_engine(struct registry *registry, const char *id, const char *i
         const char *const values[] = { id, image, options };
         for (size_t i = 0; i < ELEMENTS(values); i++)
                 (void) sqlite3_bind_text(statement, (int) i + 1, values[i], -1, SQLITE_STATIC);
-        if (run(registry, REGISTRY_ENGINE, "cannot write the session's engine to the registry", err) < 0)
+        if (registry_run(registry, REGISTRY_ENGINE, "cannot write the session's engine to the registry", err) < 0)
                 return -1;
         return expect_change(registry, id, err);
 }
