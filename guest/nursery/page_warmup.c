@@ -36,8 +36,8 @@ enum {
         MAPPINGS_MAX = 4096,
         RANGES_MAX = 16 << 10,
         CHILD_WAIT_MS = 10000,
-        /* Pages of a mapping after the split. With pandas and its like loaded there are 30,000 writable pages and
-         * 54,000 others; Linux allows 65,530 mappings. Where they do not suffice the report is less exact. */
+        /* Pages of a mapping after the split. With pandas and the like loaded there are 30,000 writable pages and
+         * 54,000 others; Linux allows 65,530 mappings. Beyond that the report is less exact. */
         SPLIT_WRITABLE = 1,
         SPLIT_OTHERS = 4,
 };
@@ -68,10 +68,14 @@ static int add_mapping(const struct mapping *mapping) {
         return 0;
 }
 
+static const struct mapping *mappings_end(void) {
+        return report->mappings + report->n_mappings;
+}
+
 /* The pages of each mapping, in order. */
 static int visit_pages(void (*visit)(const struct mapping *mapping, uintptr_t page, uint64_t entry)) {
         uint64_t entries[PAGES_AT_ONCE];
-        for (const struct mapping *mapping = report->mappings; mapping < report->mappings + report->n_mappings; mapping++)
+        for (const struct mapping *mapping = report->mappings; mapping < mappings_end(); mapping++)
                 for (uintptr_t at = mapping->start; at < mapping->end;) {
                         size_t n = page_read(pagemap_fd, at, mapping->end, entries);
                         if (n == 0)
@@ -175,7 +179,7 @@ static void populate_range(const struct page_range *range) {
 
 static void populate_mappings(void) {
         const struct page_range *range = report->ranges, *end = report->ranges + report->n_ranges;
-        for (const struct mapping *mapping = report->mappings; mapping < report->mappings + report->n_mappings; mapping++)
+        for (const struct mapping *mapping = report->mappings; mapping < mappings_end(); mapping++)
                 for (bool is_first = true; range < end && range->start < mapping->end; range++, is_first = false) {
                         populate_range(range);
                         if (is_first)

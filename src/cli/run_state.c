@@ -57,7 +57,7 @@ void run_release(struct run *run) {
 }
 
 struct policy run_policy(const struct run *run) {
-        return (struct policy) { .operator = true, .state_dir = run->data_dir };
+        return (struct policy) { .is_operator = true, .state_dir = run->data_dir };
 }
 
 int run_open_workspace(struct run *run, const struct policy *policy, struct err *err) {

@@ -84,7 +84,8 @@ static int make_payload(const struct run_request *request, char **ret_payload, s
         FILE *stream = open_memstream(ret_payload, ret_size);
         if (!stream)
                 return err_sys(err, errno, "preparing the program");
-        (void) fprintf(stream, "%s%c%zu%c", is_python ? "python" : "exec", 0, n, 0);
+        (void) fprintf(stream, "%s%c%s%c%zu%c", is_python ? "python" : "exec", 0,
+                       request->directory ? request->directory : "", 0, n, 0);
         for (size_t i = 0; i < n; i++)
                 (void) fprintf(stream, "%s%c", words[i], 0);
         for (size_t i = 0; i < request->n_env; i++)

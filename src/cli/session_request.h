@@ -18,7 +18,7 @@ struct session_options {
 #define SESSION_OPTIONS_DEFAULT ((struct session_options){ .run = { .language = RUN_LANGUAGE_BY_NAME } })
 
 extern const struct option_table exec_option_table;
-enum { SESSION_NEW_ROWS = 19 };
+enum { SESSION_NEW_ROWS = 21 };
 extern const struct option_row session_new_rows[SESSION_NEW_ROWS];
 
 void session_options_release(struct session_options *options);

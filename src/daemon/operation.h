@@ -137,6 +137,10 @@ int operation_session_restart(struct caller *caller, const char *session, struct
 /* {"state", …} */
 int operation_session_hibernate(struct caller *caller, const char *session, bool trim_only, struct err *err);
 
+/* To another engine, by "engine", "isolation" and "image"; ERR_BUSY while it has a box. */
+int operation_session_move(struct caller *caller, const char *session, json_t *options, struct session_info *ret_info,
+                           struct err *err);
+
 /* Changes limits of a session that may be running: an object as that of session.create. */
 int operation_session_set(struct caller *caller, const char *session, json_t *limits, struct session_info *ret_info,
                           struct err *err);

@@ -189,7 +189,7 @@ static int proxy_seal(void) {
         return code;
 }
 
-void proxy_run(const struct egress_operator *operator, int orders_fd) {
+void proxy_run(const struct egress_operator *settings, int orders_fd) {
         static struct proxy proxy;
         struct err err = { 0 };
         sigset_t none;
@@ -203,7 +203,7 @@ void proxy_run(const struct egress_operator *operator, int orders_fd) {
         if (proxy_seal() < 0)
                 _exit(EXIT_FAILURE);
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of ids, which clears it */
-        proxy = (struct proxy){ .operator= operator, .orders_fd = orders_fd };
+        proxy = (struct proxy){ .settings = settings, .orders_fd = orders_fd };
         static const struct share_row rows[PROXY_SHARES] = {
                 [PROXY_SHARE_TUNNELS] = { .what = "connections of the proxy", .remedy = "close some",
                                           .total = PROXY_TUNNELS_MAX, .operator_too = true },

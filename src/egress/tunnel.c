@@ -441,7 +441,7 @@ static void connect_to(struct tunnel *tunnel, const union egress_address *addres
         struct refusal refusal;
         memcpy(tunnel->addresses, addresses, count * sizeof(*addresses));
         tunnel->n_addresses = is_pinned ? count
-                                        : egress_filter_addresses(tunnel->guest->proxy->operator, tunnel->rule,
+                                        : egress_filter_addresses(tunnel->guest->proxy->settings, tunnel->rule,
                                                                   tunnel->host, tunnel->addresses, count, &refusal);
         if (tunnel->n_addresses)
                 connect_next(tunnel, 0);
@@ -519,7 +519,7 @@ static void decide(struct tunnel *tunnel) {
                 tunnel->rule = &for_via;
                 host = tunnel->host;
         }
-        const char *pin = egress_operator_find_pin(tunnel->guest->proxy->operator, host);
+        const char *pin = egress_operator_find_pin(tunnel->guest->proxy->settings, host);
         if (egress_address_parse(pin ? pin : host->is_address ? host->name : "", &address))
                 connect_to(tunnel, &address, 1, pin != NULL);
         else

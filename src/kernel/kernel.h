@@ -82,6 +82,7 @@ struct kernel {
         void *owner; /* the listener's business */
 
         char id[27], group[48];
+        char engine[16]; /* that made its box; "": native */
         char state_dir[1024], workspace[1024]; /* of this kernel; "" when it is ephemeral */
         bool ephemeral; /* its workspace is a tmpfs, its journal has no name, and it ends with the daemon */
         bool light;

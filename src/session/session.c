@@ -773,6 +773,8 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
                    const char *group) {
         struct maker_request request = { 0 };
         struct err err;
+        struct session_engine engine = session_engine_of(&session->row);
+        memcpy(request.engine, engine.name, sizeof(request.engine));
         (void) snprintf(request.kernel_id, sizeof(request.kernel_id), "%s", kernel_id);
         (void) snprintf(request.group, sizeof(request.group), "%s", group);
         (void) snprintf(request.state_dir, sizeof(request.state_dir), "%s", session->state_dir);

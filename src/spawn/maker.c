@@ -20,6 +20,9 @@
 #include "base/fd_passing.h"
 #include "base/loop.h"
 #include "base/process_title.h"
+#include "engine/engine.h"
+#include "engine/seat.h"
+#include "spawn/spawn_elsewhere.h"
 #include "spawn/box_pool.h"
 #include "spawn/image_cache.h"
 #include "spawn/nursery.h"
@@ -35,6 +38,7 @@ enum {
         NURSERY_NO_IMAGE_MS = 60000,
         UNTOLD_MS = 20,
         HEAP_KEPT = 1 << 20,
+        ELSEWHERE_MAX = 64, /* boxes of other engines that are made at the same time */
         STOCK_PAUSE_MS = 5, /* without a request, before a box is made that nobody has asked for */
 };
 
@@ -291,6 +295,70 @@ static void look_after_nurseries(const struct maker_settings *settings, int fd, 
         }
 }
 
+/* ---- boxes of other engines: a process for each, since an engine may be slow, or hang ---- */
+
+static struct {
+        pid_t pid;
+        char kernel_id[27];
+} elsewhere[ELSEWHERE_MAX];
+static size_t n_elsewhere;
+
+static void make_elsewhere(const struct maker_settings *settings, int fd, const struct maker_request *request)
+        __attribute__((noreturn));
+static void make_elsewhere(const struct maker_settings *settings, int fd, const struct maker_request *request) {
+        struct maker_reply reply = { 0 };
+        (void) syscall(SYS_close_range, fd + 1, ~0u, 0); /* nothing of the nurseries' */
+        process_title_set("engine", request->engine);
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                reply.fds[i] = -1;
+        memcpy(reply.kernel_id, request->kernel_id, sizeof(reply.kernel_id));
+        memcpy(reply.engine, request->engine, sizeof(reply.engine));
+        reply.good = spawn_elsewhere(settings, request, &reply, &reply.err) == 0;
+        if (fd_passing_send(fd, &reply, sizeof(reply), reply.fds, MAKER_FDS, 0) < 0 && reply.good) {
+                struct err ignored; /* the daemon is gone: nobody will ask for the box */
+                const struct engine *engine = engine_find(request->engine, &ignored);
+                (void) engine->remove(settings->engines, request->group, &ignored);
+                seat_remove(request->group);
+        }
+        _exit(EXIT_SUCCESS);
+}
+
+static void launch_elsewhere(const struct maker_settings *settings, int fd, const struct maker_request *request) {
+        struct err err;
+        pid_t pid = -1;
+        if (n_elsewhere == ELSEWHERE_MAX)
+                (void) err_set(&err, ERR_BUSY, "%s: %d boxes are being made already; try again in a moment",
+                               request->engine, (int) ELSEWHERE_MAX);
+        else if ((pid = fork()) < 0)
+                (void) err_sys(&err, errno, "starting a process that makes a box");
+        if (pid == 0)
+                make_elsewhere(settings, fd, request);
+        if (pid < 0) {
+                reply_to(fd, request, NULL, &err);
+                return;
+        }
+        elsewhere[n_elsewhere].pid = pid;
+        memcpy(elsewhere[n_elsewhere++].kernel_id, request->kernel_id, sizeof(request->kernel_id));
+}
+
+/* Whoever ended has answered, unless it died. */
+static void reap_elsewhere(int fd, pid_t pid, int status) {
+        struct maker_request request = { 0 };
+        struct err err;
+        size_t i = 0;
+        while (i < n_elsewhere && elsewhere[i].pid != pid)
+                i++;
+        if (i == n_elsewhere)
+                return;
+        memcpy(request.kernel_id, elsewhere[i].kernel_id, sizeof(request.kernel_id));
+        request.fresh = true;
+        elsewhere[i] = elsewhere[--n_elsewhere];
+        if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS)
+                return;
+        (void) err_set(&err, ERR_GONE, "the box was being made when the process that made it died; try again");
+        reply_to(fd, &request, NULL, &err);
+}
+
 /* Somebody waits: this is done at once. */
 static void maker_attach(const struct maker_settings *settings, int fd, const struct maker_request *request, int box_pidfd) {
         struct maker_reply reply = { .attached = true };
@@ -310,6 +378,10 @@ static void take_request(const struct maker_settings *settings, const struct cgr
         ((char *) &request)[size - 1] = '\0';
         if (request.attach) {
                 maker_attach(settings, fd, &request, box_pidfd);
+                return;
+        }
+        if (!engine_is_native(request.engine)) {
+                launch_elsewhere(settings, fd, &request);
                 return;
         }
         start_nurseries(settings, &request);
@@ -348,8 +420,9 @@ static void maker_serve(const struct maker_settings *settings, int fd) {
                 if (untold && wait_ms > UNTOLD_MS)
                         wait_ms = UNTOLD_MS;
                 bool is_idle = poll(polled, n_before + n + 1, (int) wait_ms) == 0;
-                while (waitpid(-1, NULL, WNOHANG) > 0)
-                        ;
+                int status;
+                for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+                        reap_elsewhere(fd, pid, status);
                 if (is_idle && untold)
                         tell_about(fd, untold);
                 land_settled(fd, polled, n_before);

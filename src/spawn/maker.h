@@ -22,6 +22,8 @@ enum nursery_state {
         NURSERY_READY,
 };
 
+struct engine_settings;
+
 enum { MAKER_OPTIONS_MAX = 8192 };
 
 struct maker_request {
@@ -30,6 +32,7 @@ struct maker_request {
         char state_dir[1024]; /* the kernel's own files, made by the daemon; shown as /run/session */
         char workspace[1024]; /* shown as /workspace, unless ephemeral */
         bool workspace_is_ours; /* made by the daemon; a directory that a caller named goes through the mount policy */
+        char engine[16], runtime[64]; /* "": native; spawn/spawn_elsewhere.h */
         char image[65];
         char preload[512]; /* to be imported if it has to start cold; "": nothing, so that it starts soon */
         struct limits limits;
@@ -86,6 +89,7 @@ struct maker_reply {
         struct err err; /* when not good */
         pid_t pid;
         uid_t host_uid;
+        char engine[16]; /* that made it */
         bool attached; /* to the box that is ready; the only descriptor is that of a workspace, if there is one */
         char group[48]; /* of its control groups; not the request's when the box had been made before */
         int fds[MAKER_FDS]; /* owned by the receiver */
@@ -93,6 +97,8 @@ struct maker_reply {
 
 struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
+        const char *owner; /* id of the data directory, by which boxes of other engines are found again */
+        const struct engine_settings *engines;
         const char *socket_path; /* of the daemon */
         const char *group_prefix; /* of the names of control groups */
         const char *kernel_dir; /* holds the package glovebox_kernel */

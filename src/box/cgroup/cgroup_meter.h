@@ -12,6 +12,8 @@ struct cgroup_meter {
 #define CGROUP_METER_NONE ((struct cgroup_meter) { .oom_fd = -1, .peak_fd = -1, .cpu_fd = -1 })
 
 void cgroup_meter_open(const struct cgroup *cgroup, struct cgroup_meter *ret_meter);
+/* The same for the groups that a process is in, whoever made them. What is not visible here is not told. */
+void cgroup_meter_open_of(pid_t pid, struct cgroup_meter *ret_meter);
 void cgroup_meter_close(struct cgroup_meter *meter);
 
 /* Fills oom_kills (since the group was made), memory_peak_bytes and cpu_us; unknown values are 0. */
