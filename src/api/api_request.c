@@ -158,7 +158,7 @@ void api_request_read_json(struct api_request *api_request, void (*then)(struct 
         const char *type = http_header(request, "Content-Type");
         api_request->then = then;
         if ((type || http_content_length(request) != 0) && !http_type_is(type, "application/json")) {
-                api_request_problem(api_request, 415, "wrong_type", "the body must be JSON, and say so",
+                api_request_problem(api_request, 415, "wrong_type", "the body must be JSON, with its content type",
                                  "send it with \"Content-Type: application/json\"");
                 return;
         }

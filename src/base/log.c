@@ -56,7 +56,7 @@ static bool tell_dropped(void) {
         char line[120];
         size_t size = put_time(line, sizeof(line));
         size += (size_t) snprintf(line + size, sizeof(line) - size,
-                                  "%llu lines of this log were dropped: nobody read it\n",
+                                  "%llu lines of this log were dropped: it was not read in time\n",
                                   (unsigned long long) (n_dropped - n_told));
         if (!log_put(line, size))
                 return false;

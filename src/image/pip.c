@@ -183,7 +183,7 @@ static int find_pip(struct listener *listener, char ret_interpreter[static 4200]
 }
 
 static int pip_explain(const struct listener *listener, const struct pip_job *job, struct err *err) {
-        const char *hint = "see pip's message, mend that, and build again";
+        const char *hint = "see pip's message, fix the cause, and build again";
         if (strstr(listener->error, "No matching distribution") || strstr(listener->error, "ould not find a version"))
                 hint = job->allow_source
                                ? "check the name and version, and that pip can reach its index"

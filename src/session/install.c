@@ -330,7 +330,7 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
         _cleanup_free_ char *text = options ? json_dumps(options, JSON_COMPACT) : NULL;
         json_decref(options);
         if (!text || (size_t) snprintf(row.options, sizeof(row.options), "%s", text) >= sizeof(row.options))
-                return err_set(err, ERR_LIMIT, "pip's settings on this host are larger than a box can be told");
+                return err_set(err, ERR_LIMIT, "pip's settings on this host are too large for a box");
         int code = packages_make_directory(session->state_dir);
         if (code == 0)
                 code = packages_make_staging(session->state_dir);
