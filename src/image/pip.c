@@ -142,7 +142,7 @@ static int pip_run(struct listener *listener, char *const argv[], struct err *er
                 return err_sys(err, errno, "cannot start %s", argv[0]);
         if (pid == 0)
                 pip_become(listener->job, argv, write_fd, parent);
-        (void) setpgid(pid, pid); /* whoever of the two comes first */
+        (void) setpgid(pid, pid); /* in parent and child: either may run first */
         fd_close(&write_fd);
         follow(listener, read_fd, pid);
         int status = 0;

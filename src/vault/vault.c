@@ -72,7 +72,7 @@ static int connect_to(const struct sockaddr_un *address) {
         return peer.uid == geteuid() ? take_fd(&fd) : -EPERM;
 }
 
-/* Binds and listens here, so that whoever connects from now on is heard, however slowly the new process starts. */
+/* Binds and listens here, so that connections are queued while the new process starts. */
 static int listen_at(const struct sockaddr_un *address) {
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
         if (fd < 0)
