@@ -25,7 +25,7 @@ void egress_serve_if_asked(int argc, char **argv);
 
 /* Starts the proxy: this program once more, from /proc/self/exe, with an empty environment. The operator's settings are
  * those of this moment. */
-int egress_start(const struct egress_operator *operator, const char *owner, struct egress *ret_egress,
+int egress_start(const struct egress_operator *settings, const char *owner, struct egress *ret_egress,
                  struct err *err);
 void egress_stop(struct egress *egress); /* safe on EGRESS_DOWN */
 

@@ -186,8 +186,8 @@ static bool take_message(const struct cgroup_host *host, int fd) {
         return true;
 }
 
-static void serve(const struct cgroup_host *host, int fd) __attribute__((noreturn));
-static void serve(const struct cgroup_host *host, int fd) {
+static void reaper_serve(const struct cgroup_host *host, int fd) __attribute__((noreturn));
+static void reaper_serve(const struct cgroup_host *host, int fd) {
         static struct pollfd polled[WAITING_MAX + 1];
         process_title_set("reaper", reaper_dir);
         (void) signal(SIGINT, SIG_IGN); /* what ends the daemon lets us finish */
@@ -321,7 +321,7 @@ static int start_process(void) {
                 (void) syscall(SYS_close_range, 4, ~0u, 0);
                 (void) fcntl(3, F_SETFD, FD_CLOEXEC);
                 struct cgroup_host copy = *reaper.host;
-                serve(&copy, 3);
+                reaper_serve(&copy, 3);
         }
         fd_close(&ends[1]);
         if (code < 0)
