@@ -87,7 +87,7 @@ const char *api_request_user(const struct api_request *api_request) {
         return api_match_get(&api_request->match, "user_id");
 }
 
-/* It waits for its run without a client: nothing is read from the journal for nobody. */
+/* It waits for its run without a client, and reads nothing from the journal. */
 void api_request_go_on_alone(struct api_request *api_request) {
         api_request->request = NULL;
         api_request->caller.from = NULL;

@@ -56,7 +56,7 @@ static int explain_connect(const char *path, int code, struct err *err) {
         return err_sys(err, code, "connecting to the daemon at %s", path);
 }
 
-/* What we send is code and data of this user: nobody else may be at the other end. */
+/* Requests carry code and data of this user: the peer must be the same user. */
 static int check_peer(int fd, const char *path, struct err *err) {
         struct ucred peer;
         socklen_t size = sizeof(peer);
@@ -136,7 +136,7 @@ int daemon_client_open(const struct socket_place *place, unsigned flags, struct 
 
 /* ---- one call ---- */
 
-struct daemon_call {
+struct call {
         struct daemon_client *client;
         const struct daemon_request *request;
         uint16_t number;
@@ -170,7 +170,7 @@ int daemon_client_post(struct daemon_client *client, json_t *body, struct err *e
 }
 
 /* Keeps the queue filled with what follows the request, without ever holding much of it. */
-static int put_follows(struct daemon_call *call) {
+static int put_follows(struct call *call) {
         const struct daemon_request *request = call->request;
         struct daemon_client *client = call->client;
         while (request->follows && !call->follows_over && message_queue_size(&client->queue) < QUEUE_FULL) {
@@ -189,7 +189,7 @@ static int put_follows(struct daemon_call *call) {
         return 0;
 }
 
-static int put_input(struct daemon_call *call) {
+static int put_input(struct call *call) {
         char bytes[INPUT_STEP];
         ssize_t n = read(call->request->input_fd, bytes, sizeof(bytes));
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -201,14 +201,14 @@ static int put_input(struct daemon_call *call) {
 }
 
 /* Once the daemon no longer reads there is nothing to do about it but to hear what it has to say. */
-static void daemon_client_flush(struct daemon_call *call) {
+static void daemon_client_flush(struct call *call) {
         if (call->deaf || message_queue_flush(&call->client->queue, call->client->fd) >= 0)
                 return;
         call->deaf = call->follows_over = true;
         message_queue_release(&call->client->queue);
 }
 
-static int protocol_error(const struct daemon_call *call) {
+static int protocol_error(const struct call *call) {
         return err_set(
                 call->err, ERR_PROTOCOL,
                 "what listens at %s does not speak as Glovebox's daemon should; restart it with \"glovebox stop\" "
@@ -224,7 +224,7 @@ static enum err_code code_of_name(const char *name) {
 }
 
 /* Takes `answer`. */
-static int judge_answer(struct daemon_call *call, json_t *answer) {
+static int judge_answer(struct call *call, json_t *answer) {
         if (json_is_true(json_object_get(answer, "ok"))) {
                 call->answer = answer;
                 return 0;
@@ -240,7 +240,7 @@ static int judge_answer(struct daemon_call *call, json_t *answer) {
         return -1;
 }
 
-static int take_json(struct daemon_call *call, const struct message *message) {
+static int take_json(struct call *call, const struct message *message) {
         json_t *json = json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
         if (!json_is_object(json)) {
                 json_decref(json);
@@ -254,7 +254,7 @@ static int take_json(struct daemon_call *call, const struct message *message) {
         return code ? DAEMON_CALL_LEFT : 0;
 }
 
-static int take_message(struct daemon_call *call, const struct message *message) {
+static int take_message(struct call *call, const struct message *message) {
         const struct daemon_calls *calls = &call->request->calls;
         const char *bytes;
         size_t size;
@@ -279,7 +279,7 @@ static int take_message(struct daemon_call *call, const struct message *message)
 }
 
 /* All messages that are there. 0: on with it; DAEMON_CALL_LEFT; -1. */
-static int take_messages(struct daemon_call *call) {
+static int take_messages(struct call *call) {
         struct message message;
         while (!call->answer) {
                 int code = message_parser_next(&call->client->parser, &message);
@@ -292,7 +292,7 @@ static int take_messages(struct daemon_call *call) {
         return 0;
 }
 
-static int daemon_client_receive(struct daemon_call *call) {
+static int daemon_client_receive(struct call *call) {
         long n = message_parser_read(&call->client->parser, call->client->fd);
         if (n == -EAGAIN || n == -EINTR)
                 return 0;
@@ -300,12 +300,12 @@ static int daemon_client_receive(struct daemon_call *call) {
                 return take_messages(call);
         return err_set(
                 call->err, ERR_GONE,
-                "the daemon at %s ended before it answered; \"glovebox status\" shows whether it is back, and what "
+                "the daemon at %s ended before it answered; \"glovebox status\" tells whether it is back, and what "
                 "a session printed is kept: glovebox session log NAME",
                 call->client->path);
 }
 
-static int wait_turn(struct daemon_call *call, uint64_t deadline_ms) {
+static int wait_turn(struct call *call, uint64_t deadline_ms) {
         const struct daemon_request *request = call->request;
         struct daemon_client *client = call->client;
         bool wants_input =
@@ -337,7 +337,7 @@ static int wait_turn(struct daemon_call *call, uint64_t deadline_ms) {
 
 int daemon_client_call(struct daemon_client *client, const struct daemon_request *request, json_t **ret_answer,
                        struct err *err) {
-        struct daemon_call call = { .client = client, .request = request, .err = err };
+        struct call call = { .client = client, .request = request, .err = err };
         call.follows_over = !request->follows && !request->with_input;
         if (put_request(client, request->body, &call.number, err) < 0)
                 return -1;

@@ -53,10 +53,12 @@ struct mcp_peer {
 
 /* How a transport carries what belongs to a call. */
 struct mcp_link {
-        void (*notify)(struct mcp_call *call, const char *text, size_t size); /* may be dropped when there is no room */
-        void (*respond)(struct mcp_call *call, int status, const char *text, size_t size); /* once; then call->link is NULL */
+        /* Without room for it, a notification may be dropped. */
+        void (*notify)(struct mcp_call *call, const char *text, size_t size);
+        /* Once; then call->link is NULL. */
+        void (*respond)(struct mcp_call *call, int status, const char *text, size_t size);
         void (*accepted)(struct mcp_call *call, const char *sandbox, const char *run_id); /* or NULL */
-        int (*count_run)(struct mcp_call *call, struct err *err);                        /* or NULL: there is no quota */
+        int (*count_run)(struct mcp_call *call, struct err *err); /* or NULL: there is no quota */
         int (*admit_sandbox)(struct mcp_call *call, const char *name, struct err *err);  /* or NULL */
         void (*release)(struct mcp_call *call); /* lets go of the memory */
 };
