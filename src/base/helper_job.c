@@ -31,7 +31,7 @@ struct helper_job {
 };
 
 /* Keeps nothing of the daemon's but what it was given: a client's socket held here would look open. */
-_Noreturn static void run(const struct helper_job_order *order, int out_fd, pid_t parent) {
+_Noreturn static void helper_job_run(const struct helper_job_order *order, int out_fd, pid_t parent) {
         int fds[HELPER_JOB_FDS_MAX], moved[HELPER_JOB_FDS_MAX];
         sigset_t none;
         sigemptyset(&none);
@@ -65,7 +65,7 @@ static void helper_job_free(struct helper_job *job) {
 }
 
 /* It has closed its end, or said too much. */
-static void finish(struct helper_job *job, bool good) {
+static void helper_job_finish(struct helper_job *job, bool good) {
         int status = 0;
         pid_t waited;
         if (!good)
@@ -94,7 +94,7 @@ static void on_words(void *context, uint32_t events) {
         (void) events;
         char *grown = job->size + PIECE > HELPER_JOB_ANSWER_MAX ? NULL : realloc(job->bytes, job->size + PIECE);
         if (!grown) {
-                finish(job, false);
+                helper_job_finish(job, false);
                 return;
         }
         job->bytes = grown;
@@ -102,10 +102,10 @@ static void on_words(void *context, uint32_t events) {
         if (n > 0)
                 job->size += (size_t) n;
         else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-                finish(job, n == 0);
+                helper_job_finish(job, n == 0);
 }
 
-static struct helper_job *refuse(struct err *err) {
+static struct helper_job *helper_job_refuse(struct err *err) {
         (void) err_set(err, ERR_BUSY, "the daemon has too much to wait for at once; try again in a moment");
         return NULL;
 }
@@ -129,7 +129,7 @@ struct helper_job *helper_job_start(struct loop *loop, const struct helper_job_o
         pid_t parent = getpid();
         if (!job || pipe2(ends, O_CLOEXEC) < 0) {
                 free(job);
-                return refuse(err);
+                return helper_job_refuse(err);
         }
         n_jobs++;
         *job = (struct helper_job) { .order = *order, .fd = ends[0], .pid = -1 };
@@ -144,12 +144,12 @@ struct helper_job *helper_job_start(struct loop *loop, const struct helper_job_o
             (job->watch = loop_watch(loop, job->fd, EPOLLIN, on_words, job)))
                 job->pid = fork();
         if (job->pid == 0)
-                run(order, ends[1], parent);
+                helper_job_run(order, ends[1], parent);
         fd_close(&ends[1]);
         if (job->pid > 0)
                 return job;
         helper_job_free(job);
-        return refuse(err);
+        return helper_job_refuse(err);
 }
 
 void helper_job_drop(struct helper_job **job) {

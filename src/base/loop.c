@@ -9,8 +9,8 @@
 
 #include "base/fd.h"
 
-/* In one turn: so many events, and no further one after so long. The rest is there in the next turn, behind what has come
- * meanwhile, and timers are looked at in between. */
+/* In one turn: so many events, and no further one after so long. The rest is there in the next turn, behind what has
+ * come meanwhile, and timers are looked at in between. */
 enum { EVENTS_EACH = 16, TURN_US = 4000 };
 
 struct loop_watch {
@@ -129,7 +129,7 @@ void loop_unwatch(struct loop_watch **watch) {
 
 /* ---- timers: a binary heap ---- */
 
-static void put(struct loop *loop, size_t place, struct loop_timer *timer) {
+static void loop_put(struct loop *loop, size_t place, struct loop_timer *timer) {
         loop->heap[place] = timer;
         timer->place = place;
 }
@@ -137,7 +137,7 @@ static void put(struct loop *loop, size_t place, struct loop_timer *timer) {
 static void sift(struct loop *loop, size_t place) {
         struct loop_timer *timer = loop->heap[place];
         while (place > 0 && loop->heap[(place - 1) / 2]->at_ms > timer->at_ms) {
-                put(loop, place, loop->heap[(place - 1) / 2]);
+                loop_put(loop, place, loop->heap[(place - 1) / 2]);
                 place = (place - 1) / 2;
         }
         for (;;) {
@@ -148,10 +148,10 @@ static void sift(struct loop *loop, size_t place) {
                         child++;
                 if (loop->heap[child]->at_ms >= timer->at_ms)
                         break;
-                put(loop, place, loop->heap[child]);
+                loop_put(loop, place, loop->heap[child]);
                 place = child;
         }
-        put(loop, place, timer);
+        loop_put(loop, place, timer);
 }
 
 struct loop_timer *loop_timer(struct loop *loop, uint64_t at_ms, void (*call)(void *context), void *context) {
@@ -167,7 +167,7 @@ struct loop_timer *loop_timer(struct loop *loop, uint64_t at_ms, void (*call)(vo
         if (!timer)
                 return NULL;
         *timer = (struct loop_timer) { .loop = loop, .at_ms = at_ms, .call = call, .context = context };
-        put(loop, loop->n_timers++, timer);
+        loop_put(loop, loop->n_timers++, timer);
         sift(loop, timer->place);
         return timer;
 }
@@ -177,7 +177,7 @@ static void take_out(struct loop_timer *timer) {
         size_t place = timer->place;
         struct loop_timer *last = loop->heap[--loop->n_timers];
         if (last != timer) {
-                put(loop, place, last);
+                loop_put(loop, place, last);
                 sift(loop, place);
         }
 }

@@ -3,8 +3,9 @@
  * Theory of operation. Bytes of standard input go to the daemon as they come; what the daemon sends is written line by
  * line, whole lines only. The relay decides nothing, but it remembers which requests have no answer yet, and which run
  * each of them waits for (the daemon says so). When the connection to the daemon ends, it waits for the next daemon, or
- * starts one, and opens the channel again: runs have gone on, so each is read again in the place of the call that waited for it.
- * When the client closes standard input, or is killed, the relay ends, and the daemon ends what the client left. */
+ * starts one, and opens the channel again: runs have gone on, so each is read again in the place of the call that
+ * waited for it. When the client closes standard input, or is killed, the relay ends, and the daemon ends what the
+ * client left. */
 #include "cli/mcp_relay.h"
 
 #include <errno.h>
@@ -348,7 +349,7 @@ static int take_input(struct relay *relay) {
 /* ---- the whole ---- */
 
 /* As take_input. */
-static int turn(struct relay *relay) {
+static int mcp_relay_turn(struct relay *relay) {
         size_t queued = message_queue_size(&relay->client.queue);
         struct pollfd fds[] = { { .fd = queued < QUEUE_FULL ? STDIN_FILENO : -1, .events = POLLIN },
                                 { .fd = relay->client.fd, .events = POLLIN | (queued ? POLLOUT : 0) },
@@ -370,7 +371,7 @@ int mcp_relay_run(const struct socket_place *place, json_t *opening, struct err 
         (void) signal(SIGPIPE, SIG_IGN);
         int code = open_channel(&relay, DAEMON_START, err);
         while (code == 0) {
-                int ended = turn(&relay);
+                int ended = mcp_relay_turn(&relay);
                 if (relay.is_refused) {
                         *err = relay.refusal;
                         code = -1;

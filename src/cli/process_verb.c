@@ -1,4 +1,5 @@
-/* `glovebox ps`, `top`, `kill` and `logs`: sessions and runs, with a daemon or without, by the names that people know. */
+/* `glovebox ps`, `top`, `kill` and `logs`: sessions and runs, with a daemon or without, by the names that people
+ * know. */
 #include "cli/process_verb.h"
 
 #include <inttypes.h>
@@ -79,7 +80,8 @@ static int read_line(const char *verb, char **args, const struct option_table *t
         return daemon_client_open(&place, 0, client, err);
 }
 
-/* For verbs that also know runs without a daemon: where none runs, `client` stays closed, and `ret_no_daemon` says so. */
+/* For verbs that also know runs without a daemon: where none runs, `client` stays closed, and `ret_no_daemon` says
+ * so. */
 static int read_line_anyhow(const char *verb, char **args, const struct option_table *table, struct line *line,
                             struct option_rest *ret_rest, struct daemon_client *client, struct err *ret_no_daemon) {
         int code = read_line(verb, args, table, line, ret_rest, client, ret_no_daemon);
@@ -209,7 +211,7 @@ static uint64_t clock_ms(void) {
 }
 
 /* A person presses q or Ctrl-C. The first table comes after a short look, so that there is something to compare. */
-static int watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line, struct err *err) {
+static int process_watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line, struct err *err) {
         bool repeat = isatty(STDOUT_FILENO) && !line->once;
         json_t *before = NULL;
         uint64_t before_ms = clock_ms();
@@ -248,7 +250,7 @@ int verb_top(int argc, char **argv) {
         int code = read_line_anyhow("top", argv + 1, &top_option_table, &line, &rest, &client, &no_daemon);
         if (code != 0)
                 return code > 0 ? 0 : terminal_fail(&no_daemon);
-        if (refuse_operands("top", &rest, &err) < 0 || watch(&client, &no_daemon, &line, &err) < 0)
+        if (refuse_operands("top", &rest, &err) < 0 || process_watch(&client, &no_daemon, &line, &err) < 0)
                 return terminal_fail(&err);
         return 0;
 }

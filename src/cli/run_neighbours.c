@@ -50,7 +50,7 @@ static int ask_policy(struct run_request *request, struct err *err) {
                 return 0;
         if (data_dir_open(data_dir, err) < 0)
                 return -1;
-        const struct policy policy = { .operator = true, .state_dir = data_dir };
+        const struct policy policy = { .is_operator = true, .state_dir = data_dir };
         struct err why;
         _cleanup_fd_ int fd = -1;
         if (policy_open_source(&policy, request->script_dir, false, &fd, &why) < 0)

@@ -2,6 +2,7 @@
  * The command line makes it, run_execute carries it out. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -46,6 +47,7 @@ struct run_request {
         char **args;           /* NULL-terminated: argv of a command, or the arguments after the code */
         struct limits limits;
         const char *image;
+        const char *engine, *isolation; /* of a session; NULL: the daemon's choice */
         const char *workspace;    /* directory to show as /workspace, or NULL for an empty one, deleted afterwards */
         const char *data;         /* directory to show read-only as /data, or NULL */
         const char *output_dir;   /* where the artifacts are copied to at the end, or NULL */
@@ -61,6 +63,9 @@ struct run_request {
         bool allow_weaker;
         bool quiet;
         bool verbose;
+        const char *directory; /* where a command starts if it is there, or NULL: the workspace */
+        json_t *image_config;  /* owned: what cli/image_command.h points to */
+        char **image_words;    /* owned; the same */
         char *owned_argument;
         char *owned_code; /* what `code` points to when it was read from a file */
 };
@@ -84,8 +89,8 @@ int run_request_parse_env(const char *what, const char *text, void *request, str
 int run_request_parse_host(const char *what, const char *text, void *request, struct err *err);
 
 /* "HOST" and "NAME=ADDRESS"; `operator` is a struct egress_operator. */
-int run_request_parse_private(const char *what, const char *text, void *operator, struct err *err);
-int run_request_parse_pin(const char *what, const char *text, void *operator, struct err *err);
+int run_request_parse_private(const char *what, const char *text, void *settings, struct err *err);
+int run_request_parse_pin(const char *what, const char *text, void *settings, struct err *err);
 
 /* What the request may reach. */
 int run_request_rules(const struct run_request *request, struct egress_rules *ret_rules, struct err *err);

@@ -51,7 +51,7 @@ static void on_drain_time(void *context) {
 }
 
 /* Refuses new requests and answers those under way, for a while. The second signal stops at once. */
-static void drain(struct daemon *daemon) {
+static void daemon_drain(struct daemon *daemon) {
         struct session_manager *manager = &daemon->manager;
         bool again = manager->draining;
         manager->draining = true;
@@ -71,7 +71,7 @@ static void on_signal(void *context, uint32_t events) {
         while (read(daemon->signal_fd, &info, sizeof(info)) == sizeof(info)) {
                 if (info.ssi_signo == SIGCHLD)
                         continue; /* the maker's end shows on its socket */
-                drain(daemon);
+                daemon_drain(daemon);
         }
 }
 
@@ -110,8 +110,8 @@ static void be_patient(const struct daemon *daemon) {
                 (void) sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &none);
 }
 
-/* Large blocks go back to the system when they are freed. By default the C library keeps them from the second one on: it
- * raises the size from which a block is a mapping of its own with each that is freed. */
+/* Large blocks go back to the system when they are freed. By default the C library keeps them from the second one on:
+ * it raises the size from which a block is a mapping of its own with each that is freed. */
 static void give_memory_back(void) {
         enum { LARGE = 128 << 10 };
         (void) mallopt(M_MMAP_THRESHOLD, LARGE);
@@ -138,7 +138,7 @@ static int start(struct daemon *daemon, struct err *err) {
         return 0;
 }
 
-static void stop(struct daemon *daemon) {
+static void daemon_stop(struct daemon *daemon) {
         struct session_manager *manager = &daemon->manager;
         manager->draining = true;
         listener_close(daemon);
@@ -166,6 +166,6 @@ int serve_run(const struct serve_options *options, struct err *err) {
                 code = loop_run(daemon.manager.loop, err);
         } else if (daemon.manager.vault_is_new)
                 daemon.end_sessions = true; /* nobody has sessions there yet: leave nothing behind */
-        stop(&daemon);
+        daemon_stop(&daemon);
         return code;
 }

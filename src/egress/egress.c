@@ -39,24 +39,24 @@ _Noreturn static void become_proxy(int orders_fd, const char *owner) {
 }
 
 void egress_serve_if_asked(int argc, char **argv) {
-        static struct egress_operator operator;
+        static struct egress_operator settings;
         if (argc != 3 || strcmp(argv[1], proxy_argument) != 0)
                 return;
         argv = process_title_init(argc, argv);
         process_title_set("proxy", argv[2]);
         if (fcntl(ORDERS_FD, F_SETFD, FD_CLOEXEC) < 0 ||
-            recv(ORDERS_FD, &operator, sizeof(operator), 0) != (ssize_t) sizeof(operator))
+            recv(ORDERS_FD, &settings, sizeof(settings), 0) != (ssize_t) sizeof(settings))
                 _exit(EXIT_FAILURE); /* started by hand, or the parent is gone */
-        proxy_run(&operator, ORDERS_FD);
+        proxy_run(&settings, ORDERS_FD);
 }
 
-int egress_start(const struct egress_operator *operator, const char *owner, struct egress *ret_egress,
+int egress_start(const struct egress_operator *settings, const char *owner, struct egress *ret_egress,
                  struct err *err) {
         int ends[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
                 return err_sys(err, errno, "making a socket pair");
         /* The first message; orders follow. */
-        bool is_sent = send(ends[0], operator, sizeof(*operator), MSG_NOSIGNAL) == (ssize_t) sizeof(*operator);
+        bool is_sent = send(ends[0], settings, sizeof(*settings), MSG_NOSIGNAL) == (ssize_t) sizeof(*settings);
         pid_t pid = is_sent ? fork() : -1;
         int fork_errno = errno;
         if (pid == 0)

@@ -1,6 +1,7 @@
 /* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run with the usual image and
- * limits. A workspace, data or a script is mounted when the run takes its box. Each is used once. As many full ones, which have imported what is preloaded, are kept as light ones, which have not:
- * commands, and code whose caller says so, take a light one; other code takes a full one. */
+ * limits. A workspace, data or a script is mounted when the run takes its box. Each is used once. As many full ones,
+ * which have imported what is preloaded, are kept as light ones, which have not: commands, and code whose caller says
+ * so, take a light one; other code takes a full one. */
 #include "session/kernel_pool.h"
 
 #include <jansson.h>
@@ -19,7 +20,7 @@ enum { PAUSE_MS = 3 };
 
 static const struct kernel_listener listener;
 
-static void forget(struct kernel *kernel) {
+static void kernel_pool_forget(struct kernel *kernel) {
         struct session_manager *manager = kernel->owner;
         for (size_t i = 0; i < manager->n_pool; i++) {
                 if (manager->pool[i] == kernel) {
@@ -34,14 +35,14 @@ static void on_ready(struct kernel *kernel) {
         kernel_pool_refill(kernel->owner);
 }
 
-static void discard(struct kernel *kernel) {
-        forget(kernel);
+static void kernel_pool_discard(struct kernel *kernel) {
+        kernel_pool_forget(kernel);
         kernel_free(kernel);
 }
 
 static void on_failed(struct kernel *kernel, const struct err *err) {
         daemon_log("pool: a kernel could not be made: %s", err->message);
-        discard(kernel); /* not refilled at once: what failed now would fail again; the sweep tries later */
+        kernel_pool_discard(kernel); /* not refilled at once: what failed now would fail again; the sweep tries later */
 }
 
 static void on_output(struct kernel *kernel) {
@@ -56,7 +57,7 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const struct
 
 static void on_ended(struct kernel *kernel) {
         daemon_log("pool: a waiting kernel died");
-        discard(kernel);
+        kernel_pool_discard(kernel);
 }
 
 static const struct kernel_listener listener = { on_ready, on_failed, on_output, on_frame, on_ended };
@@ -69,7 +70,7 @@ static bool is_one_on_its_way(const struct session_manager *manager) {
         return false;
 }
 
-static size_t count(const struct session_manager *manager, bool light) {
+static size_t kernel_pool_count(const struct session_manager *manager, bool light) {
         size_t n = 0;
         for (size_t i = 0; i < manager->n_pool; i++)
                 n += manager->pool[i]->light == light;
@@ -82,7 +83,11 @@ size_t kernel_pool_wanted(const struct session_manager *manager, bool light) {
 }
 
 static bool is_short(const struct session_manager *manager, bool light) {
-        return count(manager, light) < kernel_pool_wanted(manager, light);
+        return kernel_pool_count(manager, light) < kernel_pool_wanted(manager, light);
+}
+
+static const char *plain_image(const struct session_manager *manager, const char *plain_options) {
+        return *plain_options ? manager->options->engines.image : manager->options->image;
 }
 
 void kernel_pool_refill(struct session_manager *manager) {
@@ -95,7 +100,8 @@ void kernel_pool_refill(struct session_manager *manager) {
             manager->n_orders + manager->n_ordered > 0)
                 return; /* those that somebody waits for come first; daemon.c calls again after the last of them */
         struct maker_request request;
-        (void) snprintf(row.image, sizeof(row.image), "%s", manager->options->image);
+        session_engine_plain_options(manager, row.options, sizeof(row.options));
+        (void) snprintf(row.image, sizeof(row.image), "%s", plain_image(manager, row.options));
         kernel_order_fill(&row, &request);
         request.ephemeral = request.pooled = true;
         request.light = light;
@@ -139,8 +145,10 @@ static bool fits_late(const struct registry_session *row) {
         return fits;
 }
 
-static bool is_same_box(const struct session_manager *manager, const struct registry_session *row) {
-        return strcmp(row->image, manager->options->image) == 0 &&
+static bool is_same_box(const struct session_manager *manager, const struct registry_session *row,
+                        const char *plain_options) {
+        return strcmp(row->image, plain_image(manager, plain_options)) == 0 &&
+               session_engine_is_native(row) == !*plain_options &&
                row->allow_weaker == manager->options->allow_weaker && strcmp(row->mode, "fresh") != 0 &&
                memcmp(&row->limits, &manager->options->limits, offsetof(struct limits, timeout_ms)) == 0 &&
                row->limits.tmp_bytes == manager->options->limits.tmp_bytes &&
@@ -150,8 +158,10 @@ static bool is_same_box(const struct session_manager *manager, const struct regi
 
 struct kernel *kernel_pool_take(struct session_manager *manager, const struct registry_session *row, bool light) {
         struct kernel *found = NULL;
-        bool is_plain = !*row->options && !*row->workspace;
-        if (!is_same_box(manager, row) || (!is_plain && !fits_late(row)))
+        char options[sizeof(row->options)]; /* of a run that asks for nothing */
+        session_engine_plain_options(manager, options, sizeof(options));
+        bool is_plain = strcmp(row->options, options) == 0 && !*row->workspace;
+        if (!is_same_box(manager, row, options) || (!is_plain && !fits_late(row)))
                 return NULL;
         for (size_t i = 0; i < manager->n_pool; i++) {
                 struct kernel *kernel = manager->pool[i];
@@ -162,7 +172,7 @@ struct kernel *kernel_pool_take(struct session_manager *manager, const struct re
         }
         manager->took_light = light && kernel_pool_wanted(manager, true) > 0;
         if (found)
-                forget(found);
+                kernel_pool_forget(found);
         return found;
 }
 
@@ -176,5 +186,5 @@ size_t kernel_pool_ready(const struct session_manager *manager, bool light) {
 void kernel_pool_empty(struct session_manager *manager) {
         loop_timer_drop(&manager->pool_timer);
         while (manager->n_pool)
-                discard(manager->pool[0]);
+                kernel_pool_discard(manager->pool[0]);
 }

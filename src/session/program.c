@@ -30,6 +30,8 @@ static struct session *make_session(struct caller *caller, json_t *options, stru
 int program_begin(struct caller *caller, const struct program_request *request, struct err *err) {
         if (!caller->type->hand_over)
                 return err_set(err, ERR_UNSUPPORTED, "a program's box is handed over through the daemon's socket only");
+        /* Its box is handed over and ended by its caller, as only a native one can be. */
+        (void) json_object_set_new(request->options, "engine", json_string("native"));
         struct session *session = make_session(caller, request->options, err);
         if (!session)
                 return -1;
@@ -51,7 +53,7 @@ static void on_deadline(void *context) {
         session_remove(session, false);
 }
 
-static json_t *describe(const struct session *session) {
+static json_t *program_describe(const struct session *session) {
         const struct kernel *kernel = session->kernel;
         unsigned slots = 0;
         for (unsigned i = 0; i < ELEMENTS(handed_over); i++)
@@ -64,7 +66,7 @@ static json_t *describe(const struct session *session) {
 
 void program_hand_over(struct session *session) {
         struct kernel *kernel = session->kernel;
-        json_t *event = describe(session);
+        json_t *event = program_describe(session);
         _cleanup_free_ char *text = event ? json_dumps(event, JSON_COMPACT) : NULL;
         json_decref(event);
         int fds[ELEMENTS(handed_over)];

@@ -130,7 +130,8 @@ void run_add_caller(struct run *run, struct caller *caller) {
 
 /* ---- while it is on ---- */
 
-/* As much as the caller takes now, or all of it, which the journal's bounds keep small enough. -1: it cannot be read. */
+/* As much as the caller takes now, or all of it, which the journal's bounds keep small enough. -1: it cannot be
+ * read. */
 static int feed(struct journal *journal, const char *run_id, struct caller *caller, bool all, struct err *err) {
         static char chunk[FEED_CHUNK]; /* one thread, one user at a time: what is sent is copied before it returns */
         while (caller->stream && (all || caller->type->wants_more(caller))) {
@@ -217,8 +218,8 @@ static int put_output(struct json_writer *text, const struct journal *journal, c
         return 0;
 }
 
-/* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts, and
- * where there is no room for these either, in memory until there is. */
+/* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts,
+ * and where there is no room for these either, in memory until there is. */
 static void write_down(struct journal *journal, const struct json_writer *text, size_t small, enum journal_holds holds) {
         if (!text->failed && journal_end(journal, text->bytes, text->size, holds, NULL) == 0)
                 return;
@@ -239,7 +240,7 @@ static bool is_behind(const struct run *run, struct journal *journal, const stru
         return journal_event(journal, run->id, caller->cursor, &event, NULL) == 0 && event.kind != JOURNAL_EVENT_RESULT;
 }
 
-static void answer(struct caller *caller, const struct json_writer *text) {
+static void run_answer(struct caller *caller, const struct json_writer *text) {
         if (text->failed) {
                 struct err err;
                 (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
@@ -249,8 +250,8 @@ static void answer(struct caller *caller, const struct json_writer *text) {
         caller_answer_text(caller, text->bytes, text->size, NULL);
 }
 
-/* The result with what the run printed. Both may be megabytes: the text is lent for it, not copied, and afterwards it is
- * as it was. */
+/* The result with what the run printed. Both may be megabytes: the text is lent for it, not copied, and afterwards it
+ * is as it was. */
 static void answer_with_output(const struct journal *journal, struct caller *caller, const struct journal_run *told,
                                struct json_writer *text, size_t common) {
         struct err err = { 0 };
@@ -259,7 +260,7 @@ static void answer_with_output(const struct journal *journal, struct caller *cal
         if (put_output(text, journal, told, &err) < 0)
                 caller_refuse(caller, &err);
         else
-                answer(caller, text);
+                run_answer(caller, text);
         text->failed = had_failed;
         text->size = common;
         put_cuts(text, told->cut);
@@ -280,7 +281,7 @@ static void tell_end(struct run *run, struct journal *journal, struct caller *ca
                 if (code < 0)
                         caller_refuse(caller, &err);
                 else
-                        answer(caller, text);
+                        run_answer(caller, text);
                 return;
         }
         answer_with_output(journal, caller, told, text, common);
@@ -304,7 +305,7 @@ void run_answer_again(struct caller *caller, const struct journal *journal, cons
         if (code < 0)
                 caller_refuse(caller, &err);
         else
-                answer(caller, &whole);
+                run_answer(caller, &whole);
 }
 
 /* Takes the first of those who wait out of the list. */
@@ -318,7 +319,7 @@ static struct caller *next_caller(struct run *run) {
         return caller;
 }
 
-static void record(const struct run *run, const char *status, uint64_t took_us) {
+static void run_record(const struct run *run, const char *status, uint64_t took_us) {
         const struct session *session = run->session;
         const struct audit_entry entry = { .key = session->row.owner, .via = "daemon", .what = "run",
                                            .session = session->ephemeral ? NULL : session->row.name,
@@ -331,7 +332,7 @@ static void conclude(struct run *run, struct run_result *result, uint64_t took_u
         struct session *session = run->session;
         struct journal *journal = session->kernel->journal;
         counters_count_run(&session->manager->counters, result->status, took_us);
-        record(run, result->status, took_us);
+        run_record(run, result->status, took_us);
         result->duration_ms = took_us / 1000;
         result->usage = session->kernel->usage;
         result->oom_killed = result->usage.oom_kills > 0;

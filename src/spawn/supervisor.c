@@ -23,20 +23,20 @@
 
 enum {
         ANSWER_WAIT_S = 20,
-        LEASES_IN_WARD = 0x10000, /* the second id of the range, as N sees it */
+        LEASES_IN_NAMESPACE = 0x10000, /* the second id of the range, as N sees it */
 };
 
 /* The supervisor's own id is 1000 in N, as the user of a box is in a box: 0 is not mapped, so a change of ids takes no
  * capability away. Ids of boxes lie above. */
-static uid_t id_in_ward(uid_t host_id) {
-        return identity_has_range() ? host_id - (IDENTITY_FIRST_UID + 1) + LEASES_IN_WARD : BOX_UID;
+static uid_t id_in_namespace(uid_t host_id) {
+        return identity_has_range() ? host_id - (IDENTITY_FIRST_UID + 1) + LEASES_IN_NAMESPACE : BOX_UID;
 }
 
 static int write_map(pid_t pid, const char *file, unsigned own) {
         char path[64], text[128];
         (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
         if (identity_has_range())
-                (void) snprintf(text, sizeof(text), "%d %u 1\n%d %u %d\n", BOX_UID, IDENTITY_FIRST_UID, LEASES_IN_WARD,
+                (void) snprintf(text, sizeof(text), "%d %u 1\n%d %u %d\n", BOX_UID, IDENTITY_FIRST_UID, LEASES_IN_NAMESPACE,
                                 IDENTITY_FIRST_UID + 1, IDENTITY_COUNT - 1);
         else
                 (void) snprintf(text, sizeof(text), "%d %u 1\n", BOX_UID, own);
@@ -128,8 +128,8 @@ static int fill_request(const struct box_spec *spec, const struct stage_fds *fds
         for (size_t i = 0; i < SUPERVISOR_SLOTS; i++)
                 slots[i] = -1;
         request->limits = spec->limits;
-        request->from_mould = spec->from_mould;
-        if (spec->from_mould)
+        request->from_template = spec->from_template;
+        if (spec->from_template)
                 return 0;
         if (spec->n_mounts > SUPERVISOR_MOUNTS_MAX)
                 return err_set(err, ERR_LIMIT, "more than %d mounts", SUPERVISOR_MOUNTS_MAX);
@@ -152,7 +152,7 @@ static int fill_request(const struct box_spec *spec, const struct stage_fds *fds
 }
 
 /* A supervisor that does not answer is left alone with its boxes: the next nursery gets another. */
-static int tell(struct supervisor *supervisor, const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
+static int supervisor_tell(struct supervisor *supervisor, const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
                 struct err *err) {
         int code = fd_passing_send(supervisor->fd, request, supervisor_request_size(request), slots, SUPERVISOR_SLOTS, 0);
         if (code < 0) {
@@ -162,16 +162,16 @@ static int tell(struct supervisor *supervisor, const struct supervisor_request *
         return code;
 }
 
-static int hear(struct supervisor *supervisor, int *ret_pidfd, struct err *err) {
+static int supervisor_hear(struct supervisor *supervisor, int *ret_pidfd, struct err *err) {
         int code = receive_answer(supervisor->fd, ret_pidfd, err);
         if (code < 0 && err->code == ERR_GONE)
                 supervisor_leave(supervisor);
         return code;
 }
 
-static int ask(struct supervisor *supervisor, const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
+static int supervisor_ask(struct supervisor *supervisor, const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
                int *ret_pidfd, struct err *err) {
-        return tell(supervisor, request, slots, err) < 0 ? -1 : hear(supervisor, ret_pidfd, err);
+        return supervisor_tell(supervisor, request, slots, err) < 0 ? -1 : supervisor_hear(supervisor, ret_pidfd, err);
 }
 
 int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth, uint64_t template, struct err *err) {
@@ -185,9 +185,9 @@ int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth,
             fill_request(birth->spec, &birth->fds, request, slots, err) < 0)
                 return -1;
         request->kind = SUPERVISOR_CLONE_BOX;
-        request->makes_mould = template && !birth->spec->from_mould;
-        request->uid = id_in_ward(birth->spec->host_uid);
-        request->gid = id_in_ward(birth->spec->host_gid);
+        request->makes_template = template && !birth->spec->from_template;
+        request->uid = id_in_namespace(birth->spec->host_uid);
+        request->gid = id_in_namespace(birth->spec->host_gid);
         request->has_memory_cgroup = birth->has_memory_cgroup;
         request->has_pids_cgroup = birth->has_pids_cgroup;
         slots[SUPERVISOR_SYNC] = birth->fds.sync_fd;
@@ -197,8 +197,8 @@ int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth,
         slots[SUPERVISOR_WORKSPACE] = birth->spec->workspace_fd;
         slots[SUPERVISOR_ENTRY] = box->cgroup.entry_fd;
         memcpy(&slots[SUPERVISOR_TASKS], box->cgroup.tasks_fd, sizeof(box->cgroup.tasks_fd));
-        int code = ask(supervisor, request, slots, &box->pidfd, err);
-        if (request->makes_mould)
+        int code = supervisor_ask(supervisor, request, slots, &box->pidfd, err);
+        if (request->makes_template)
                 supervisor->template = code == 0 ? template : 0;
         if (code < 0)
                 return -1;
@@ -235,7 +235,7 @@ int supervisor_start_nursery(struct supervisor *supervisor, const struct box_spe
         slots[SUPERVISOR_SOCKET] = theirs;
         slots[SUPERVISOR_ANSWERS] = answers_write;
         slots[SUPERVISOR_LIBRARY] = library_fd;
-        if (ask(supervisor, request, slots, ret_pidfd, err) < 0)
+        if (supervisor_ask(supervisor, request, slots, ret_pidfd, err) < 0)
                 return -1;
         *ret_socket_fd = take_fd(&ours);
         *ret_answer_fd = take_fd(&answers_read);
@@ -252,9 +252,9 @@ int supervisor_ask_to_watch(struct supervisor *supervisor, pid_t pid, int status
         request->kind = SUPERVISOR_WATCH;
         request->pid = pid;
         slots[SUPERVISOR_STATUS] = status_fd;
-        return tell(supervisor, request, slots, err) < 0 ? -1 : 0;
+        return supervisor_tell(supervisor, request, slots, err) < 0 ? -1 : 0;
 }
 
 int supervisor_is_watching(struct supervisor *supervisor, int *ret_pidfd, struct err *err) {
-        return hear(supervisor, ret_pidfd, err);
+        return supervisor_hear(supervisor, ret_pidfd, err);
 }

@@ -1,5 +1,5 @@
-/* The supervisor itself: PID 1 of its pid namespace, a program of its own. supervisor.h tells what it is for. Every box begins as a
- * copy of this process: what it does not have in its memory, no box has to copy and to give back. */
+/* The supervisor itself: PID 1 of its pid namespace, a program of its own. supervisor.h tells what it is for. Every box
+ * begins as a copy of this process: what it does not have in its memory, no box has to copy and to give back. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -44,8 +44,9 @@ static int nursery_count;
 
 /* ---- coming to life ---- */
 
-/* A root with nothing in it but what cloning a box takes: /proc for the id maps, /tmp to build on. Later the template. */
-static int furnish(void) {
+/* A root with nothing in it but what cloning a box takes: /proc for the id maps, /tmp to build on. Later the
+ * template. */
+static int supervisor_process_make_root(void) {
         _cleanup_fd_ int tree = tree_make_tmpfs(1 << 20, 64, BOX_UID, BOX_GID, 0755);
         if (tree < 0)
                 return tree;
@@ -61,7 +62,7 @@ static int furnish(void) {
 /* ---- requests ---- */
 
 /* False when it could not be said. */
-static bool answer(int fd, int code, const struct err *err, int pidfd) {
+static bool supervisor_process_answer(int fd, int code, const struct err *err, int pidfd) {
         struct supervisor_answer reply = { .code = code };
         if (code < 0)
                 reply.err = *err;
@@ -73,7 +74,7 @@ static void take_view(const int slots[static SUPERVISOR_SLOTS], struct stage_fds
         memcpy(ret_fds->device_fds, &slots[SUPERVISOR_DEVICES], sizeof(ret_fds->device_fds));
 }
 
-static int make_mould(const struct supervisor_request *request, int slots[static SUPERVISOR_SLOTS], struct err *err) {
+static int make_template(const struct supervisor_request *request, int slots[static SUPERVISOR_SLOTS], struct err *err) {
         const struct box_spec spec = { .image = &request->image, .limits = request->limits };
         struct stage_fds fds = { .sync_fd = -1, .control_fd = -1, .agent_fd = -1, .listener_fd = -1,
                                   .template_fd = -1 };
@@ -83,19 +84,19 @@ static int make_mould(const struct supervisor_request *request, int slots[static
 
 /* Plain runs, of which there are many. A box with a proxy makes its own network. */
 static bool takes_ready_network(const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS]) {
-        return (request->makes_mould || request->from_mould) && slots[SUPERVISOR_LISTENER] < 0;
+        return (request->makes_template || request->from_template) && slots[SUPERVISOR_LISTENER] < 0;
 }
 
 static int clone_box(const struct supervisor_request *request, int slots[static SUPERVISOR_SLOTS], int *ret_pidfd,
                      struct err *err) {
-        if (request->makes_mould && make_mould(request, slots, err) < 0)
+        if (request->makes_template && make_template(request, slots, err) < 0)
                 return -1;
         struct box_mount mounts[SUPERVISOR_MOUNTS_MAX];
         for (size_t i = 0; i < request->n_mounts; i++)
                 mounts[i] = (struct box_mount) { slots[SUPERVISOR_MOUNTS + i], request->mounts[i].is_directory,
                                                  request->mounts[i].writable, request->mounts[i].destination };
         const struct box_spec spec = { .image = &request->image, .limits = request->limits,
-                                       .from_mould = request->makes_mould || request->from_mould,
+                                       .from_template = request->makes_template || request->from_template,
                                        .given_network = takes_ready_network(request, slots) && supervisor_network_enter(),
                                        .host_uid = request->uid, .host_gid = request->gid,
                                        .workspace_fd = slots[SUPERVISOR_WORKSPACE], .mounts = mounts,
@@ -111,7 +112,7 @@ static int clone_box(const struct supervisor_request *request, int slots[static 
         birth.fds.control_fd = take_fd(&slots[SUPERVISOR_CONTROL]);
         birth.fds.agent_fd = take_fd(&slots[SUPERVISOR_AGENT]);
         birth.fds.listener_fd = take_fd(&slots[SUPERVISOR_LISTENER]);
-        birth.fds.template_fd = spec.from_mould ? rootfs_template_copy() : -1; /* the stage says when that failed */
+        birth.fds.template_fd = spec.from_template ? rootfs_template_copy() : -1; /* the stage says when that failed */
         int code = box_clone(&birth, false, err);
         if (spec.given_network)
                 supervisor_network_leave();
@@ -178,7 +179,7 @@ static int start_nursery(const struct supervisor_request *request, const int slo
 }
 
 /* The nursery says which of our children is the kernel; the maker looks whether that is in the right box. */
-static int watch(pid_t pid, int slots[static SUPERVISOR_SLOTS], int *ret_pidfd, struct err *err) {
+static int supervisor_process_watch(pid_t pid, int slots[static SUPERVISOR_SLOTS], int *ret_pidfd, struct err *err) {
         siginfo_t info;
         _cleanup_fd_ int pidfd = pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1;
         if (n_watched == WATCHED_MAX)
@@ -214,12 +215,12 @@ static bool handle_request(int fd) {
                 code = start_nursery(&request, slots, &pidfd, &err);
                 break;
         case SUPERVISOR_WATCH:
-                code = watch(request.pid, slots, &pidfd, &err);
+                code = supervisor_process_watch(request.pid, slots, &pidfd, &err);
                 break;
         }
         for (size_t i = 0; i < SUPERVISOR_SLOTS; i++)
                 fd_close(&slots[i]);
-        bool told = answer(fd, code, &err, pidfd);
+        bool told = supervisor_process_answer(fd, code, &err, pidfd);
         fd_close(&pidfd);
         return told;
 }
@@ -227,7 +228,7 @@ static bool handle_request(int fd) {
 /* ---- children ---- */
 
 /* True while there are any. */
-static bool reap(void) {
+static bool supervisor_process_reap(void) {
         int status;
         pid_t pid;
         while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
@@ -247,33 +248,33 @@ static bool reap(void) {
         return pid == 0;
 }
 
-static int settle(void) {
+static int supervisor_process_settle(void) {
         (void) prctl(PR_SET_NAME, "glovebox-superv"); /* fifteen characters at most */
         /* The id maps of boxes are written through /proc, where only a dumpable process is its own. A nursery cannot
          * trace us all the same: it lacks our capabilities. */
         if (fcntl(SUPERVISOR_FD, F_SETFD, FD_CLOEXEC) < 0 || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
                 return -errno;
         int code = privilege_pass_on_no_more();
-        return code < 0 ? code : furnish();
+        return code < 0 ? code : supervisor_process_make_root();
 }
 
 /* Begun by supervisor_become: descriptors 0 to 3 and nothing else, every signal blocked. */
 int main(void) {
         struct err err = { 0 };
         sigset_t children;
-        int fd = SUPERVISOR_FD, code = settle();
+        int fd = SUPERVISOR_FD, code = supervisor_process_settle();
         sigemptyset(&children);
         sigaddset(&children, SIGCHLD);
         if (code < 0) {
-                (void) err_sys(&err, -code, "furnishing the supervisor");
-                (void) answer(fd, -1, &err, -1);
+                (void) err_sys(&err, -code, "preparing the supervisor's root");
+                (void) supervisor_process_answer(fd, -1, &err, -1);
                 _exit(EXIT_FAILURE);
         }
         (void) supervisor_network_open();
         int child_fd = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
         if (child_fd < 0)
                 _exit(EXIT_FAILURE);
-        if (!answer(fd, 0, &err, -1))
+        if (!supervisor_process_answer(fd, 0, &err, -1))
                 _exit(EXIT_FAILURE);
         for (bool asked = true;;) {
                 struct pollfd polled[] = { { .fd = child_fd, .events = POLLIN },
@@ -286,14 +287,14 @@ int main(void) {
                         continue;
                 struct signalfd_siginfo ignored[8];
                 (void) !read(child_fd, ignored, sizeof(ignored));
-                bool has_children = reap();
+                bool has_children = supervisor_process_reap();
                 if (polled[1].revents && !handle_request(fd)) {
                         asked = false;
                         fd_close(&fd); /* so that nobody waits for us */
                         stop_nursery(false);
                         stop_nursery(true);
                         has_children |= nursery_pids[false] > 0 || nursery_pids[true] > 0;
-                        has_children |= reap();
+                        has_children |= supervisor_process_reap();
                 }
                 if (!asked && !has_children)
                         _exit(EXIT_SUCCESS);

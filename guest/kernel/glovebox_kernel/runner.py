@@ -1,7 +1,7 @@
-"""One run: compile a cell, execute it in its context, and say how it ended.
+"""One run: compile a cell, execute it in its context, and report how it ended.
 
 The outcome of a run is data (the payload of RESULT), whatever the code did: an exception, `sys.exit(3)`, an interrupt.
-Only the end of the process (os._exit, a signal, a crash) is not told from here: the host sees that.
+The end of the process itself (os._exit, a signal, a crash) is not reported from here: the host sees it.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Runner:
 
     def _await(self, coroutine: Any) -> Any:
         """Top-level await: one event loop for the kernel's life, so that tasks started in a cell go on in the next."""
-        import asyncio  # only those who await pay for it
+        import asyncio  # imported at first use
 
         if self.loop is None or self.loop.is_closed():
             self.loop = asyncio.new_event_loop()
@@ -196,7 +196,7 @@ class Runner:
             figures.figures_close()
 
     def show_quietly(self, bundle: mime.Bundle) -> None:
-        """Something for the client and not for a person: it is no display of the run."""
+        """A message for the client program: it does not count as a display of the run."""
         if self._channel.fd >= 0:
             frame = json_pack({"id": self.run_id, "data": bundle})
             self._stdio.flush()
