@@ -78,7 +78,7 @@ void artifacts_list(struct api_request *api_request) {
         }
         api_request_attend(api_request);
         if (!artifact_scan_few(workspace, &list)) {
-                if (caller_job_start(&api_request->caller, workspace, list_many, user, &err) < 0)
+                if (caller_job_start(&api_request->caller, workspace, CALLER_JOB_SHORT, list_many, user, &err) < 0)
                         api_request_refuse(api_request, &err);
                 return;
         }

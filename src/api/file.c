@@ -242,7 +242,7 @@ void file_remove(struct api_request *api_request) {
                 code = err_set(&err, ERR_USAGE, "say what: ?path=data/file.csv");
         else if (code == 0 && question.is_recursive) {
                 api_request_attend(api_request);
-                code = caller_job_start(&api_request->caller, workspace, remove_many, question.path, &err);
+                code = caller_job_start(&api_request->caller, workspace, CALLER_JOB_LONG, remove_many, question.path, &err);
         } else if (code == 0 && (code = workspace_remove(workspace, question.path, false, &err)) == 0) {
                 char path[4200];
                 (void) snprintf(path, sizeof(path), "/workspace/%s", question.path);

@@ -205,7 +205,7 @@ static int remove_file(struct caller *caller, json_t *json, struct err *err) {
         if (workspace < 0)
                 return -1;
         if (json_is_true(json_object_get(json, "recursive")))
-                return caller_job_start(caller, workspace, remove_many, relative, err);
+                return caller_job_start(caller, workspace, CALLER_JOB_LONG, remove_many, relative, err);
         if (workspace_remove(workspace, relative, false, err) < 0)
                 return -1;
         caller_answer(caller, json_object());
@@ -258,7 +258,7 @@ static int list_artifacts(struct caller *caller, json_t *json, struct err *err) 
         struct artifact_list list = { 0 };
         const char *place = caller_is_operator(caller) ? session->workspace : "";
         if (!artifact_scan_few(workspace, &list))
-                return caller_job_start(caller, workspace, list_many, place, err);
+                return caller_job_start(caller, workspace, CALLER_JOB_SHORT, list_many, place, err);
         _cleanup_json_writer_ struct json_writer text = { 0 };
         if (*place && artifact_locate(&list, place, NULL) < 0)
                 text.failed = true;

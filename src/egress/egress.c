@@ -15,6 +15,7 @@
 
 #include "base/fd.h"
 #include "base/fd_passing.h"
+#include "base/priority.h"
 #include "egress/order.h"
 #include "egress/proxy.h"
 
@@ -53,8 +54,10 @@ int egress_start(const struct egress_operator *operator, struct egress * ret_egr
         bool is_told = send(ends[0], operator, sizeof(*operator), MSG_NOSIGNAL) == (ssize_t) sizeof(*operator);
         pid_t pid = is_told ? fork() : -1;
         int fork_errno = errno;
-        if (pid == 0)
+        if (pid == 0) {
+                priority_stand_apart();
                 become_proxy(ends[1]);
+        }
         fd_close(&ends[1]);
         if (pid < 0) {
                 fd_close(&ends[0]);

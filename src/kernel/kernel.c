@@ -66,6 +66,7 @@ static void take_apart(struct kernel *kernel) {
                 loop_unwatch(&kernel->output_watch[i]);
         if (kernel->fds[MAKER_PIDFD] >= 0 && !kernel->deaf)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
+        cpu_weight_forget(kernel);
         cgroup_meter_close(&kernel->meter);
         if (kernel->cgroup.host)
                 reaper_bury(&kernel->cgroup, take_fd(&kernel->fds[MAKER_PIDFD]), take_fd(&kernel->fds[MAKER_LEASE]));
@@ -164,6 +165,8 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
         }
         kernel->state = journal_open_request(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE;
         kernel->was_ready = true;
+        kernel->weight.level = CPU_WEIGHT_UNKNOWN; /* as the last daemon left it */
+        cpu_weight_watch(kernel);
         kernel_measure(kernel);
         return 0;
 }
@@ -278,6 +281,7 @@ static void on_status(void *context, uint32_t events) {
 }
 
 void kernel_let_go(struct kernel *kernel) {
+        cpu_weight_forget(kernel);
         fd_close(&kernel->fds[MAKER_PIDFD]);
         cgroup_release(&kernel->cgroup);
 }

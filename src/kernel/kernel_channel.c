@@ -210,6 +210,7 @@ int kernel_request(struct kernel *kernel, const struct journal_request *asked, s
                 rotate_some(kernel);
         kernel_watch_output(kernel);
         kernel->state = KERNEL_BUSY;
+        cpu_weight_begin(kernel);
         kernel->reply_bytes = kernel->n_repeated = 0;
         flush(kernel);
         return 0;

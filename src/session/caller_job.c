@@ -54,7 +54,8 @@ static void on_done(void *context, const char *bytes, size_t size) {
         caller_refuse(caller, &err);
 }
 
-int caller_job_start(struct caller *caller, int fd, caller_work *work, const char *context, struct err *err) {
+int caller_job_start(struct caller *caller, int fd, enum caller_job_length length, caller_work *work,
+                     const char *context, struct err *err) {
         struct caller_job *job = malloc(sizeof(*job));
         char *copy = strdup(context);
         if (!job || !copy) {
@@ -64,7 +65,10 @@ int caller_job_start(struct caller *caller, int fd, caller_work *work, const cha
         }
         *job = (struct caller_job) { caller, work, copy };
         caller->held_by = &job->caller;
-        const struct helper_job_order order = { .fds = { fd }, .n_fds = 1, .timeout_ms = PATIENCE_MS, .work = do_work,
+        char queue[HELPER_JOB_QUEUE_ROOM];
+        helper_job_name_queue(fd, queue);
+        const struct helper_job_order order = {
+                                            .queue = length == CALLER_JOB_SHORT ? queue : NULL, .fds = { fd }, .n_fds = 1, .timeout_ms = PATIENCE_MS, .work = do_work,
                                             .done = on_done, .context = job,
                                             manager_job_of(caller->manager, caller->owner) };
         if (helper_job_start(caller->manager->loop, &order, err))

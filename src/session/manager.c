@@ -156,6 +156,9 @@ void manager_sweep(struct session_manager *manager) {
                 if (session->touched && !session->ephemeral)
                         session->touched =
                                 registry_touch(manager->registry, session->row.id, session->row.used_ms, NULL) < 0;
+        for (struct session *session = manager->sessions; session; session = session->next)
+                if (session->kernel) /* processes go on between runs */
+                        cpu_weight_watch(session->kernel);
         disk_reserve_restore();
         finish_removals(manager);
         outputs_sweep(manager);

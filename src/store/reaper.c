@@ -20,6 +20,7 @@
 #include "base/fd_passing.h"
 #include "base/loop.h"
 #include "base/memory.h"
+#include "base/priority.h"
 #include "base/process_title.h"
 #include "base/remove_tree.h"
 
@@ -243,6 +244,7 @@ static int start_process(void) {
                 (void) syscall(SYS_close_range, 4, ~0u, 0);
                 (void) fcntl(3, F_SETFD, FD_CLOEXEC);
                 struct cgroup_host copy = *reaper.host;
+                priority_stand_apart();
                 serve(&copy, 3);
         }
         fd_close(&ends[1]);

@@ -15,4 +15,5 @@ void cgroup_meter_open(const struct cgroup *cgroup, struct cgroup_meter *ret_met
 void cgroup_meter_close(struct cgroup_meter *meter);
 
 /* Fills oom_kills (since the group was made), memory_peak_bytes and cpu_us; what cannot be told is 0. */
+uint64_t cgroup_meter_read_cpu(const struct cgroup_meter *meter); /* microseconds; 0 where it cannot be told */
 void cgroup_meter_read(const struct cgroup_meter *meter, struct cgroup_usage *ret_usage);
