@@ -1,4 +1,4 @@
-# Glovebox: `make` builds it, `make demo` shows it. Everything else is below; `make help` lists it.
+# Glovebox: `make` builds it, `make demo` runs an example. `make help` lists the targets.
 BUILD   := build
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -7,10 +7,17 @@ PARTS   ?=
 BENCH   ?=
 MINUTES ?= 10
 
-# A meson of our own stands in build/venv where the distribution's is too old; otherwise this changes nothing.
+# tools/setup.sh installs Meson into build/venv if the distribution's version is too old.
 MESON   := PATH="$(CURDIR)/$(BUILD)/venv/bin:$$PATH" meson
 PYTHON  := $(BUILD)/venv/bin/python
 WERROR  := $(if $(filter true 1 yes,$(CI)),-Dwerror=true)
+
+# Printed by a plain `make`, not by the targets that build first.
+NEXT    := '' 'Built $(BUILD)/glovebox. Next, type:' \
+           '  export PATH="$$PWD/$(BUILD):$$PATH"' \
+           "  glovebox run -c 'print(6 * 7)'" \
+           '  make demo             a data analysis in a sealed box' \
+           '  glovebox doctor       what this host can enforce, and how to fix the rest'
 
 .PHONY: all demo test soak bench bench-check wheel install clean help
 
@@ -18,6 +25,7 @@ all:
 	@tools/setup.sh build
 	@test -f $(BUILD)/build.ninja || $(MESON) setup $(BUILD) $(WERROR)
 	@ninja -C $(BUILD) -j $(JOBS)
+	@$(if $(filter-out all,$(MAKECMDGOALS)),:,printf '%s\n' $(NEXT))
 
 demo: all
 	@/usr/bin/python3 tools/demo.py
@@ -53,10 +61,10 @@ clean:
 help:
 	@echo "make              install what is missing, build $(BUILD)/glovebox"
 	@echo "make demo         build it and run a data analysis in a box"
-	@echo "make test         every test; PARTS='lint unit box' picks some"
+	@echo "make test         run every test; PARTS='lint unit box' selects parts"
 	@echo "make soak         kill the daemon under load for MINUTES=$(MINUTES), at least one round; needs root"
-	@echo "make bench        measure it beside its peers; BENCH='--quick --only cold' for less"
-	@echo "make bench-check  the same, and fail where a promise is broken"
-	@echo "make wheel        the Python package and its runtime, into dist/"
-	@echo "make install      to PREFIX=$(PREFIX), below DESTDIR"
-	@echo "make clean        remove what was built (images in the data directory stay)"
+	@echo "make bench        compare it with its peers; BENCH='--quick --only cold' for less"
+	@echo "make bench-check  the same, and fail if a promised ratio is missed"
+	@echo "make wheel        build the Python package and its runtime, into dist/"
+	@echo "make install      install to PREFIX=$(PREFIX), below DESTDIR"
+	@echo "make clean        remove the build directories (images in the data directory stay)"

@@ -6,11 +6,6 @@ import json
 import socket
 from typing import Any
 
-from client import send_at_once
-
-_dumps = json.JSONEncoder(separators=(",", ":")).encode
-_scan = json.JSONDecoder().scan_once
-
 
 class HttpClient:
     def __init__(self, port: int, key: str) -> None:
@@ -21,7 +16,7 @@ class HttpClient:
 
     def send(self, method: str, path: str, body: bytes = b"", more: str = "") -> None:
         head = f"{method} {path} HTTP/1.1\r\n{self.head}{more}Content-Length: {len(body)}\r\n\r\n"
-        send_at_once(self.socket, head.encode() + body)
+        self.socket.sendall(head.encode() + body)
 
     def receive(self) -> tuple[int, bytes]:
         """An answer of known length."""
@@ -42,9 +37,9 @@ class HttpClient:
         return piece
 
     def ask(self, method: str, path: str, **fields: Any) -> dict[str, Any]:
-        self.send(method, path, _dumps(fields).encode(), "Content-Type: application/json\r\n")
+        self.send(method, path, json.dumps(fields).encode(), "Content-Type: application/json\r\n")
         status, body = self.receive()
-        answer: dict[str, Any] = _scan(body.decode(), 0)[0]
+        answer: dict[str, Any] = json.loads(body)
         if status >= 300:
             raise RuntimeError(f"{status}: {answer}")
         return answer

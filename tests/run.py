@@ -35,6 +35,7 @@ PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "frameworks": ("adapters, by the frameworks' own suites", frameworks),
     "session": ("the daemon and its sessions", lambda: pytest_part("session", "tests/session", 900)),
     "sdk": ("the Python package, over socket and HTTP", sdk),
+    "mcp": ("MCP, by its own tests and clients", lambda: pytest_part("mcp", "tests/mcp", 600)),
     "programs": ("every run means the same", lambda: pytest_part("programs", "tests/programs", 600)),
     "chaos": ("faults that the daemon survives", lambda: pytest_part("chaos", "tests/chaos", 900)),
     "escape": ("attempts to get out", lambda: pytest_part("escape", "tests/escape", 900)),

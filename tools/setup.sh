@@ -43,6 +43,7 @@ command podman                  podman
 command zsh                     zsh
 file    /usr/share/fonts/truetype/wqy/wqy-microhei.ttc fonts-wqy-microhei
 command fish                    fish
+command npm                     npm
 '
 bench_rows='
 command bwrap                   bubblewrap
@@ -122,7 +123,7 @@ ensure_venv() { # directory
         have=$("$directory/bin/python" -c 'import sys; print(sys.version_info[:2])' 2>/dev/null || true)
         test "$have" = "$want" && return 0
         rm -rf "$directory"
-        mkdir -p build
+        mkdir -p "$(dirname "$directory")"
         "$python" -m venv "$directory"
 }
 
@@ -150,12 +151,24 @@ ensure_requirements() { # list, directory
         cp "$1" "$2/requirements.done"
 }
 
+# MCP clients of the tests: npm packages (one of them is the Node that they need), and both generations of the Python one.
+ensure_mcp_clients() {
+        ensure_requirements tests/mcp/requirements-modern.txt build/mcp/modern-venv
+        ensure_requirements tests/mcp/requirements-legacy.txt build/mcp/legacy-venv
+        cmp -s tests/mcp/package.json build/mcp/package.done && return 0
+        say "installing what tests/mcp/package.json lists into build/mcp"
+        cp tests/mcp/package.json build/mcp/package.json
+        npm install --prefix build/mcp --no-audit --no-fund --ignore-scripts --loglevel=error >/dev/null
+        cp tests/mcp/package.json build/mcp/package.done
+}
+
 case $stage in
 build) install_packages "$build_rows"; ensure_meson ;;
 test)
         install_packages "$test_rows"
         ensure_requirements tests/requirements.txt "$venv"
         ensure_requirements tests/frameworks/requirements.txt build/frameworks-venv
+        ensure_mcp_clients
         tests/vm/fetch-kernel.sh || say "no kernel for the virtual machine: the part 'vm' of the tests will fail"
         ;;
 wheel) ensure_requirements tests/requirements.txt "$venv" ;;

@@ -22,7 +22,7 @@ CELL = (
     "gc.collect()\n"
     "print(total)"
 )
-OURS_MEMORY = "MB per session, by the fall of free memory"
+OURS_MEMORY = "MiB per session, by the fall of free memory"
 OURS_DAEMON = "KB of the daemon per session"
 OURS_FIRST = "warm 1+1 with one session, ms"
 OURS_LAST = "warm 1+1 with all sessions, ms"
@@ -96,7 +96,7 @@ def measure(bench: Bench) -> Table:
         busy = (_cpu_seconds(daemon.process.pid) - cpu) / slept * 100
         for name in names:
             client.request("session.remove", session=name)
-    table.add(OURS_MEMORY, "ours", [per_session / 1e6])
+    table.add(OURS_MEMORY, "ours", [per_session / (1 << 20)])
     table.add(OURS_DAEMON, "ours", [own_each / 1e3])
     table.add(OURS_FIRST, "ours", first.values)
     table.add(OURS_LAST, "ours", last.values)

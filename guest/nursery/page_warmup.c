@@ -2,10 +2,13 @@
  *
  * A fork copies the page tables of a mapping of a file only if the process has written to a page of it; otherwise the
  * child fills them fault by fault. A kernel had some 650 read faults of 2 to 5 µs before its first cell had run, where
- * to copy an entry takes about 0.2 µs. So the nursery forks one child that starts as a kernel does, runs a few cells and
- * reports which pages of files it has in its page tables. The nursery drops from its own page tables what it read
- * during its imports, reads the reported pages, and writes one byte of each such mapping (the byte that is there), so
- * that forks copy their entries. */
+ * to copy an entry and to remove it again takes about 0.3 µs. So the nursery forks one child that starts as a kernel
+ * does, runs a few cells and reports which pages of files it has in its page tables. The nursery drops from its own page
+ * tables what it read during its imports, reads the reported pages, and writes one byte of each such mapping (the byte
+ * that is there), so that forks copy their entries.
+ *
+ * For one page that is read, Linux enters up to 16 that lie around it in the same mapping, which would be 9,000 entries
+ * too many. So the child splits its mappings into short ones before it begins. */
 #include "page_warmup.h"
 
 #include <errno.h>
@@ -29,20 +32,28 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-enum { RANGES_MAX = 16 << 10, CHILD_WAIT_MS = 10000 };
+enum {
+        MAPPINGS_MAX = 4096,
+        RANGES_MAX = 16 << 10,
+        CHILD_WAIT_MS = 10000,
+        /* Pages of a mapping after the split. With pandas and its like loaded there are 30,000 writable pages and 54,000
+         * others; Linux allows 65,530 mappings. Where they do not suffice the report is less exact. */
+        SPLIT_WRITABLE = 1,
+        SPLIT_OTHERS = 4,
+};
 
 struct page_range {
         uintptr_t start, end;
 };
 
-/* Shared with the child, which fills it in the order of addresses. No range extends over two mappings. */
+/* Shared with the child, which fills the ranges in the order of addresses. No range extends over two mappings. */
 struct report {
-        size_t n;
+        size_t n_mappings, n_ranges;
+        struct mapping mappings[MAPPINGS_MAX]; /* of files, before the child splits them */
         struct page_range ranges[RANGES_MAX];
 };
 
 static struct report *report;
-static size_t next_range; /* the nursery has populated those before it */
 static int pagemap_fd = -1, memory_fd = -1;
 
 int page_warmup_open(void) {
@@ -51,17 +62,23 @@ int page_warmup_open(void) {
         return pagemap_fd < 0 || memory_fd < 0 ? -errno : 0;
 }
 
-/* The pages of a mapping of a file, in order. */
-static int visit_pages(const struct mapping *mapping,
-                       void (*visit)(const struct mapping *mapping, uintptr_t page, uint64_t entry)) {
+static int add_mapping(const struct mapping *mapping) {
+        if (mapping->inode && (mapping->protection & PROT_READ) && report->n_mappings < MAPPINGS_MAX)
+                report->mappings[report->n_mappings++] = *mapping;
+        return 0;
+}
+
+/* The pages of each mapping, in order. */
+static int visit_pages(void (*visit)(const struct mapping *mapping, uintptr_t page, uint64_t entry)) {
         uint64_t entries[PAGES_AT_ONCE];
-        for (uintptr_t at = mapping->start; mapping->inode && at < mapping->end;) {
-                size_t n = page_read(pagemap_fd, at, mapping->end, entries);
-                if (n == 0)
-                        return -EIO;
-                for (size_t i = 0; i < n; i++, at += PAGE)
-                        visit(mapping, at, entries[i]);
-        }
+        for (const struct mapping *mapping = report->mappings; mapping < report->mappings + report->n_mappings; mapping++)
+                for (uintptr_t at = mapping->start; at < mapping->end;) {
+                        size_t n = page_read(pagemap_fd, at, mapping->end, entries);
+                        if (n == 0)
+                                return -EIO;
+                        for (size_t i = 0; i < n; i++, at += PAGE)
+                                visit(mapping, at, entries[i]);
+                }
         return 0;
 }
 
@@ -77,19 +94,23 @@ static int drop_privileges(void) {
         return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
+/* Neighbours with the same flags would be one mapping: every second part gets another flag. */
+static void split_mapping(const struct mapping *mapping) {
+        size_t part = (mapping->protection & PROT_WRITE ? SPLIT_WRITABLE : SPLIT_OTHERS) * PAGE;
+        for (uintptr_t at = mapping->start; at < mapping->end; at += 2 * part)
+                if (madvise((void *) at, part < mapping->end - at ? part : mapping->end - at, MADV_DONTDUMP) < 0)
+                        return;
+}
+
 /* Pages that the child wrote to count as well: most kernels read them before they write. */
 static void report_page(const struct mapping *mapping, uintptr_t page, uint64_t entry) {
-        struct page_range *last = report->n > 0 ? &report->ranges[report->n - 1] : NULL;
+        struct page_range *last = report->n_ranges > 0 ? &report->ranges[report->n_ranges - 1] : NULL;
         if (!page_is_present(entry))
                 return;
         if (last && last->end == page && page != mapping->start)
                 last->end += PAGE;
-        else if (report->n < RANGES_MAX)
-                report->ranges[report->n++] = (struct page_range) { page, page + PAGE };
-}
-
-static int report_mapping(const struct mapping *mapping) {
-        return visit_pages(mapping, report_page);
+        else if (report->n_ranges < RANGES_MAX)
+                report->ranges[report->n_ranges++] = (struct page_range) { page, page + PAGE };
 }
 
 int page_warmup_feed(int requests_fd, int replies_fd, const char *requests, size_t size) {
@@ -106,7 +127,7 @@ int page_warmup_feed(int requests_fd, int replies_fd, const char *requests, size
 
 void page_warmup_end(void) {
         pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-        _exit(report && pagemap_fd >= 0 && mapping_visit(report_mapping, NULL) == 0 ? 0 : 1);
+        _exit(report && pagemap_fd >= 0 && visit_pages(report_page) == 0 ? 0 : 1);
 }
 
 /* ---- in the nursery ---- */
@@ -116,23 +137,22 @@ static void drop_range(const struct page_range *range) {
                 (void) madvise((void *) range->start, range->end - range->start, MADV_DONTNEED);
 }
 
+/* Drops what the nursery read during its imports: forks would copy entries that no kernel needs. */
 static struct page_range unneeded; /* pages of the file, not dropped yet */
 
-static void drop_page(const struct mapping *mapping, uintptr_t page, uint64_t entry) {
-        (void) mapping;
+static void drop_read_page(const struct mapping *mapping, uintptr_t page, uint64_t entry) {
         if (page_is_own(entry))
                 return;
-        if (page != unneeded.end) {
+        if (page != unneeded.end || page == mapping->start) {
                 drop_range(&unneeded);
                 unneeded.start = page;
         }
         unneeded.end = page + PAGE;
 }
 
-/* Drops what the nursery read during its imports: forks would copy entries that no kernel needs. */
-static int drop_read_pages(const struct mapping *mapping) {
-        unneeded = (struct page_range) { mapping->start, mapping->start };
-        int code = visit_pages(mapping, drop_page);
+static int drop_read_pages(void) {
+        unneeded = (struct page_range) { 0 };
+        int code = visit_pages(drop_read_page);
         drop_range(&unneeded);
         return code;
 }
@@ -144,18 +164,23 @@ static void make_forks_copy(uintptr_t page) {
         (void) !pwrite(memory_fd, &byte, 1, (off_t) page);
 }
 
-static int populate_mapping(const struct mapping *mapping) {
-        while (next_range < report->n && report->ranges[next_range].start < mapping->start)
-                next_range++; /* mapped in the child only */
-        const size_t first = next_range;
-        for (; next_range < report->n && report->ranges[next_range].start < mapping->end; next_range++) {
-                const struct page_range *range = &report->ranges[next_range];
-                uintptr_t end = range->end < mapping->end ? range->end : mapping->end;
-                (void) madvise((void *) range->start, end - range->start, MADV_POPULATE_READ);
-        }
-        if (next_range > first)
-                make_forks_copy(report->ranges[first].start);
-        return 0;
+/* Reads these pages and none around them: with another flag they are a mapping of their own. */
+static void populate_range(const struct page_range *range) {
+        size_t size = range->end - range->start;
+        if (madvise((void *) range->start, size, MADV_DONTDUMP) < 0)
+                return;
+        (void) madvise((void *) range->start, size, MADV_POPULATE_READ);
+        (void) madvise((void *) range->start, size, MADV_DODUMP);
+}
+
+static void populate_mappings(void) {
+        const struct page_range *range = report->ranges, *end = report->ranges + report->n_ranges;
+        for (const struct mapping *mapping = report->mappings; mapping < report->mappings + report->n_mappings; mapping++)
+                for (bool is_first = true; range < end && range->start < mapping->end; range++, is_first = false) {
+                        populate_range(range);
+                        if (is_first)
+                                make_forks_copy(range->start);
+                }
 }
 
 static int await_child(pid_t child) {
@@ -190,6 +215,8 @@ static bool fork_child(int *ret_code) {
         fd_close(&memory_fd);
         if (drop_privileges() < 0)
                 _exit(1);
+        for (size_t i = 0; i < report->n_mappings; i++)
+                split_mapping(&report->mappings[i]);
         return true;
 }
 
@@ -202,13 +229,14 @@ int page_warmup_begin(void) {
                 code = -ENOMEM;
         if (code == 0) {
                 report = shared;
-                next_range = 0;
-                code = mapping_visit(drop_read_pages, NULL);
+                code = mapping_visit(add_mapping, NULL);
         }
+        if (code == 0)
+                code = drop_read_pages();
         if (code == 0 && fork_child(&code))
                 return 0;
         if (code == 0)
-                code = mapping_visit(populate_mapping, NULL);
+                populate_mappings();
         if (shared != MAP_FAILED)
                 (void) munmap(shared, sizeof(*report)); /* kernels must not inherit shared memory */
         report = NULL;

@@ -44,6 +44,7 @@ enum { UID = 1000, WRITABLE_MAX = 80, KERNEL_VERDICT = 7, KERNEL_GO = 8, KERNEL_
 EXPORTED int spawn_open(void);
 EXPORTED int spawn_announce(int code, unsigned n_preloaded, const char *text);
 EXPORTED int spawn_serve(void); /* in each sealed kernel SPAWN_…, or 0; in the nursery -ENODATA after the last order */
+EXPORTED int spawn_settle(void); /* in a kernel, once: its mounts are final. Without it no request may be answered */
 EXPORTED void spawn_pretend(int kernel);            /* the next spawn_serve returns this, at once and in this process */
 EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after the last */
 
@@ -52,6 +53,7 @@ enum {
         SPAWN_USUAL = 2,   /* its environment is the nursery's */
         SPAWN_PACKAGES = 4, /* there is a place for packages of its own */
         SPAWN_SECOND = 8,   /* it is process 2 */
+        SPAWN_UNSETTLED = 16, /* spawn_settle is to be called before its first request */
 };
 
 enum { ORDER_DONE = 1 << 8 };
@@ -165,7 +167,8 @@ static bool is_environment_usual(void) {
 
 static int describe_kernel(void) {
         return (order.is_awaited ? SPAWN_AWAITED : 0) | (is_environment_usual() ? SPAWN_USUAL : 0) |
-               (access(PACKAGES, F_OK) == 0 ? SPAWN_PACKAGES : 0) | (getpid() == 2 ? SPAWN_SECOND : 0);
+               (access(PACKAGES, F_OK) == 0 ? SPAWN_PACKAGES : 0) | (getpid() == 2 ? SPAWN_SECOND : 0) |
+               (order.mounts_follow ? SPAWN_UNSETTLED : 0);
 }
 
 /* ---- the child, until it is a kernel ---- */
@@ -236,21 +239,26 @@ static int restrict_files(void) {
         return landlock_restrict(writable, order.n_writable);
 }
 
+/* If mounts may follow (box/late_mounts.h), the last rows have two parts. A rule of Landlock holds for the directory that
+ * is there and not for what is mounted on it later, so Landlock waits; the filter does not, and only leaves what Landlock
+ * needs. No request is answered before the second part is done. */
 static const struct {
         int (*run)(void);
         const char *what;
+        int (*before_mounts)(void), (*after_mounts)(void); /* both NULL: run, before */
 } steps[] = {
-        { enter_groups, "entering the control groups" }, /* first: limits hold, and memory is charged to the box */
-        { join_box, "joining the box's namespaces" },
-        { become_user, "becoming the user of the box" },
-        { privilege_join_fresh_keyring, "joining a fresh keyring" },
-        { arrange_descriptors, "arranging descriptors" },
-        { enter_workspace, "entering the workspace" },
-        { privilege_offer_to_oom, "being the first to go when memory runs out" },
-        { set_rlimits, "setting resource limits" },
-        { privilege_drop_all, "giving up privileges" }, /* joining a user namespace brought them all back */
-        { restrict_files, "restricting file access with Landlock" },
-        { seccomp_install, "installing the system-call filter" }, /* last: it forbids most of the above */
+        { enter_groups, "entering the control groups", NULL, NULL }, /* first: limits hold, memory is charged to the box */
+        { join_box, "joining the box's namespaces", NULL, NULL },
+        { become_user, "becoming the user of the box", NULL, NULL },
+        { privilege_join_fresh_keyring, "joining a fresh keyring", NULL, NULL },
+        { arrange_descriptors, "arranging descriptors", NULL, NULL },
+        { enter_workspace, "entering the workspace", NULL, NULL },
+        { privilege_offer_to_oom, "being the first to go when memory runs out", NULL, NULL },
+        { set_rlimits, "setting resource limits", NULL, NULL },
+        { privilege_drop_all, "giving up privileges", NULL, NULL }, /* joining a user namespace brought them all back */
+        { restrict_files, "restricting file access with Landlock", NULL, restrict_files },
+        /* last: it forbids most of the above */
+        { seccomp_install, "installing the system-call filter", seccomp_install_early, seccomp_install_closing },
 };
 
 /* A build of the tests leaves out one row: see box/seal/stage.c. The environment of the new kernel says which. */
@@ -264,11 +272,25 @@ static bool is_left_out(const char *what) {
 #define is_left_out(what) false
 #endif
 
+/* Only our own code has run in this kernel so far. None of the rows needs a privilege. */
+int spawn_settle(void) {
+        if (!order.mounts_follow)
+                return 0;
+        order.mounts_follow = false;
+        (void) mkdir("/workspace/artifacts", 0755); /* as in a box that was made with this workspace */
+        int code = chdir("/workspace") < 0 ? -errno : 0;
+        for (size_t i = 0; i < ELEMENTS(steps) && code == 0; i++)
+                if (steps[i].after_mounts && !is_left_out(steps[i].what))
+                        code = steps[i].after_mounts();
+        return code;
+}
+
 /* Tells the maker, and waits for its word. */
 static void settle(void) {
         struct err verdict = { 0 };
         for (size_t i = 0; i < ELEMENTS(steps) && verdict.code == ERR_NONE; i++) {
-                int code = is_left_out(steps[i].what) ? 0 : steps[i].run();
+                int (*run)(void) = order.mounts_follow && steps[i].after_mounts ? steps[i].before_mounts : steps[i].run;
+                int code = run && !is_left_out(steps[i].what) ? run() : 0;
                 if (code < 0)
                         (void) err_sys(&verdict, -code, "forked kernel: %s", steps[i].what);
         }

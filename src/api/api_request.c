@@ -9,7 +9,6 @@
 #include "base/json_bounds.h"
 #include "base/memory.h"
 #include "daemon/daemon.h"
-#include "daemon/operation.h"
 #include "http/media.h"
 #include "session/session.h"
 
@@ -45,7 +44,6 @@ struct api_request *api_request_open(struct service *service, struct http_reques
         api_request->service = service;
         api_request->request = request;
         api_request->match = *match;
-        api_request->opened_ms = loop_now_ms();
         api_request->visitor = *visitor;
         api_request->is_waiting = use != NULL;
         api_request->caller = (struct caller) { .type = &caller_type,
@@ -90,7 +88,7 @@ const char *api_request_user(const struct api_request *api_request) {
 }
 
 /* It waits for its run without a client: nothing is read from the journal for nobody. */
-static void go_on_alone(struct api_request *api_request) {
+void api_request_go_on_alone(struct api_request *api_request) {
         api_request->request = NULL;
         api_request->caller.from = NULL;
         stop_waiting(api_request);
@@ -109,7 +107,7 @@ static void on_gone(void *context) {
                 api_request_free(api_request);
                 return;
         }
-        go_on_alone(api_request);
+        api_request_go_on_alone(api_request);
         if (caller->cancel_on_disconnect) /* it counts until it has ended, which may take a while, or be now */
                 session_cancel(run->session, run);
 }
@@ -120,6 +118,17 @@ static void on_drained(void *context) {
 }
 
 static const struct http_events waiting_events = { .on_drained = on_drained, .on_gone = on_gone };
+
+int api_request_count_run(struct api_request *api_request, struct err *err) {
+        struct quota_use *use = api_request->visitor.use;
+        if (use && share_take(&api_request->service->manager->shares, SHARE_RUNS,
+                              &(const struct share_claim) { .key = use->owner, .amount = 1,
+                                                            .key_max = use->quota.runs }, err) < 0)
+                return -1;
+        api_request->is_run = true;
+        api_request->service->counted.runs++;
+        return 0;
+}
 
 /* ---- the question ---- */
 
@@ -173,33 +182,15 @@ void api_request_attend(struct api_request *api_request) {
         http_attend(api_request->request, &waiting_events, api_request);
 }
 
-void api_request_ask(struct api_request *api_request, json_t *operation) {
-        struct err err;
-        api_request->is_asked = true;
-        api_request_attend(api_request);
-        if (operation_run(&api_request->caller, operation, &err) < 0)
-                caller_refuse(&api_request->caller, &err);
-        json_decref(operation);
+void api_request_settle(struct api_request *api_request, int code, const struct err *err) {
+        if (code < 0)
+                caller_refuse(&api_request->caller, err);
 }
 
 /* ---- the answer ---- */
 
-/* Files are changed without the session layer: then it is for us to say so. */
-static void record(const struct api_request *api_request, int status) {
-        const struct api_route *route = api_request->match.route;
-        if (api_request->is_asked || !api_request->request || strcmp(route->method, "GET") == 0)
-                return;
-        char text[16];
-        (void) snprintf(text, sizeof(text), "http %d", status);
-        const struct audit_entry entry = { .key = api_request->visitor.owner, .via = "http",
-                                           .from = http_peer(api_request->request)->address, .what = route->name,
-                                           .session = api_request_user(api_request), .status = status < 300 ? "ok" : text,
-                                           .duration_ms = loop_now_ms() - api_request->opened_ms };
-        audit_write(&api_request->service->manager->audit, &entry);
-}
-
 void api_request_problem(struct api_request *api_request, int status, const char *code, const char *detail, const char *remedy) {
-        record(api_request, status);
+        caller_done(&api_request->caller, code);
         if (status == 429)
                 api_request->service->counted.turned_away++;
         if (api_request->request && api_request->is_begun)
@@ -217,7 +208,7 @@ void api_request_refuse(struct api_request *api_request, const struct err *err) 
 }
 
 void api_request_answer_bytes(struct api_request *api_request, int status, const char *type, const void *bytes, size_t size) {
-        record(api_request, status);
+        caller_done(&api_request->caller, "ok");
         int code = http_respond(api_request->request, status, type, bytes, size);
         if (code == -EFBIG && http_stream_begin(api_request->request, status, type, (int64_t) size) == 0) {
                 (void) http_stream_write(api_request->request, bytes, size);
@@ -244,7 +235,7 @@ void api_request_answer(struct api_request *api_request, int status, json_t *ans
                 api_request_problem(api_request, 503, "busy", "the service is out of memory", NULL);
 }
 
-/* ---- what the session layer says ---- */
+/* ---- what the operations say ---- */
 
 /* Nobody can have the service hold a large answer for every connection there is. */
 static bool is_crowded(const struct api_request *api_request, size_t size) {
@@ -253,7 +244,7 @@ static bool is_crowded(const struct api_request *api_request, size_t size) {
 
 static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
         struct api_request *api_request = (struct api_request *) caller;
-        int status = 200;
+        (void) json;
         if (!api_request->request)
                 api_request_free(api_request);
         else if (is_crowded(api_request, size))
@@ -262,11 +253,10 @@ static void on_answer(struct caller *caller, const char *text, size_t size, json
         else if (api_request->is_begun && size <= API_REQUEST_ANSWER_MAX) {
                 stream_end(api_request, text, size);
                 api_request_free(api_request);
-        } else if (api_request->shape && json) {
-                json_t *shaped = api_request->shape(api_request, json, &status);
-                api_request_answer(api_request, status, shaped);
-        } else
-                answer_text(api_request, status, text, size);
+        } else if (api_request->finish)
+                api_request->finish(api_request, text, size);
+        else
+                answer_text(api_request, 200, text, size);
 }
 
 static void on_refuse(struct caller *caller, const struct err *err) {
@@ -281,8 +271,14 @@ static void on_accepted(struct caller *caller, const char *run_id) {
                 char text[96];
                 int size = snprintf(text, sizeof(text), "{\"run_id\":\"%s\"}", run_id);
                 (void) http_respond(api_request->request, 202, "application/json", text, (size_t) size);
-                go_on_alone(api_request);
-        } else if (api_request->form != API_REQUEST_WHOLE)
+                api_request_go_on_alone(api_request);
+        }
+}
+
+/* Only now: what could not begin is answered with a status of its own, not with an error in a stream under a 200. */
+static void on_begun(struct caller *caller, const char *run_id) {
+        struct api_request *api_request = (struct api_request *) caller;
+        if (api_request->request && api_request->form != API_REQUEST_WHOLE)
                 stream_begin(api_request, run_id);
 }
 
@@ -306,6 +302,7 @@ static bool wants_more(const struct caller *caller) {
 static const struct caller_type caller_type = { .answer = on_answer,
                                               .refuse = on_refuse,
                                               .accepted = on_accepted,
+                                              .begun = on_begun,
                                               .output = on_output,
                                               .display = on_display,
                                               .wants_more = wants_more,

@@ -33,8 +33,6 @@ struct api_request {
         struct visitor visitor;
         struct api_match match;
         enum api_request_form form;
-        bool is_asked;   /* the session layer was, and records it */
-        uint64_t opened_ms;
         bool is_run;     /* counts as one */
         bool is_waiting; /* the same, for an answer */
         bool is_begun;   /* the head of a stream was sent */
@@ -47,13 +45,20 @@ struct api_request {
                 size_t size;
         } partial[2];    /* the beginning of a character whose end is still to come, of each stream */
         void (*then)(struct api_request *api_request, json_t *body);
-        json_t *(*shape)(struct api_request *api_request, json_t *answer, int *status); /* NULL: as it is */
+        /* How an operation's answer is written; NULL: as it is, under 200. The last thing that is done with it. */
+        void (*finish)(struct api_request *api_request, const char *answer, size_t size);
 };
 
 /* Makes one of a request that the gate let in. NULL: that was answered, too. */
 struct api_request *api_request_open(struct service *service, struct http_request *request, const struct api_match *match,
                                const struct visitor *visitor);
 void api_request_free(struct api_request *api_request);
+
+/* Counts it as a run from here to its end. ERR_LIMIT: its key has as many as it may. */
+int api_request_count_run(struct api_request *api_request, struct err *err);
+
+/* Its client was answered or has left, and it waits for its run's end. */
+void api_request_go_on_alone(struct api_request *api_request);
 
 /* {user_id} of the path. */
 const char *api_request_user(const struct api_request *api_request);
@@ -62,11 +67,11 @@ const char *api_request_user(const struct api_request *api_request);
  * answered with an error. */
 void api_request_read_json(struct api_request *api_request, void (*then)(struct api_request *api_request, json_t *body));
 
-/* From now on it is told when its client has room, or has left. */
+/* From now on it is told when its client has room, or has left: before an operation that answers by itself. */
 void api_request_attend(struct api_request *api_request);
 
-/* Asks the session layer; takes the reference. */
-void api_request_ask(struct api_request *api_request, json_t *operation);
+/* What an operation (daemon/operation.h) returned: -1 is answered with the error. */
+void api_request_settle(struct api_request *api_request, int code, const struct err *err);
 
 /* The answer, the last thing that is done with the api_request. Takes the reference; bytes are copied. */
 void api_request_answer(struct api_request *api_request, int status, json_t *answer);

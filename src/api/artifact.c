@@ -1,12 +1,9 @@
 /* Artifacts of a sandbox: the list, one of them, all of them. */
-#include "session/artifact_listing.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/api_request.h"
-#include "api/file.h"
 #include "api/routes.h"
 #include "api/sending.h"
 #include "api/service.h"
@@ -15,9 +12,10 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "daemon/operation.h"
 #include "http/query.h"
 #include "http/text.h"
-#include "session/caller_job.h"
+#include "store/workspace.h"
 
 enum { ZIPS_MAX = 8 }; /* of one owner at a time: each holds the names of what it packs */
 
@@ -57,38 +55,14 @@ static void write_list(const struct artifact_list *list, const char *user, struc
         json_writer_put_literal(text, "}");
 }
 
-static int list_many(int workspace_fd, const char *user, struct json_writer *text, struct err *err) {
-        struct artifact_list list = { 0 };
-        if (artifact_scan(workspace_fd, &list, err) < 0)
-                return -1;
-        write_list(&list, user, text);
-        return 0;
-}
-
 void artifacts_list(struct api_request *api_request) {
         struct err err;
-        struct artifact_list list = { 0 };
         _cleanup_free_ char *user = http_encode(api_request_user(api_request), false);
-        _cleanup_fd_ int workspace = file_open_workspace(api_request, &err);
-        if (workspace < 0 || !user) {
-                if (workspace >= 0)
-                        (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-                api_request_refuse(api_request, &err);
-                return;
-        }
         api_request_attend(api_request);
-        if (!artifact_scan_few(workspace, &list)) {
-                if (caller_job_start(&api_request->caller, workspace, CALLER_JOB_SHORT, list_many, user, &err) < 0)
-                        api_request_refuse(api_request, &err);
-                return;
-        }
-        _cleanup_json_writer_ struct json_writer text = { 0 };
-        write_list(&list, user, &text);
-        artifact_list_release(&list);
-        if (text.failed)
-                api_request_problem(api_request, 503, "busy", "the service is out of memory", NULL);
-        else
-                api_request_answer_bytes(api_request, 200, "application/json", text.bytes, text.size);
+        int code = user ? operation_artifact_list(&api_request->caller, api_request_user(api_request), write_list, user,
+                                                  false, &err)
+                        : err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        api_request_settle(api_request, code, &err);
 }
 
 /* ---- one ---- */
@@ -111,17 +85,20 @@ static int read_path(const struct api_request *api_request, char ret_relative[st
 void artifacts_download(struct api_request *api_request) {
         char relative[4096];
         struct err err;
-        struct stat status;
-        _cleanup_fd_ int workspace =
-                read_path(api_request, relative, &err) < 0 ? -1 : file_open_workspace(api_request, &err);
-        _cleanup_fd_ int fd =
-                workspace < 0 ? -1 : workspace_open(workspace, relative, WORKSPACE_NO_LINKS, &status, &err);
-        if (fd >= 0 && S_ISREG(status.st_mode)) {
-                serving_begin(api_request, take_fd(&fd), &status, strrchr(relative, '/') + 1);
+        struct open_file file;
+        const struct file_request request = { .session = api_request_user(api_request), .path = relative,
+                                              .no_links = true };
+        if (read_path(api_request, relative, &err) < 0 ||
+            operation_file_open(&api_request->caller, &request, &file, &err) < 0) {
+                api_request_refuse(api_request, &err);
                 return;
         }
-        if (fd >= 0)
-                (void) err_set(&err, ERR_USAGE, "%.200s is a directory; …/artifacts/zip has all of them", relative);
+        if (S_ISREG(file.status.st_mode)) {
+                serving_begin(api_request, file.fd, &file.status, strrchr(relative, '/') + 1);
+                return;
+        }
+        fd_close(&file.fd);
+        (void) err_set(&err, ERR_USAGE, "%.200s is a directory; …/artifacts/zip has all of them", relative);
         api_request_refuse(api_request, &err);
 }
 
@@ -160,17 +137,13 @@ static struct zip_source *open_zip(int workspace_fd, struct artifact_list *list)
 }
 
 /* The list is there, or cannot be had. */
-static void on_listed(struct caller *caller, struct artifact_list *list) {
+static void on_listed(struct caller *caller, struct artifact_list *list, int workspace_fd) {
         struct api_request *api_request = (struct api_request *) caller;
         char name[API_PARAMETER_SIZE_MAX + 32];
-        struct err err;
-        _cleanup_fd_ int workspace = list ? file_open_workspace(api_request, &err) : -1;
-        if (!list)
-                (void) err_set(&err, ERR_SYSTEM, "the artifacts cannot be listed");
-        else if (workspace < 0)
-                artifact_list_release(list);
-        struct zip_source *source = workspace < 0 ? NULL : open_zip(take_fd(&workspace), list);
+        struct zip_source *source = list ? open_zip(workspace_fd, list) : NULL;
         if (!source) {
+                struct err err;
+                (void) err_set(&err, ERR_SYSTEM, "the artifacts cannot be listed");
                 api_request_refuse(api_request, &err);
                 return;
         }
@@ -186,11 +159,7 @@ void artifacts_zip(struct api_request *api_request) {
                                  "wait for one of them to be sent");
                 return;
         }
-        _cleanup_fd_ int workspace = file_open_workspace(api_request, &err);
-        if (workspace >= 0) {
-                api_request_attend(api_request);
-                if (artifact_listing_get(&api_request->caller, workspace, on_listed, &err) == 0)
-                        return;
-        }
-        api_request_refuse(api_request, &err);
+        api_request_attend(api_request);
+        api_request_settle(api_request, operation_artifact_scan(&api_request->caller, api_request_user(api_request),
+                                                                on_listed, &err), &err);
 }

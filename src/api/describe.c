@@ -13,7 +13,7 @@ static void clean_json(json_t **json) {
 #define _cleanup_json_ __attribute__((cleanup(clean_json)))
 
 static const char intro[] =
-        "Code that nobody has read yet, in sealed boxes: one sandbox for each user_id, with a Python whose variables "
+        "Runs untrusted code in sealed boxes: one sandbox for each user_id, with a Python whose variables "
         "stay. Send \"Authorization: Bearer KEY\" with every request but /health. Errors are "
         "application/problem+json: \"code\" is stable, \"detail\" says what happened, \"remedy\" what to do.";
 

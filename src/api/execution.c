@@ -9,6 +9,7 @@
 #include "api/sandbox.h"
 #include "api/service.h"
 #include "base/memory.h"
+#include "daemon/operation.h"
 #include "http/query.h"
 #include "session/session.h"
 #include "session/session_config.h"
@@ -16,26 +17,18 @@
 /* ---- a new run ---- */
 
 /* "timeout" in seconds, as people say it; "timeout_ms" is there for programs. */
-static int take_timeout(const struct api_request *api_request, json_t *body, json_t *operation, struct err *err) {
+static int take_timeout(const struct api_request *api_request, json_t *body, uint64_t *ret_timeout_ms,
+                        struct err *err) {
         json_t *seconds = json_object_get(body, "timeout"), *ms = json_object_get(body, "timeout_ms");
         double value = seconds ? json_number_value(seconds) * 1000 : json_number_value(ms);
+        *ret_timeout_ms = 0;
         if ((!seconds || json_is_null(seconds)) && (!ms || json_is_null(ms)))
                 return 0;
         if (!(json_is_number(seconds) || json_is_number(ms)) || !(value >= 1 && value <= 7.0 * 86400 * 1000))
                 return err_set(err, ERR_USAGE, "timeout is a number of seconds, at least 0.001 and at most a week");
-        json_object_set_new(operation, "timeout_ms", json_integer((json_int_t) value));
-        return session_config_check_ceiling(&api_request->caller, &(const struct limits) { .timeout_ms = (uint64_t) value }, err);
-}
-
-static int count_run(struct api_request *api_request, struct err *err) {
-        struct quota_use *use = api_request->visitor.use;
-        if (use && share_take(&api_request->service->manager->shares, SHARE_RUNS,
-                              &(const struct share_claim) { .key = use->owner, .amount = 1,
-                                                            .key_max = use->quota.runs }, err) < 0)
-                return -1;
-        api_request->is_run = true;
-        api_request->service->counted.runs++;
-        return 0;
+        *ret_timeout_ms = (uint64_t) value;
+        return session_config_check_ceiling(&api_request->caller, &(const struct limits) { .timeout_ms = (uint64_t) value },
+                                            err);
 }
 
 /* What is misspelled must not be ignored: a "timeuot" would be none. */
@@ -55,73 +48,97 @@ static int check_members(json_t *body, const char *const *own, struct err *err) 
         return 0;
 }
 
-/* Takes the operation, which lacks only what the body says: these members as they are, the others decide how. */
-static void begin(struct api_request *api_request, json_t *operation, json_t *body, const char *const *own) {
-        struct err err;
-        for (size_t i = 0; own[i]; i++)
-                if (json_object_get(body, own[i]))
-                        json_object_set(operation, own[i], json_object_get(body, own[i]));
+/* What every run over HTTP needs before it is asked for: known members, a time limit, room in the quotas, and the form
+ * of its answer. */
+static int prepare_run(struct api_request *api_request, json_t *body, const char *const *own, uint64_t *ret_timeout_ms,
+                       struct err *err) {
+        const char *user_id = api_request_user(api_request);
         api_request_choose_form(api_request, json_is_true(json_object_get(body, "stream")));
         api_request->is_detached = json_is_true(json_object_get(body, "detach"));
-        json_object_set_new(operation, "session", json_string(api_request_user(api_request)));
-        json_object_set_new(operation, "stream", json_boolean(api_request->form != API_REQUEST_WHOLE));
-        if (json_is_true(json_object_get(body, "cancel_on_disconnect")))
-                json_object_set_new(operation, "cancel_on_disconnect", json_true());
-        if (check_members(body, own, &err) < 0 || take_timeout(api_request, body, operation, &err) < 0 ||
-            !sandbox_has_room(api_request, api_request_user(api_request), &err) || count_run(api_request, &err) < 0) {
-                json_decref(operation);
-                api_request_refuse(api_request, &err);
-                return;
-        }
-        api_request_ask(api_request, operation);
+        if (check_members(body, own, err) < 0 || take_timeout(api_request, body, ret_timeout_ms, err) < 0 ||
+            !sandbox_has_room(api_request, user_id, err) || api_request_count_run(api_request, err) < 0)
+                return -1;
+        api_request_attend(api_request);
+        return 0;
 }
 
-static void execute(struct api_request *api_request, json_t *body) {
+/* A detached run is answered by on_accepted, and then waited for: quotas count what really runs. */
+static int read_run(struct api_request *api_request, json_t *body, const char *const *own,
+                    struct run_request *ret_request, struct err *err) {
+        uint64_t timeout_ms;
+        if (run_request_read_json(body, ret_request, err) < 0 ||
+            prepare_run(api_request, body, own, &timeout_ms, err) < 0)
+                return -1;
+        ret_request->session = api_request_user(api_request);
+        ret_request->timeout_ms = timeout_ms;
+        ret_request->stream = api_request->form != API_REQUEST_WHOLE;
+        ret_request->detach = false;
+        return 0;
+}
+
+static void run_code(struct api_request *api_request, json_t *body) {
         static const char *const own[] = { "code", "context", "env", "store_history", "create", NULL };
-        begin(api_request, json_pack("{s:s}", "op", "execute"), body, own);
+        struct run_request request;
+        struct err err;
+        int code = read_run(api_request, body, own, &request, &err);
+        if (code == 0)
+                code = operation_execute(&api_request->caller, &request, &err);
+        api_request_settle(api_request, code, &err);
 }
 
 void execution_execute(struct api_request *api_request) {
-        api_request_read_json(api_request, execute);
+        api_request_read_json(api_request, run_code);
 }
 
-static void shell(struct api_request *api_request, json_t *body) {
+static void run_command(struct api_request *api_request, json_t *body) {
         static const char *const own[] = { "command", "argv", "env", "cwd", "stdin", "create", NULL };
-        json_t *operation = json_pack("{s:s}", "op", "command");
-        if (json_object_get(body, "command"))
-                json_object_set(operation, "shell", json_object_get(body, "command"));
-        begin(api_request, operation, body, own);
+        struct run_request request;
+        struct err err;
+        int code = read_run(api_request, body, own, &request, &err);
+        if (code == 0) {
+                request.shell = json_string_value(json_object_get(body, "command"));
+                code = operation_command(&api_request->caller, &request, &err);
+        }
+        api_request_settle(api_request, code, &err);
 }
 
 void execution_shell(struct api_request *api_request) {
-        api_request_read_json(api_request, shell);
+        api_request_read_json(api_request, run_command);
 }
 
 /* Packages are installed by a run in a box of its own; it cannot be read again, so there is no leaving it to itself. */
-static void install(struct api_request *api_request, json_t *body) {
+static void install_packages(struct api_request *api_request, json_t *body) {
         static const char *const own[] = { "packages", "package", NULL };
-        json_t *operation = json_pack("{s:s}", "op", "session.install"), *one = json_object_get(body, "package");
+        json_t *one = json_object_get(body, "package"), *packages = json_object_get(body, "packages");
         struct err err;
         if (json_is_true(json_object_get(body, "detach"))) {
-                json_decref(operation);
                 (void) err_set(&err, ERR_USAGE, "an install cannot be detached; stream it, or wait for its answer");
                 api_request_refuse(api_request, &err);
                 return;
         }
-        if (one && !json_object_get(body, "packages"))
-                json_object_set_new(body, "packages", json_pack("[O]", one));
-        begin(api_request, operation, body, own);
+        packages = packages || !one ? json_incref(packages) : json_pack("[O]", one);
+        struct install_request request = { .session = api_request_user(api_request),
+                                           .packages = packages,
+                                           .cancel_on_disconnect =
+                                                   json_is_true(json_object_get(body, "cancel_on_disconnect")) };
+        int code = prepare_run(api_request, body, own, &request.timeout_ms, &err);
+        if (code == 0) {
+                request.stream = api_request->form != API_REQUEST_WHOLE;
+                code = operation_install(&api_request->caller, &request, &err);
+        }
+        api_request_settle(api_request, code, &err);
+        json_decref(packages);
 }
 
 void execution_install(struct api_request *api_request) {
-        api_request_read_json(api_request, install);
+        api_request_read_json(api_request, install_packages);
 }
 
 /* ---- runs that were ---- */
 
-static json_t *ask_run(struct api_request *api_request, const char *operation) {
-        return json_pack("{s:s, s:s, s:s}", "op", operation, "session", api_request_user(api_request), "run",
-                         api_match_get(&api_request->match, "run_id"));
+static struct run_reference reference_of(const struct api_request *api_request) {
+        return (struct run_reference) { .session = api_request_user(api_request),
+                                        .run_id = api_match_get(&api_request->match, "run_id") };
 }
 
 /* A whole number in the query or a header; 0 when there is none, -1 when it is none. */
@@ -155,17 +172,24 @@ void execution_events(struct api_request *api_request) {
         }
         api_request_choose_form(api_request, true);
         api_request->number = from > 0 ? (uint64_t) from - 1 : 0;
-        json_t *operation = ask_run(api_request, "run.read");
-        json_object_set_new(operation, "from", json_integer(from));
-        api_request_ask(api_request, operation);
+        struct run_reference reference = reference_of(api_request);
+        reference.from = (uint64_t) from;
+        api_request_attend(api_request);
+        api_request_settle(api_request, operation_run_read(&api_request->caller, &reference, &err), &err);
 }
 
 void execution_show(struct api_request *api_request) {
-        api_request_ask(api_request, ask_run(api_request, "run.show"));
+        const struct run_reference reference = reference_of(api_request);
+        struct err err;
+        api_request_attend(api_request);
+        api_request_settle(api_request, operation_run_show(&api_request->caller, &reference, &err), &err);
 }
 
 void execution_cancel(struct api_request *api_request) {
-        api_request_ask(api_request, ask_run(api_request, "run.cancel"));
+        const struct run_reference reference = reference_of(api_request);
+        struct err err;
+        api_request_attend(api_request);
+        api_request_settle(api_request, operation_run_cancel(&api_request->caller, &reference, &err), &err);
 }
 
 void execution_list(struct api_request *api_request) {
@@ -175,6 +199,7 @@ void execution_list(struct api_request *api_request) {
                 api_request_refuse(api_request, &err);
                 return;
         }
-        api_request_ask(api_request, json_pack("{s:s, s:s, s:I}", "op", "session.log", "session", api_request_user(api_request),
-                                         "limit", (json_int_t) limit));
+        api_request_attend(api_request);
+        api_request_settle(api_request, operation_session_log(&api_request->caller, api_request_user(api_request),
+                                                              (size_t) limit, &err), &err);
 }

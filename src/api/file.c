@@ -2,8 +2,6 @@
  * are resolved beneath the workspace by store/workspace.h, and nothing here touches one by itself. */
 #include "api/file.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/api_request.h"
@@ -13,11 +11,9 @@
 #include "api/service.h"
 #include "api/serving.h"
 #include "base/fd.h"
+#include "daemon/operation.h"
 #include "http/query.h"
 #include "http/text.h"
-#include "session/caller_job.h"
-#include "session/session.h"
-#include "session/session_config.h"
 #include "store/workspace.h"
 
 /* ---- the question ---- */
@@ -77,107 +73,84 @@ int file_check_name(const char *relative, struct err *err) {
         return 0;
 }
 
-int file_open_workspace(const struct api_request *api_request, struct err *err) {
-        const struct session *session = session_find(api_request->service->manager, api_request->visitor.owner,
-                                                     api_request_user(api_request));
-        if (!session)
-                return err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%.100s\"; make it with create, or run "
-                               "something in it", api_request_user(api_request));
-        int fd = session_open_workspace(session);
-        return fd < 0 ? err_sys(err, -fd, "opening the files of the sandbox") : fd;
+static struct file_request request_of(const struct api_request *api_request, const struct question *question) {
+        return (struct file_request) { .session = api_request_user(api_request),
+                                       .path = *question->path ? question->path : ".",
+                                       .to = question->target,
+                                       .recursive = question->is_recursive };
+}
+
+/* "/workspace/data/x.csv": as the answers name it. */
+static json_t *describe_path(const char *relative) {
+        bool is_root = strcmp(relative, ".") == 0;
+        return json_sprintf("/workspace%s%s", is_root ? "" : "/", is_root ? "" : relative);
 }
 
 /* ---- read ---- */
 
-static int list_directory(struct api_request *api_request, int directory_fd, const char *relative, struct err *err) {
-        char path[4200];
-        bool is_cut = false;
+static void answer_directory(struct api_request *api_request, struct open_file *directory) {
+        struct file_listing listing;
+        struct err err;
         size_t i;
-        json_t *entry, *entries = workspace_list(directory_fd, ".", &is_cut, err);
-        if (!entries)
-                return -1;
-        json_array_foreach(entries, i, entry) {
-                json_object_set(entry, "name", json_object_get(entry, "path"));
-                json_object_del(entry, "path");
-        }
-        bool is_root = strcmp(relative, ".") == 0;
-        (void) snprintf(path, sizeof(path), "/workspace%s%s", is_root ? "" : "/", is_root ? "" : relative);
-        api_request_answer(api_request, 200, json_pack("{s:s, s:s, s:o, s:b}", "path", path, "type", "directory", "entries",
-                                                 entries, "cut", (int) is_cut));
-        return 0;
-}
-
-int file_show(struct api_request *api_request, int workspace_fd, const char *relative, enum workspace_links links,
-              struct err *err) {
-        struct stat status;
-        _cleanup_fd_ int fd = workspace_open(workspace_fd, relative, links, &status, err);
-        if (fd < 0)
-                return -1;
-        if (S_ISDIR(status.st_mode))
-                return list_directory(api_request, fd, relative, err);
-        const char *slash = strrchr(relative, '/');
-        serving_begin(api_request, take_fd(&fd), &status, slash ? slash + 1 : relative);
-        return 0;
-}
-
-/* What is at the path, without its content; a link is told as a link. */
-static int describe(struct api_request *api_request, int workspace_fd, const char *relative, struct err *err) {
-        json_t *entry = workspace_stat(workspace_fd, relative, err);
-        if (!entry)
-                return -1;
-        api_request_answer(api_request, 200, entry);
-        return 0;
-}
-
-void file_read(struct api_request *api_request) {
-        struct question question;
-        struct err err;
-        _cleanup_fd_ int workspace =
-                read_question(api_request, &question, &err) < 0 ? -1 : file_open_workspace(api_request, &err);
-        const char *path = *question.path ? question.path : ".";
-        if (workspace >= 0 && question.is_stat) {
-                if (describe(api_request, workspace, path, &err) < 0)
-                        api_request_refuse(api_request, &err);
-                return;
-        }
-        if (workspace < 0 || file_show(api_request, workspace, path, WORKSPACE_FOLLOW, &err) < 0)
-                api_request_refuse(api_request, &err);
-}
-
-/* ---- write ---- */
-
-static struct session *find_or_create(struct api_request *api_request, bool is_existing, struct err *err) {
-        bool is_created;
-        struct session *found = session_find(api_request->service->manager, api_request->visitor.owner,
-                                             api_request_user(api_request));
-        if (is_existing && !found)
-                (void) err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%.100s\"; make it with create",
-                               api_request_user(api_request));
-        if (is_existing || found)
-                return found;
-        if (!sandbox_has_room(api_request, api_request_user(api_request), err))
-                return NULL;
-        json_t *json = json_pack("{s:s}", "session", api_request_user(api_request));
-        struct session *session = session_config_find_or_create(&api_request->caller, json, &is_created, err);
-        json_decref(json);
-        return session;
-}
-
-/* A directory, or a move: what needs no body. */
-static void change(struct api_request *api_request, const struct session *session, const struct question *question) {
-        struct err err;
-        char path[4200];
-        _cleanup_fd_ int workspace = session_open_workspace(session);
-        const char *made = question->is_directory ? question->path : question->target;
-        int code = workspace < 0 ? err_sys(&err, -workspace, "opening the files of the sandbox")
-                   : question->is_directory ? workspace_make_directories(workspace, made, &err)
-                                            : workspace_move(workspace, question->path, made, &err);
+        json_t *entry;
+        int code = open_file_list(directory, &listing, &err);
+        fd_close(&directory->fd);
         if (code < 0) {
                 api_request_refuse(api_request, &err);
                 return;
         }
-        (void) snprintf(path, sizeof(path), "/workspace/%s", made);
-        api_request_answer(api_request, question->is_directory ? 201 : 200, json_pack("{s:s}", "path", path));
+        json_array_foreach(listing.entries, i, entry) {
+                json_object_set(entry, "name", json_object_get(entry, "path"));
+                json_object_del(entry, "path");
+        }
+        api_request_answer(api_request, 200,
+                           json_pack("{s:o, s:s, s:o, s:b}", "path", describe_path(directory->path), "type", "directory",
+                                     "entries", listing.entries, "cut", (int) listing.is_cut));
+}
+
+/* What is at the path, without its content; a link is told as a link. */
+static void answer_stat(struct api_request *api_request, const struct file_request *request) {
+        json_t *entry;
+        struct err err;
+        if (operation_file_stat(&api_request->caller, request, &entry, &err) < 0)
+                api_request_refuse(api_request, &err);
+        else
+                api_request_answer(api_request, 200, entry);
+}
+
+void file_read(struct api_request *api_request) {
+        struct question question;
+        struct open_file file;
+        struct err err;
+        if (read_question(api_request, &question, &err) < 0) {
+                api_request_refuse(api_request, &err);
+                return;
+        }
+        const struct file_request request = request_of(api_request, &question);
+        if (question.is_stat)
+                answer_stat(api_request, &request);
+        else if (operation_file_open(&api_request->caller, &request, &file, &err) < 0)
+                api_request_refuse(api_request, &err);
+        else if (S_ISDIR(file.status.st_mode))
+                answer_directory(api_request, &file);
+        else {
+                const char *slash = strrchr(file.path, '/');
+                serving_begin(api_request, file.fd, &file.status, slash ? slash + 1 : file.path);
+        }
+}
+
+/* ---- write ---- */
+
+/* A directory, or a move: what needs no body. */
+static void change_tree(struct api_request *api_request, const struct file_request *request, bool is_directory) {
+        struct err err;
+        char made[4096];
+        int code = is_directory ? operation_file_make_directory(&api_request->caller, request, made, &err)
+                                : operation_file_move(&api_request->caller, request, made, &err);
+        if (code < 0)
+                api_request_refuse(api_request, &err);
+        else
+                api_request_answer(api_request, is_directory ? 201 : 200, json_pack("{s:o}", "path", describe_path(made)));
 }
 
 /* Is the request one that makes sense? Before a sandbox is made for it. */
@@ -211,43 +184,40 @@ void file_write(struct api_request *api_request) {
                         api_request_refuse(api_request, &err);
                 return;
         }
-        struct session *session = find_or_create(api_request, question.is_existing, &err);
-        if (!session)
+        struct file_request request = request_of(api_request, &question);
+        request.creates = !question.is_existing;
+        if (request.creates && !sandbox_has_room(api_request, request.session, &err))
                 api_request_refuse(api_request, &err);
         else if (question.is_directory || question.target[0])
-                change(api_request, session, &question);
+                change_tree(api_request, &request, question.is_directory);
         else
-                receiving_begin(api_request, session, question.path[0] ? question.path : ".");
+                receiving_begin(api_request, &request);
 }
 
 /* ---- remove ---- */
 
-/* In a child: how deep it is and how much is in it is known to nobody, and code in the sandbox may be adding to it. */
-static int remove_many(int workspace_fd, const char *relative, struct json_writer *answer, struct err *err) {
-        char path[4200];
-        (void) snprintf(path, sizeof(path), "/workspace/%s", relative);
-        json_writer_put_literal(answer, "{\"path\":");
-        json_writer_put_string(answer, path, strlen(path));
-        json_writer_put_literal(answer, "}");
-        return workspace_remove(workspace_fd, relative, true, err);
+static void answer_removed(struct api_request *api_request, const char *answer, size_t size) {
+        struct question question;
+        struct err err;
+        (void) answer;
+        (void) size;
+        if (read_question(api_request, &question, &err) < 0) /* it was good before */
+                api_request_refuse(api_request, &err);
+        else
+                api_request_answer(api_request, 200, json_pack("{s:o}", "path", describe_path(question.path)));
 }
 
 void file_remove(struct api_request *api_request) {
         struct question question;
         struct err err;
-        _cleanup_fd_ int workspace =
-                read_question(api_request, &question, &err) < 0 ? -1 : file_open_workspace(api_request, &err);
-        int code = workspace < 0 ? -1 : 0;
+        int code = read_question(api_request, &question, &err);
         if (code == 0 && !question.path[0])
                 code = err_set(&err, ERR_USAGE, "say what: ?path=data/file.csv");
-        else if (code == 0 && question.is_recursive) {
+        if (code == 0) {
+                const struct file_request request = request_of(api_request, &question);
+                api_request->finish = answer_removed;
                 api_request_attend(api_request);
-                code = caller_job_start(&api_request->caller, workspace, CALLER_JOB_LONG, remove_many, question.path, &err);
-        } else if (code == 0 && (code = workspace_remove(workspace, question.path, false, &err)) == 0) {
-                char path[4200];
-                (void) snprintf(path, sizeof(path), "/workspace/%s", question.path);
-                api_request_answer(api_request, 200, json_pack("{s:s}", "path", path));
+                code = operation_file_remove(&api_request->caller, &request, &err);
         }
-        if (code < 0)
-                api_request_refuse(api_request, &err);
+        api_request_settle(api_request, code, &err);
 }

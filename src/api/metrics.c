@@ -19,7 +19,7 @@
 struct metric;
 
 /* What a row may look at, and where it writes. */
-struct image_cache {
+struct metrics_view {
         FILE *out;
         const struct service *service;
         const struct daemon *daemon;
@@ -30,11 +30,11 @@ struct image_cache {
 
 struct metric {
         const char *name, *type, *help;
-        double (*value)(const struct image_cache *view);
-        void (*lines)(const struct image_cache *view, const struct metric *metric); /* instead of value */
+        double (*value)(const struct metrics_view *view);
+        void (*lines)(const struct metrics_view *view, const struct metric *metric); /* instead of value */
 };
 
-static void put(const struct image_cache *view, const char *name, const char *label, const char *text, double value) {
+static void put(const struct metrics_view *view, const char *name, const char *label, const char *text, double value) {
         if (label)
                 (void) fprintf(view->out, "%s{%s=\"%s\"} %.15g\n", name, label, text, value);
         else
@@ -43,7 +43,7 @@ static void put(const struct image_cache *view, const char *name, const char *la
 
 /* ---- the process ---- */
 
-static double memory_bytes(const struct image_cache *view) {
+static double memory_bytes(const struct metrics_view *view) {
         (void) view;
         unsigned long pages = 0;
         FILE *file = fopen("/proc/self/statm", "re");
@@ -55,7 +55,7 @@ static double memory_bytes(const struct image_cache *view) {
         return (double) pages * (double) sysconf(_SC_PAGESIZE);
 }
 
-static double cpu_seconds(const struct image_cache *view) {
+static double cpu_seconds(const struct metrics_view *view) {
         (void) view;
         struct rusage usage;
         if (getrusage(RUSAGE_SELF, &usage) < 0)
@@ -64,73 +64,73 @@ static double cpu_seconds(const struct image_cache *view) {
                (double) (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-static double longest_turn_seconds(const struct image_cache *view) {
+static double longest_turn_seconds(const struct metrics_view *view) {
         return (double) loop_turns(view->manager->loop).longest_us / 1e6;
 }
 
-static double longest_turn_cpu_seconds(const struct image_cache *view) {
+static double longest_turn_cpu_seconds(const struct metrics_view *view) {
         return (double) loop_turns(view->manager->loop).longest_cpu_us / 1e6;
 }
 
-static double uptime_seconds(const struct image_cache *view) {
+static double uptime_seconds(const struct metrics_view *view) {
         return (double) (loop_now_ms() - view->manager->started_ms) / 1000;
 }
 
-static void build_lines(const struct image_cache *view, const struct metric *metric) {
+static void build_lines(const struct metrics_view *view, const struct metric *metric) {
         put(view, metric->name, "version", GLOVEBOX_VERSION, 1);
 }
 
 /* ---- sandboxes and kernels ---- */
 
-static void session_lines(const struct image_cache *view, const struct metric *metric) {
+static void session_lines(const struct metrics_view *view, const struct metric *metric) {
         static const char *const names[] = { "new", "idle", "running", "trimmed", "asleep", "lost" };
         unsigned n[ELEMENTS(names)] = { 0 };
         for (const struct session *session = view->manager->sessions; session; session = session->next)
-                if (!session->ephemeral && !session->removing && session->state < ELEMENTS(names))
+                if (!session->ephemeral && !session_is_going(session) && session->state < ELEMENTS(names))
                         n[session->state]++;
         for (size_t i = 0; i < ELEMENTS(names); i++)
                 put(view, metric->name, "state", names[i], n[i]);
 }
 
-static double sandboxes_max(const struct image_cache *view) {
+static double sandboxes_max(const struct metrics_view *view) {
         return (double) view->service->settings->sandboxes_max;
 }
 
-static double pool_should_hold(const struct image_cache *view) {
+static double pool_should_hold(const struct metrics_view *view) {
         return (double) (kernel_pool_wanted(view->manager, false) + kernel_pool_wanted(view->manager, true));
 }
 
-static double pool_holds(const struct image_cache *view) {
+static double pool_holds(const struct metrics_view *view) {
         return (double) (kernel_pool_ready(view->manager, false) + kernel_pool_ready(view->manager, true));
 }
 
-static void kernel_lines(const struct image_cache *view, const struct metric *metric) {
+static void kernel_lines(const struct metrics_view *view, const struct metric *metric) {
         const struct counters *counters = &view->manager->counters;
         put(view, metric->name, "how", "forked", (double) counters->kernels_forked);
         put(view, metric->name, "how", "cold", (double) counters->kernels_cold);
         put(view, metric->name, "how", "failed", (double) counters->kernels_failed);
 }
 
-static double orders_waiting(const struct image_cache *view) {
+static double orders_waiting(const struct metrics_view *view) {
         return (double) view->manager->n_orders;
 }
 
-static double orders_given(const struct image_cache *view) {
+static double orders_given(const struct metrics_view *view) {
         return (double) view->manager->n_ordered;
 }
 
 /* ---- runs ---- */
 
-static double runs_started(const struct image_cache *view) {
+static double runs_started(const struct metrics_view *view) {
         return (double) view->manager->counters.runs_started;
 }
 
-static void run_lines(const struct image_cache *view, const struct metric *metric) {
+static void run_lines(const struct metrics_view *view, const struct metric *metric) {
         for (size_t i = 0; i < COUNTERS_ENDS; i++)
                 put(view, metric->name, "status", counters_end_names[i], (double) view->manager->counters.runs_ended[i]);
 }
 
-static void duration_lines(const struct image_cache *view, const struct metric *metric) {
+static void duration_lines(const struct metrics_view *view, const struct metric *metric) {
         const struct counters *counters = &view->manager->counters;
         char bucket[80], sum[80], count[80], bound[32];
         uint64_t n = 0;
@@ -147,7 +147,7 @@ static void duration_lines(const struct image_cache *view, const struct metric *
         put(view, count, NULL, NULL, (double) n);
 }
 
-static double runs_waiting(const struct image_cache *view) {
+static double runs_waiting(const struct metrics_view *view) {
         unsigned n = 0;
         for (const struct session *session = view->manager->sessions; session; session = session->next)
                 for (const struct run *run = session->runs; run; run = run->next)
@@ -155,48 +155,48 @@ static double runs_waiting(const struct image_cache *view) {
         return n;
 }
 
-static double spilled_bytes(const struct image_cache *view) {
+static double spilled_bytes(const struct metrics_view *view) {
         return (double) share_used(&view->manager->shares, SHARE_SPILL, NULL);
 }
 
 /* ---- the service ---- */
 
-static double clients(const struct image_cache *view) {
+static double clients(const struct metrics_view *view) {
         return (double) view->daemon->n_clients;
 }
 
-static void connection_lines(const struct image_cache *view, const struct metric *metric) {
+static void connection_lines(const struct metrics_view *view, const struct metric *metric) {
         put(view, metric->name, "outcome", "accepted", (double) view->http->accepted);
         put(view, metric->name, "outcome", "turned_away", (double) view->http->turned_away);
 }
 
-static double connections_open(const struct image_cache *view) {
+static double connections_open(const struct metrics_view *view) {
         return (double) view->http->open;
 }
 
-static double api_requests(const struct image_cache *view) {
+static double api_requests(const struct metrics_view *view) {
         unsigned n = 0;
         for (const struct api_request *api_request = view->service->api_requests; api_request; api_request = api_request->next)
                 n++;
         return n;
 }
 
-static double requests(const struct image_cache *view) {
+static double requests(const struct metrics_view *view) {
         return (double) view->http->requests;
 }
 
-static double streams(const struct image_cache *view) {
+static double streams(const struct metrics_view *view) {
         return (double) view->service->counted.streams;
 }
 
-static void refused_lines(const struct image_cache *view, const struct metric *metric) {
+static void refused_lines(const struct metrics_view *view, const struct metric *metric) {
         put(view, metric->name, "reason", "malformed", (double) view->http->refused);
         put(view, metric->name, "reason", "slow", (double) view->http->timeouts);
         put(view, metric->name, "reason", "unauthorized", (double) view->service->counted.unauthorized);
         put(view, metric->name, "reason", "quota", (double) view->service->counted.turned_away);
 }
 
-static void byte_lines(const struct image_cache *view, const struct metric *metric) {
+static void byte_lines(const struct metrics_view *view, const struct metric *metric) {
         put(view, metric->name, "direction", "in", (double) view->http->bytes_in);
         put(view, metric->name, "direction", "out", (double) view->http->bytes_out);
 }
@@ -204,11 +204,11 @@ static void byte_lines(const struct image_cache *view, const struct metric *metr
 /* ---- keys ---- */
 
 /* Names of keys are letters, digits, "-" and "_": nothing in them needs to be escaped. */
-static bool is_shown(const struct image_cache *view, const char *key) {
+static bool is_shown(const struct metrics_view *view, const char *key) {
         return !*view->owner || strcmp(view->owner, key) == 0;
 }
 
-static void key_sandbox_lines(const struct image_cache *view, const struct metric *metric) {
+static void key_sandbox_lines(const struct metrics_view *view, const struct metric *metric) {
         for (size_t i = 0; i < view->service->keys.n; i++) {
                 const char *key = view->service->keys.keys[i].name;
                 if (is_shown(view, key))
@@ -216,7 +216,7 @@ static void key_sandbox_lines(const struct image_cache *view, const struct metri
         }
 }
 
-static void key_run_lines(const struct image_cache *view, const struct metric *metric) {
+static void key_run_lines(const struct metrics_view *view, const struct metric *metric) {
         for (const struct quota_use *use = view->service->uses.uses; use; use = use->next)
                 if (is_shown(view, use->owner))
                         put(view, metric->name, "key", use->owner,
@@ -267,7 +267,7 @@ void metrics_show(struct api_request *api_request) {
         _cleanup_free_ char *text = NULL;
         size_t size = 0;
         const struct service *service = api_request->service;
-        struct image_cache view = { .out = open_memstream(&text, &size),
+        struct metrics_view view = { .out = open_memstream(&text, &size),
                              .service = service,
                              .daemon = service->daemon,
                              .manager = service->manager,

@@ -7,11 +7,12 @@
 #include "api/api_request.h"
 #include "api/file.h"
 #include "api/service.h"
-#include "base/fd.h"
 #include "base/memory.h"
+#include "daemon/file_receiver.h"
+#include "daemon/operation.h"
 #include "http/multipart.h"
 #include "http/text.h"
-#include "session/session.h"
+#include "session/manager.h"
 #include "store/workspace.h"
 
 enum {
@@ -19,24 +20,18 @@ enum {
         PATH_ROOM = 4096,
 };
 
-struct received {
-        struct workspace_file file;
-        char *path; /* below the workspace */
-        uint64_t size;
-};
-
 struct receiving {
         struct api_request *api_request;
-        char session_id[27];
-        int workspace_fd;
-        uint64_t max;          /* of one file */
-        char directory[4096];  /* where parts go */
+        char session[API_PARAMETER_SIZE_MAX + 1]; /* its name; once a file is there, its id: another of the same name is
+                                                   * another sandbox */
+        bool creates;
+        char directory[PATH_ROOM];   /* where parts go */
         struct multipart *multipart; /* NULL: the body is the file */
-        bool in_field;         /* the part is a field, not a file */
+        bool in_field;               /* the part is a field, not a file */
         char field[PATH_ROOM];
         size_t field_size;
-        bool is_crowded;       /* there is no room for one more file */
-        struct received files[FILES_MAX];
+        bool is_crowded; /* there is no room for one more file */
+        struct file_receiver files[FILES_MAX];
         size_t n;
 };
 
@@ -45,23 +40,15 @@ static struct share_claim claim_of(const struct receiving *receiving, size_t n) 
 }
 
 static void receiving_free(struct receiving *receiving) {
-        struct api_request *api_request = receiving->api_request;
-        struct session *session = session_find(api_request->service->manager, api_request->visitor.owner,
-                                               receiving->session_id);
-        for (size_t i = 0; i < receiving->n; i++) {
-                if (session && receiving->files[i].file.fd >= 0) /* not put into its place */
-                        disk_give_back(session, receiving->files[i].size);
-                workspace_drop_file(&receiving->files[i].file);
-                free(receiving->files[i].path);
-        }
+        for (size_t i = 0; i < receiving->n; i++)
+                file_receiver_abandon(&receiving->files[i]);
         const struct share_claim all = claim_of(receiving, receiving->n);
         share_give(&receiving->api_request->service->manager->shares, SHARE_FILES, &all);
         multipart_close(receiving->multipart);
-        fd_close(&receiving->workspace_fd);
         free(receiving);
 }
 
-static void refuse(struct receiving *receiving, const struct err *err) {
+static void receiving_refuse(struct receiving *receiving, const struct err *err) {
         struct api_request *api_request = receiving->api_request;
         bool is_crowded = receiving->is_crowded;
         receiving_free(receiving);
@@ -83,39 +70,33 @@ static void on_gone(void *context) {
 /* ---- one file ---- */
 
 static int add_file(struct receiving *receiving, const char *relative, struct err *err) {
-        struct received *received = &receiving->files[receiving->n];
+        struct api_request *api_request = receiving->api_request;
+        struct file_receiver *receiver = &receiving->files[receiving->n];
+        const struct file_request request = { .session = receiving->session, .path = relative,
+                                              .creates = receiving->creates };
         if (receiving->n == FILES_MAX)
                 return err_set(err, ERR_LIMIT, "at most %d files can be sent at once", FILES_MAX);
         const struct share_claim one = claim_of(receiving, 1);
-        struct share_table *shares = &receiving->api_request->service->manager->shares;
+        struct share_table *shares = &api_request->service->manager->shares;
         if (share_take(shares, SHARE_FILES, &one, err) < 0) {
                 receiving->is_crowded = true;
                 return -1;
         }
         if (file_check_name(relative, err) < 0 ||
-            workspace_create_file(receiving->workspace_fd, relative, &received->file, err) < 0) {
+            file_receiver_begin(&api_request->caller, &request, api_request->service->settings->upload_max, receiver,
+                                err) < 0) {
+                receiving->is_crowded = err->code == ERR_LIMIT; /* of something else than the file's size */
                 share_give(shares, SHARE_FILES, &one);
                 return -1;
         }
-        received->size = 0;
-        received->path = strdup(relative);
+        (void) snprintf(receiving->session, sizeof(receiving->session), "%s", receiver->session_id);
+        receiving->creates = false;
         receiving->n++;
-        return received->path ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        return 0;
 }
 
 static int add_bytes(struct receiving *receiving, const char *bytes, size_t size, struct err *err) {
-        struct received *received = &receiving->files[receiving->n - 1];
-        if (size > receiving->max - received->size)
-                return err_set(err, ERR_LIMIT, "the file is larger than %llu bytes, which is the most it may have",
-                               (unsigned long long) receiving->max);
-        struct api_request *api_request = receiving->api_request;
-        struct session_manager *manager = api_request->service->manager;
-        struct session *session = session_find(manager, api_request->visitor.owner, receiving->session_id);
-        if (disk_admit(manager, session, size, err) < 0)
-                return -1;
-        received->size += size;
-        int code = fd_write_all(received->file.fd, bytes, size);
-        return code < 0 ? err_sys(err, -code, "writing %.200s", received->path) : 0;
+        return file_receiver_piece(&receiving->files[receiving->n - 1], bytes, size, err);
 }
 
 /* ---- a form ---- */
@@ -165,22 +146,22 @@ static void on_body(void *context, const char *bytes, size_t size) {
         int code = receiving->multipart ? multipart_feed(receiving->multipart, bytes, size, &err)
                                         : add_bytes(receiving, bytes, size, &err);
         if (code < 0)
-                refuse(receiving, &err);
+                receiving_refuse(receiving, &err);
 }
 
 /* Puts everything in place. What fails leaves the rest undone; what was put before it stays. */
 static json_t *finish_files(struct receiving *receiving, bool *ret_created, struct err *err) {
         json_t *list = json_array();
         for (size_t i = 0; i < receiving->n; i++) {
-                struct received *received = &receiving->files[i];
+                struct file_receiver *receiver = &receiving->files[i];
                 char path[4200];
-                if (workspace_finish_file(&received->file, err) < 0) {
+                if (file_receiver_finish(receiver, err) < 0) {
                         json_decref(list);
                         return NULL;
                 }
-                *ret_created |= !received->file.replaced;
-                (void) snprintf(path, sizeof(path), "/workspace/%s", received->path);
-                json_array_append_new(list, json_pack("{s:s, s:I}", "path", path, "size", (json_int_t) received->size));
+                *ret_created |= !receiver->replaced;
+                (void) snprintf(path, sizeof(path), "/workspace/%s", receiver->path);
+                json_array_append_new(list, json_pack("{s:s, s:I}", "path", path, "size", (json_int_t) receiver->size));
         }
         return list;
 }
@@ -194,13 +175,11 @@ static void on_body_end(void *context) {
         if (!receiving->multipart || multipart_finish(receiving->multipart, &err) == 0) {
                 if (receiving->n == 0)
                         (void) err_set(&err, ERR_USAGE, "there is no file in the form");
-                else if (!session_find(api_request->service->manager, api_request->visitor.owner, receiving->session_id))
-                        (void) err_set(&err, ERR_GONE, "the sandbox was destroyed meanwhile");
                 else
                         list = finish_files(receiving, &is_created, &err);
         }
         if (!list) {
-                refuse(receiving, &err);
+                receiving_refuse(receiving, &err);
                 return;
         }
         json_t *answer = receiving->multipart ? json_pack("{s:O}", "files", list)
@@ -217,38 +196,31 @@ bool receiving_is_form(const struct api_request *api_request) {
         return type && http_same_sized(type, strcspn(type, "; \t"), "multipart/form-data");
 }
 
-static int prepare(struct receiving *receiving, const struct session *session, const char *relative, struct err *err) {
-        const struct http_request *request = receiving->api_request->request;
-        const char *type = http_header(request, "Content-Type");
-        int64_t length = http_content_length(request);
-        receiving->workspace_fd = session_open_workspace(session);
-        if (receiving->workspace_fd < 0)
-                return err_sys(err, -receiving->workspace_fd, "opening the files of the sandbox");
-        (void) snprintf(receiving->session_id, sizeof(receiving->session_id), "%s", session->row.id);
-        (void) snprintf(receiving->directory, sizeof(receiving->directory), "%s", relative);
-        struct session_manager *manager = receiving->api_request->service->manager;
-        if (disk_admit(manager, session_find(manager, "", session->row.id), 0, err) < 0)
+/* A sandbox is made for it only when a file comes: its head has been checked by then. */
+static int receiving_prepare(struct receiving *receiving, const struct file_request *request, struct err *err) {
+        const struct api_request *api_request = receiving->api_request;
+        int64_t length = http_content_length(api_request->request);
+        (void) snprintf(receiving->session, sizeof(receiving->session), "%s", request->session);
+        (void) snprintf(receiving->directory, sizeof(receiving->directory), "%s", request->path);
+        receiving->creates = request->creates;
+        if (receiving_is_form(api_request))
+                return multipart_open(http_header(api_request->request, "Content-Type"), &form_events, receiving,
+                                      &receiving->multipart, err);
+        if (add_file(receiving, request->path, err) < 0)
                 return -1;
-        if (receiving_is_form(receiving->api_request))
-                return multipart_open(type, &form_events, receiving, &receiving->multipart, err);
-        if (length > 0 && (uint64_t) length > receiving->max)
-                return err_set(err, ERR_LIMIT, "the file has %lld bytes, and may have %llu at most", (long long) length,
-                               (unsigned long long) receiving->max);
-        return add_file(receiving, relative, err);
+        return length > 0 ? file_receiver_check_size(&receiving->files[0], (uint64_t) length, err) : 0;
 }
 
-void receiving_begin(struct api_request *api_request, const struct session *session, const char *relative) {
+void receiving_begin(struct api_request *api_request, const struct file_request *request) {
         struct receiving *receiving = calloc(1, sizeof(*receiving));
-        uint64_t disk_max = session->row.limits.disk_bytes, upload_max = api_request->service->settings->upload_max;
         struct err err = { 0 };
         if (!receiving) {
                 api_request_problem(api_request, 503, "busy", "the service is out of memory", "try again in a moment");
                 return;
         }
         receiving->api_request = api_request;
-        receiving->max = disk_max < upload_max ? disk_max : upload_max;
-        if (prepare(receiving, session, relative, &err) < 0)
-                refuse(receiving, &err);
+        if (receiving_prepare(receiving, request, &err) < 0)
+                receiving_refuse(receiving, &err);
         else
                 http_attend(api_request->request, &body_events, receiving);
 }

@@ -143,6 +143,10 @@ static const struct api_route rows[] = {
         { ROW("GET", "/sandbox/{user_id}/artifacts/zip", artifacts_zip, "zipArtifacts", "All of them in one archive"),
           .group = "Files", .answer_type = "application/zip", .statuses = "200 404" },
 
+        { ROW("POST", "/mcp", mcp_post, "mcp", "The Model Context Protocol: one JSON-RPC message (docs/MCP.md)"),
+          .group = "Service", .body_type = "application/json", .body_schema = OBJECT("\"jsonrpc\":" TEXT),
+          .body_example = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}", .is_stream = true,
+          .statuses = "200 202 404" },
         { ROW("GET", "/health", health_show, "health", "Is the service alive?"), .group = "Service", .is_open = true },
         { ROW("GET", "/metrics", metrics_show, "metrics", "Numbers for instruments, as Prometheus reads them"),
           .group = "Service", .answer_type = "text/plain", .answer_schema = TEXT },

@@ -37,6 +37,9 @@ void artifacts_list(struct api_request *api_request);
 void artifacts_download(struct api_request *api_request);
 void artifacts_zip(struct api_request *api_request);
 
+/* mcp.c */
+void mcp_post(struct api_request *api_request);
+
 /* health.c */
 void health_show(struct api_request *api_request);
 void health_describe(struct api_request *api_request);

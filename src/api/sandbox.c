@@ -5,46 +5,17 @@
 #include "api/routes.h"
 #include "api/sandbox.h"
 #include "api/service.h"
+#include "daemon/operation.h"
 #include "http/query.h"
 #include "session/session.h"
 
 /* ---- how one is shown ---- */
 
 /* Where it lies on the host, and as which process, is the operator's business. */
-static void shape_one(const struct api_request *api_request, json_t *sandbox) {
-        json_object_set(sandbox, "user_id", json_object_get(sandbox, "name"));
-        json_object_del(sandbox, "name");
-        if (caller_is_operator(&api_request->caller))
-                return;
-        json_object_del(sandbox, "workspace");
-        json_object_del(sandbox, "pid");
-}
-
-static json_t *shape_sandbox(struct api_request *api_request, json_t *answer, int *status) {
-        json_t *created = json_object_get(answer, "created");
-        const struct session *session = session_find(api_request->service->manager, api_request->visitor.owner,
-                                                     api_request_user(api_request));
-        if (json_is_true(created))
-                *status = 201;
-        if (json_is_boolean(created) && session) /* session.create says with it whether, not when */
-                json_object_set_new(answer, "created", json_integer((json_int_t) session->row.created_ms));
-        shape_one(api_request, answer);
-        return json_incref(answer);
-}
-
-static json_t *shape_list(struct api_request *api_request, json_t *answer, int *status) {
-        (void) status;
-        json_t *list = json_object_get(answer, "sessions"), *one;
-        size_t i;
-        json_array_foreach(list, i, one) shape_one(api_request, one);
-        return json_pack("{s:O}", "sandboxes", list);
-}
-
-static json_t *shape_isolation(struct api_request *api_request, json_t *answer, int *status) {
-        (void) api_request;
-        (void) status;
-        json_t *isolation = json_object_get(answer, "isolation");
-        return isolation ? json_incref(isolation) : json_object();
+static struct session_info_form form_for(const struct api_request *api_request, bool is_brief) {
+        return (struct session_info_form) { .name_key = "user_id",
+                                            .is_brief = is_brief,
+                                            .hides_host = !caller_is_operator(&api_request->caller) };
 }
 
 /* ---- quotas ---- */
@@ -86,59 +57,84 @@ static int check_isolation(const struct api_request *api_request, json_t *body, 
         return 0;
 }
 
-static void create(struct api_request *api_request, json_t *body) {
-        static const char *const kept[] = { "image", "mode", "limits", "env", "mounts", "data", "network", "workspace",
-                                            "allow_weaker", NULL };
-        const char *user_id = api_request_user(api_request), *key;
-        json_t *value, *operation = json_pack("{s:s, s:s}", "op", "session.create", "session", user_id);
-        struct err err;
-        api_request->shape = shape_sandbox;
+/* The members that are options of session.create; what is misspelled must not be ignored. */
+static int check_options(json_t *body, struct err *err) {
+        static const char *const known[] = { "image", "mode", "limits", "env", "mounts", "data", "network", "workspace",
+                                             "allow_weaker", "engine", "min_isolation", NULL };
+        const char *key;
+        json_t *value;
         json_object_foreach(body, key, value) {
                 size_t i = 0;
-                while (kept[i] && strcmp(kept[i], key) != 0)
+                while (known[i] && strcmp(known[i], key) != 0)
                         i++;
-                if (kept[i])
-                        json_object_set(operation, key, value);
-                else if (strcmp(key, "engine") != 0 && strcmp(key, "min_isolation") != 0) {
-                        (void) err_set(&err, ERR_USAGE, "there is no option \"%.60s\"; /docs lists those there are",
-                                       key);
-                        api_request_refuse(api_request, &err);
-                        json_decref(operation);
-                        return;
-                }
+                if (!known[i])
+                        return err_set(err, ERR_USAGE, "there is no option \"%.60s\"; /docs lists those there are", key);
         }
-        if (check_engine(body, &err) < 0 || check_isolation(api_request, body, &err) < 0 ||
-            !sandbox_has_room(api_request, user_id, &err)) {
+        return 0;
+}
+
+static void create_from_json(struct api_request *api_request, json_t *body) {
+        const struct session_info_form form = form_for(api_request, false);
+        const char *user_id = api_request_user(api_request);
+        struct session_created created;
+        struct err err;
+        if (check_options(body, &err) < 0 || check_engine(body, &err) < 0 ||
+            check_isolation(api_request, body, &err) < 0 || !sandbox_has_room(api_request, user_id, &err) ||
+            operation_session_create(&api_request->caller, user_id, body, &created, &err) < 0) {
                 api_request_refuse(api_request, &err);
-                json_decref(operation);
                 return;
         }
-        api_request_ask(api_request, operation);
+        json_t *answer = session_info_to_json(&created.info, &form);
+        if (created.unchanged)
+                json_object_set_new(answer, "unchanged", created.unchanged);
+        api_request_answer(api_request, created.is_new ? 201 : 200, answer);
 }
 
 void sandbox_create(struct api_request *api_request) {
-        api_request_read_json(api_request, create);
+        api_request_read_json(api_request, create_from_json);
 }
 
 /* ---- the rest ---- */
 
-static void ask(struct api_request *api_request, const char *operation) {
-        api_request_ask(api_request, json_pack("{s:s, s:s}", "op", operation, "session", api_request_user(api_request)));
+struct sandbox_list {
+        json_t *sandboxes;
+        struct session_info_form form;
+};
+
+static void add_sandbox(void *context, const struct session_info *info) {
+        const struct sandbox_list *list = context;
+        (void) json_array_append_new(list->sandboxes, session_info_to_json(info, &list->form));
 }
 
 void sandbox_list(struct api_request *api_request) {
-        api_request->shape = shape_list;
-        api_request_ask(api_request, json_pack("{s:s}", "op", "session.list"));
+        struct sandbox_list list = { json_array(), form_for(api_request, true) };
+        operation_session_list(&api_request->caller, add_sandbox, &list);
+        api_request_answer(api_request, 200, json_pack("{s:o}", "sandboxes", list.sandboxes));
 }
 
 void sandbox_show(struct api_request *api_request) {
-        api_request->shape = shape_sandbox;
-        ask(api_request, "session.show");
+        const struct session_info_form form = form_for(api_request, false);
+        struct session_details details;
+        struct err err;
+        if (operation_session_show(&api_request->caller, api_request_user(api_request), &details, &err) < 0) {
+                api_request_refuse(api_request, &err);
+                return;
+        }
+        json_t *answer = session_info_to_json(&details.info, &form);
+        json_object_set_new(answer, "runs", details.runs);
+        json_object_set_new(answer, "isolation", details.isolation);
+        api_request_answer(api_request, 200, answer);
 }
 
 void sandbox_isolation(struct api_request *api_request) {
-        api_request->shape = shape_isolation;
-        ask(api_request, "session.show");
+        struct session_details details;
+        struct err err;
+        if (operation_session_show(&api_request->caller, api_request_user(api_request), &details, &err) < 0) {
+                api_request_refuse(api_request, &err);
+                return;
+        }
+        json_decref(details.runs);
+        api_request_answer(api_request, 200, details.isolation);
 }
 
 void sandbox_destroy(struct api_request *api_request) {
@@ -157,26 +153,33 @@ void sandbox_destroy(struct api_request *api_request) {
                 api_request_refuse(api_request, &err);
                 return;
         }
-        api_request_ask(api_request, json_pack("{s:s, s:s, s:b}", "op", "session.remove", "session", api_request_user(api_request),
-                                         "keep_files", keeps));
+        api_request_attend(api_request);
+        api_request_settle(api_request, operation_session_remove(&api_request->caller, api_request_user(api_request),
+                                                                 keeps, &err), &err);
 }
 
 void sandbox_interrupt(struct api_request *api_request) {
-        ask(api_request, "session.interrupt");
+        struct err err;
+        api_request_attend(api_request);
+        api_request_settle(api_request, operation_session_interrupt(&api_request->caller, api_request_user(api_request),
+                                                                    &err), &err);
 }
 
 void sandbox_restart(struct api_request *api_request) {
-        ask(api_request, "session.restart");
+        struct err err;
+        api_request_attend(api_request);
+        api_request_settle(api_request, operation_session_restart(&api_request->caller, api_request_user(api_request),
+                                                                  &err), &err);
 }
 
-static void hibernate(struct api_request *api_request, json_t *body) {
-        json_t *operation = json_pack("{s:s, s:s}", "op", "session.hibernate", "session", api_request_user(api_request));
-        json_t *depth = json_object_get(body, "depth");
-        if (depth)
-                json_object_set(operation, "depth", depth);
-        api_request_ask(api_request, operation);
+static void hibernate_from_json(struct api_request *api_request, json_t *body) {
+        const char *depth = json_string_value(json_object_get(body, "depth"));
+        struct err err;
+        api_request_attend(api_request);
+        api_request_settle(api_request, operation_session_hibernate(&api_request->caller, api_request_user(api_request),
+                                                                    depth && strcmp(depth, "trim") == 0, &err), &err);
 }
 
 void sandbox_hibernate(struct api_request *api_request) {
-        api_request_read_json(api_request, hibernate);
+        api_request_read_json(api_request, hibernate_from_json);
 }

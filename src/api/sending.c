@@ -18,7 +18,7 @@ static void sending_free(void *context) {
 }
 
 /* A source that fails, or ends short of what was announced, ends the connection: so the client sees it. */
-static void feed(void *context) {
+static void sending_feed(void *context) {
         static char piece[SENDING_PIECE]; /* one thread, one user at a time */
         struct sending *sending = context;
         struct http_request *request = sending->api_request->request;
@@ -38,7 +38,7 @@ static void feed(void *context) {
         sending_free(sending);
 }
 
-static const struct http_events events = { .on_drained = feed, .on_gone = sending_free };
+static const struct http_events events = { .on_drained = sending_feed, .on_gone = sending_free };
 
 void sending_begin(struct api_request *api_request, struct sending_source *source, int status, const char *type,
                    int64_t length) {
@@ -57,5 +57,5 @@ void sending_begin(struct api_request *api_request, struct sending_source *sourc
                 return;
         }
         http_attend(request, &events, sending);
-        feed(sending);
+        sending_feed(sending);
 }

@@ -6,6 +6,7 @@
 
 #include "api/api_request.h"
 #include "api/gate.h"
+#include "api/mcp.h"
 #include "api/routes.h"
 #include "daemon/daemon.h"
 #include "session/session.h"
@@ -15,7 +16,7 @@ enum { BEAT_MS = 5000 };
 unsigned service_count_sandboxes(const struct service *service, const char *owner) {
         unsigned n = 0;
         for (const struct session *session = service->manager->sessions; session; session = session->next)
-                if (*session->row.owner && !session->ephemeral && !session->removing &&
+                if (*session->row.owner && !session->ephemeral && !session_is_going(session) &&
                     (!owner || strcmp(session->row.owner, owner) == 0))
                         n++;
         return n;
@@ -90,6 +91,7 @@ static void close_service(void *front) {
                 return;
         loop_timer_drop(&service->beat);
         http_server_close(service->server);
+        mcp_drop_all(service);
         while (service->api_requests) { /* those that wait for a run without a client */
                 caller_leave(&service->api_requests->caller);
                 api_request_free(service->api_requests);

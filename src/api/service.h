@@ -38,6 +38,7 @@ struct service {
         uint64_t keys_looked_ms; /* when the file of keys was last looked at, ... */
         int64_t keys_changed_ns; /* ... and when it had been changed */
         struct api_request *api_requests; /* under way */
+        struct mcp_request *mcp_requests; /* those of them that are calls of MCP */
         char *description;          /* openapi.json, once somebody asked for it */
         struct loop_timer *beat;
         struct {

@@ -13,7 +13,7 @@
 /* ---- one event ---- */
 
 /* `text` is JSON on one line. Number 0: it has none, and a client that comes back goes on from the one before. */
-static void put_event(struct api_request *api_request, const char *name, uint64_t number, const char *text, size_t size) {
+static void stream_put_event(struct api_request *api_request, const char *name, uint64_t number, const char *text, size_t size) {
         struct http_request *request = api_request->request;
         char head[96];
         int n = 0;
@@ -35,11 +35,11 @@ static void put_event(struct api_request *api_request, const char *name, uint64_
 }
 
 /* Takes the reference. */
-static void put_json(struct api_request *api_request, const char *name, uint64_t number, json_t *event) {
+static void stream_put_json(struct api_request *api_request, const char *name, uint64_t number, json_t *event) {
         _cleanup_free_ char *text = json_dumps(event, JSON_COMPACT);
         json_decref(event);
         if (text)
-                put_event(api_request, name, number, text, strlen(text));
+                stream_put_event(api_request, name, number, text, strlen(text));
         else
                 api_request->is_broken = true;
 }
@@ -52,7 +52,7 @@ void stream_begin(struct api_request *api_request, const char *run_id) {
                 return; /* the answer comes as one, then */
         api_request->is_begun = true;
         api_request->service->counted.streams++;
-        put_json(api_request, "start", 0, json_pack("{s:s, s:s}", "event", "start", "run_id", run_id));
+        stream_put_json(api_request, "start", 0, json_pack("{s:s, s:s}", "event", "start", "run_id", run_id));
 }
 
 /* ---- output ---- */
@@ -70,7 +70,7 @@ static size_t partial_size(const char *bytes, size_t size) {
         return 0;
 }
 
-static void put_text(struct api_request *api_request, bool is_error, uint64_t number, const char *bytes, size_t size) {
+static void stream_put_text(struct api_request *api_request, bool is_error, uint64_t number, const char *bytes, size_t size) {
         static const char *const names[] = { "stdout", "stderr" };
         _cleanup_free_ char *repaired = NULL;
         json_t *text = json_stringn(bytes, size);
@@ -79,7 +79,7 @@ static void put_text(struct api_request *api_request, bool is_error, uint64_t nu
         json_t *event = json_pack("{s:s, s:o}", "event", names[is_error], "text", text ? text : json_string(""));
         if (number)
                 json_object_set_new(event, "number", json_integer((json_int_t) number));
-        put_json(api_request, names[is_error], number, event);
+        stream_put_json(api_request, names[is_error], number, event);
 }
 
 /* Characters that are cut by the boundary of two pieces are put together again. */
@@ -101,13 +101,13 @@ void stream_put_output(struct api_request *api_request, const struct caller_outp
         if (output->is_last)
                 api_request->number = output->number;
         if (size > *held_size || is_whole)
-                put_text(api_request, output->is_error, is_whole ? output->number : 0, bytes, size - *held_size);
+                stream_put_text(api_request, output->is_error, is_whole ? output->number : 0, bytes, size - *held_size);
 }
 
-static void put_partial(struct api_request *api_request) {
+static void stream_put_partial(struct api_request *api_request) {
         for (int i = 0; i < 2; i++)
                 if (api_request->partial[i].size > 0)
-                        put_text(api_request, i == 1, 0, api_request->partial[i].bytes, api_request->partial[i].size);
+                        stream_put_text(api_request, i == 1, 0, api_request->partial[i].bytes, api_request->partial[i].size);
 }
 
 void stream_put_display(struct api_request *api_request, const char *data, size_t size) {
@@ -118,7 +118,7 @@ void stream_put_display(struct api_request *api_request, const char *data, size_
         if (event.failed)
                 api_request->is_broken = true;
         else
-                put_event(api_request, "display", 0, event.bytes, event.size);
+                stream_put_event(api_request, "display", 0, event.bytes, event.size);
 }
 
 void stream_beat(struct api_request *api_request) {
@@ -131,7 +131,7 @@ void stream_beat(struct api_request *api_request) {
 /* ---- the end ---- */
 
 /* A stream that lost something must not look whole. */
-static void finish(struct api_request *api_request) {
+static void stream_finish(struct api_request *api_request) {
         if (api_request->is_broken)
                 http_stream_abort(api_request->request);
         else
@@ -140,7 +140,7 @@ static void finish(struct api_request *api_request) {
 }
 
 void stream_end(struct api_request *api_request, const char *result, size_t size) {
-        put_partial(api_request);
+        stream_put_partial(api_request);
         uint64_t number = api_request->number + 1;
         _cleanup_free_ char *text = malloc(size + 96);
         if (text) {
@@ -148,18 +148,18 @@ void stream_end(struct api_request *api_request, const char *result, size_t size
                                  (unsigned long long) number);
                 memcpy(text + n, result, size);
                 text[(size_t) n + size] = '}';
-                put_event(api_request, "result", number, text, (size_t) n + size + 1);
+                stream_put_event(api_request, "result", number, text, (size_t) n + size + 1);
         } else
                 api_request->is_broken = true;
-        finish(api_request);
+        stream_finish(api_request);
 }
 
 void stream_end_with_problem(struct api_request *api_request, int status, const char *code, const char *detail,
                              const char *remedy) {
-        put_partial(api_request);
+        stream_put_partial(api_request);
         json_t *problem = json_pack("{s:i, s:s, s:s}", "status", status, "code", code, "detail", detail);
         if (remedy)
                 json_object_set_new(problem, "remedy", json_string(remedy));
-        put_json(api_request, "error", 0, json_pack("{s:s, s:o}", "event", "error", "problem", problem));
-        finish(api_request);
+        stream_put_json(api_request, "error", 0, json_pack("{s:s, s:o}", "event", "error", "problem", problem));
+        stream_finish(api_request);
 }

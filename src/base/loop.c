@@ -18,7 +18,7 @@ enum { EVENTS_EACH = 16, TURN_US = 4000 };
  * client that asks for large things without end) wait for each other, and nobody else waits for them. */
 enum {
         SLOW_LANE_US = 1000,   /* of a turn; at least one event */
-        WINDOW_MS = 128,       /* what a watch took counts half after this, and so on */
+        WINDOW_US = 128000,    /* what a watch took counts half after this, and so on */
         SLOW_FROM_US = 2000,   /* in about one window */
         FAST_BELOW_US = 500,
         SHORT_US = 50,         /* what took less by the clock is not looked at closer */
@@ -32,7 +32,7 @@ struct loop_watch {
         void *context;
         struct loop_watch *next_dropped;
         bool is_slow; /* it is in the slow lane */
-        uint64_t spent_us, window_ms; /* what it took in the window that began then, and half of what it took before */
+        uint64_t spent_us, window_us; /* what it took in the window that began then, and half of what it took before */
 };
 
 struct loop_timer {
@@ -51,6 +51,9 @@ struct loop {
         struct loop_timer **heap;   /* earliest first */
         size_t n_timers, room;
         struct loop_turns turns;
+        /* The time that the loop worked or had nothing to do. While it waits for a processor it stands still: on a busy
+         * machine those who take much of the loop take no less of it. */
+        uint64_t clock_us;
 };
 
 uint64_t loop_now_ms(void) {
@@ -264,11 +267,11 @@ static void change_lane(struct loop_watch *watch) {
         watch->is_slow = !watch->is_slow;
 }
 
-static void note_cost(struct loop_watch *watch, uint64_t took_us, uint64_t now_us) {
-        uint64_t windows = (now_us / 1000 - watch->window_ms) / WINDOW_MS;
+static void note_cost(struct loop_watch *watch, uint64_t took_us) {
+        uint64_t windows = (watch->loop->clock_us - watch->window_us) / WINDOW_US;
         if (windows > 0) {
                 watch->spent_us = windows < 32 ? watch->spent_us >> windows : 0;
-                watch->window_ms = now_us / 1000;
+                watch->window_us = watch->loop->clock_us;
         }
         watch->spent_us += took_us;
         if (watch->is_slow ? watch->spent_us < FAST_BELOW_US : watch->spent_us > SLOW_FROM_US)
@@ -281,12 +284,12 @@ static void call_watch(struct loop_watch *watch, uint32_t events) {
                 return;
         uint64_t began_us = loop_now_us(), began_cpu_us = cpu_now_us();
         watch->call(watch->context, events);
-        uint64_t now_us = loop_now_us(), took_us = now_us - began_us;
+        uint64_t took_us = loop_now_us() - began_us;
         if (watch->fd < 0)
                 return;
         if (took_us > SHORT_US)
                 took_us = cpu_now_us() - began_cpu_us;
-        note_cost(watch, took_us, now_us);
+        note_cost(watch, took_us);
 }
 
 static void serve_slow_lane(struct loop *loop) {
@@ -302,12 +305,14 @@ static void serve_slow_lane(struct loop *loop) {
 
 int loop_run(struct loop *loop, struct err *err) {
         struct epoll_event events[EVENTS_EACH];
+        uint64_t ended_us = loop_now_us();
         loop->stopped = false;
         while (!loop->stopped) {
                 int n = epoll_wait(loop->epoll_fd, events, EVENTS_EACH, wait_ms(loop));
                 if (n < 0 && errno != EINTR)
                         return err_sys(err, errno, "waiting for events");
                 uint64_t began_us = loop_now_us(), began_cpu_us = cpu_now_us();
+                loop->clock_us += began_us - ended_us;
                 bool is_slow_lane_due = false;
                 for (int i = 0; i < n; i++) {
                         if (!events[i].data.ptr)
@@ -319,7 +324,10 @@ int loop_run(struct loop *loop, struct err *err) {
                 free_dropped(loop);
                 if (is_slow_lane_due)
                         serve_slow_lane(loop);
-                count_turn(&loop->turns, loop_now_us() - began_us, cpu_now_us() - began_cpu_us);
+                ended_us = loop_now_us();
+                uint64_t worked_us = cpu_now_us() - began_cpu_us;
+                loop->clock_us += worked_us;
+                count_turn(&loop->turns, ended_us - began_us, worked_us);
         }
         return 0;
 }

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-/* For the daemon itself: a better nice value, a short slice, and a better place for its scheduling group. None of it is
- * inherited by its children. */
+/* For the daemon itself: a better nice value, and a better place for its scheduling group. Neither is inherited by its
+ * children. */
 void priority_serve_first(void);
 
 /* Clients and kernels wake the daemon when they are about to wait themselves. Pushed aside in that moment, as some

@@ -14,6 +14,9 @@ enum { BOX_UID = 1000, BOX_GID = 1000 };
 #define BOX_HOME "/home/sandbox"
 #define BOX_WORKSPACE "/workspace"
 #define BOX_CODE_DIR "/run/code"
+#define BOX_DATA_DIR "/data"
+
+#define PROJECT_LINKS ".sandbox" /* in a directory of the host: no box sees what is in it */
 
 /* Where a box with a network finds its only door: a proxy of Glovebox's own (src/egress). */
 #define BOX_PROXY_PORT 3128

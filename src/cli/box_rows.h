@@ -23,10 +23,10 @@
 
 #define LIMIT_ROWS(at, STANDARD)                                                                                     \
         { .name = "memory", .kind = OPTION_BYTES, .offset = LIMIT_AT(at, memory_bytes), .argument = "SIZE",          \
-          .group = "Limits", .variable = "GLOVEBOX_MEMORY", .alias = "SANDBOX_DOCKER_MEMORY",                         \
+          .group = "Limits", .variable = "GLOVEBOX_MEMORY", .alias = "SANDBOX_DOCKER_MEMORY",                        \
           .standard = STANDARD("512m"), .min = 8 * MIB,                                                              \
           .max = 1024 * GIB, .hint = "a Python interpreter alone needs about 16m",                                   \
-          .help = "memory of everything in the box together" },                                                      \
+          .help = "memory of all processes in the box together" },                                                   \
         { .name = "cpus", .kind = OPTION_THOUSANDTHS, .offset = LIMIT_AT(at, cpu_thousandths),                       \
           .argument = "NUMBER", .group = "Limits", .variable = "GLOVEBOX_CPUS",                                      \
           .alias = "SANDBOX_DOCKER_CPU", .standard = STANDARD("1"),                                                  \
@@ -47,12 +47,12 @@
         { .name = "image", .kind = OPTION_TEXT, .offset = at, .argument = "NAME", .group = "Code",                   \
           .variable = "GLOVEBOX_IMAGE", .alias = "SANDBOX_DOCKER_IMAGE", .standard = STANDARD("host"),               \
           .completion = COMPLETE_IMAGES,                                                                             \
-          .help = "the file system to run in; \"glovebox image list\" shows what there is" }
+          .help = "the file system to run in; see \"glovebox image list\"" }
 
 #define BOX_WEAKER_ROW(at)                                                                                           \
         { .name = "allow-weaker", .kind = OPTION_FLAG, .offset = at, .group = "Isolation",                           \
           .variable = "GLOVEBOX_ALLOW_WEAKER",                                                                       \
-          .help = "run although this host cannot enforce everything (\"glovebox doctor\" says what); the isolation " \
+          .help = "run even if this host cannot enforce every limit (see \"glovebox doctor\"); the isolation "       \
                   "report then names what is missing" }
 
 /* `at` is the offset of a struct run_request. */
@@ -61,19 +61,19 @@
 #define BOX_ENV_ROW(at)                                                                                              \
         { .name = "env", .letter = 'e', .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_env,         \
           .argument = "NAME[=VALUE]", .group = "Code",                                                               \
-          .help = "set a variable inside, or pass your own on when there is no value; may be repeated. "             \
-                  "Nothing else of your environment is visible inside" }
+          .help = "set a variable in the box; without a value, pass on your own; may be repeated. "                  \
+                  "The box sees no other variable of your environment" }
 
 #define BOX_FILE_ROWS(at, WITHOUT_WORKSPACE)                                                                         \
         { .name = "workspace", .kind = OPTION_TEXT, .offset = REQUEST_AT(at, workspace), .argument = "DIR",          \
           .group = "Files", .completion = COMPLETE_DIRECTORIES,                                                      \
-          .help = "show this directory, writable, as /workspace; without it " WITHOUT_WORKSPACE },                   \
+          .help = "mount this directory, writable, as /workspace; by default " WITHOUT_WORKSPACE },                  \
         { .name = "data", .kind = OPTION_TEXT, .offset = REQUEST_AT(at, data), .argument = "DIR",                    \
           .group = "Files", .completion = COMPLETE_DIRECTORIES,                                                      \
-          .help = "show this directory, read-only, as /data" },                                                      \
+          .help = "mount this directory, read-only, as /data" },                                                     \
         { .name = "mount", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_mount,                    \
           .argument = "SRC:DST[:ro|rw]", .group = "Files", .completion = COMPLETE_FILES,                             \
-          .help = "show a file or directory of the host at DST, read-only unless rw is asked for; may be repeated" }
+          .help = "mount a file or directory of the host at DST, read-only unless :rw is given; may be repeated" }
 
 /* `at` is the offset of a struct run_request; `networks` are the choices of the file that has the rows. */
 #define BOX_NETWORK_ROWS(at, STANDARD)                                                                               \
@@ -83,18 +83,18 @@
           .help = "none: no network but the box's own loopback; full: every public host, through a proxy" },         \
         { .name = "allow-host", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_host,                \
           .argument = "HOST[:PORT]", .group = "Network",                                                             \
-          .help = "let the box reach this host, through a proxy that its http_proxy variables name; .DOMAIN for a "  \
-                  "domain and everything below; ports 80 and 443 unless one is given; may be repeated" }
+          .help = "allow this host, through the proxy in the box's http_proxy variables; .DOMAIN for a "             \
+                  "domain and everything below it; default ports 80 and 443; may be repeated" }
 
 /* What the operator says about hosts; `at` is the offset of a struct egress_operator. */
 #define EGRESS_ROWS(at)                                                                                              \
         { .name = "egress-allow-private", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_private,   \
           .argument = "HOST", .group = "Network",                                                                    \
-          .help = "this host (or .DOMAIN) may lead to a private address, where boxes may reach it at all; may be "   \
+          .help = "allow a private address for this host (or .DOMAIN), if other options allow the host; may be "     \
                   "repeated" },                                                                                      \
         { .name = "egress-host", .kind = OPTION_PARSED, .offset = at, .parse = run_request_parse_pin,                \
           .argument = "NAME=ADDRESS", .group = "Network",                                                            \
-          .help = "this name leads to this address, private or not, and is never looked up; may be repeated" }
+          .help = "resolve this name to this address, private or not, without DNS; may be repeated" }
 
 /* `at` is the offset of a struct socket_choice. */
 #define SOCKET_AT(at, field) ((at) + offsetof(struct socket_choice, field))
@@ -102,10 +102,10 @@
 #define SOCKET_ROWS(at)                                                                                              \
         { .name = "socket", .kind = OPTION_TEXT, .offset = SOCKET_AT(at, socket), .argument = "PATH",                \
           .group = "Daemon", .completion = COMPLETE_FILES,                                                           \
-          .help = "the daemon's socket; without it $GLOVEBOX_SOCKET, the project's, or the user's own" },            \
+          .help = "the daemon's socket; default: $GLOVEBOX_SOCKET, the project's, or the user's" },                  \
         { .name = "socket-dir", .kind = OPTION_TEXT, .offset = SOCKET_AT(at, socket_dir), .argument = "DIR",         \
           .group = "Daemon", .completion = COMPLETE_DIRECTORIES,                                                     \
           .help = "the directory of the socket kernel.sock, for a project whose file system has no UNIX sockets" },  \
         { .name = "project", .kind = OPTION_TEXT, .offset = SOCKET_AT(at, project), .argument = "DIR",               \
           .group = "Daemon", .variable = "WORKSPACE_DIR", .completion = COMPLETE_DIRECTORIES,                        \
-          .help = "a directory with a daemon of its own, at DIR/.sandbox/kernel.sock" }
+          .help = "a directory with its own daemon, at DIR/.sandbox/kernel.sock" }

@@ -32,8 +32,9 @@ static int call(struct daemon_client *client, const char *operation, const struc
                 const char *bytes, size_t size, struct err *err) {
         char path[80];
         json_t *answer = NULL;
-        (void) snprintf(path, sizeof(path), ".glovebox-input-%s-%u", feed->token, number);
-        json_t *body = json_pack("{s:s, s:s, s:s}", "op", operation, "session", feed->session, "path", path);
+        (void) snprintf(path, sizeof(path), "input-%s-%u", feed->token, number);
+        json_t *body = json_pack("{s:s, s:s, s:s, s:b}", "op", operation, "session", feed->session, "path", path,
+                                 "input", 1);
         const struct daemon_request request = { .body = body, .follows = bytes, .follows_size = size };
         int code = body ? daemon_client_call(client, &request, &answer, err) : -1;
         json_decref(answer);

@@ -26,13 +26,13 @@ struct line {
 static const struct option_row ls_rows[] = {
         { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(json), .group = "Options", .help = "print JSON" },
         { .name = "names", .kind = OPTION_FLAG, .offset = FIELD(names), .group = "Options",
-          .help = "print names only, one to a line" },
+          .help = "print names only, one per line" },
 };
 
 const struct verb_part key_parts[KEY_PARTS] = {
-        { .name = "new", .operands = "NAME", .summary = "make a key and print it, once; only its hash is kept" },
-        { .name = "ls", .operands = "", .summary = "what keys there are, and their quotas", .options = TABLE(ls_rows) },
-        { .name = "rm", .operands = "NAME...", .summary = "revoke keys, within a second; their sandboxes stay" },
+        { .name = "new", .operands = "NAME", .summary = "create a key and print it, once; only its hash is stored" },
+        { .name = "ls", .operands = "", .summary = "list the keys and their quotas", .options = TABLE(ls_rows) },
+        { .name = "rm", .operands = "NAME...", .summary = "revoke keys within a second; their sandboxes stay" },
 };
 
 static int find_file(char ret_data_dir[static DATA_DIR_PATH_MAX], char *ret_path, size_t room, struct err *err) {

@@ -1,4 +1,4 @@
-/* `glovebox ps`, `top`, `kill` and `logs`: sessions and ephemeral runs of the daemon, by the names that people know. */
+/* `glovebox ps`, `top`, `kill` and `logs`: sessions and runs, with a daemon or without, by the names that people know. */
 #include "cli/process_verb.h"
 
 #include <inttypes.h>
@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/box_rows.h"
+#include "cli/local_run.h"
 #include "cli/remote_run.h"
 #include "cli/ui/json_print.h"
 #include "cli/ui/table.h"
@@ -31,7 +32,7 @@ struct line {
 static const struct option_row ps_rows[] = {
         JSON_ROW,
         { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(quiet), .group = "Output",
-          .help = "print ids only, one to a line" },
+          .help = "print ids only, one per line" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table ps_option_table = TABLE(ps_rows);
@@ -39,25 +40,25 @@ const struct option_table ps_option_table = TABLE(ps_rows);
 static const struct option_row top_rows[] = {
         { .name = "interval", .letter = 'd', .kind = OPTION_DURATION, .offset = FIELD(interval_ms),
           .argument = "TIME", .group = "Output", .min = 200, .max = 3600000, .standard = "2s",
-          .help = "how often to look" },
+          .help = "the time between updates" },
         { .name = "once", .kind = OPTION_FLAG, .offset = FIELD(once), .group = "Output",
-          .help = "print one table and end, as when the output is no terminal" },
+          .help = "print one table and exit, as when the output is not a terminal" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table top_option_table = TABLE(top_rows);
 
 static const struct option_row kill_rows[] = {
         { .name = "hard", .letter = '9', .kind = OPTION_FLAG, .offset = FIELD(hard), .group = "Options",
-          .help = "do not interrupt a session's run first: end its interpreter at once; variables are lost, files stay" },
+          .help = "end a session's interpreter at once, without an interrupt first; variables are lost, files stay" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table kill_option_table = TABLE(kill_rows);
 
 static const struct option_row logs_rows[] = {
         { .name = "follow", .letter = 'f', .kind = OPTION_FLAG, .offset = FIELD(follow), .group = "Options",
-          .help = "accepted for those who type it: a run that is on is followed anyway; Ctrl-C leaves it alone" },
+          .help = "accepted for compatibility: an active run is always followed; Ctrl-C does not stop it" },
         { .name = "tail", .letter = 'n', .kind = OPTION_COUNT, .offset = FIELD(limit), .argument = "NUMBER",
-          .group = "Options", .min = 1, .max = 1000, .standard = "10", .help = "the last so many runs" },
+          .group = "Options", .min = 1, .max = 1000, .standard = "10", .help = "the number of runs" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table logs_option_table = TABLE(logs_rows);
@@ -76,6 +77,32 @@ static int read_line(const char *verb, char **args, const struct option_table *t
         if (socket_place_choose(&line->where, true, &place, err) < 0)
                 return -1;
         return daemon_client_open(&place, 0, client, err);
+}
+
+/* For verbs that also know runs without a daemon: where none runs, `client` stays closed, and `ret_no_daemon` says so. */
+static int read_line_anyhow(const char *verb, char **args, const struct option_table *table, struct line *line,
+                            struct option_rest *ret_rest, struct daemon_client *client, struct err *ret_no_daemon) {
+        int code = read_line(verb, args, table, line, ret_rest, client, ret_no_daemon);
+        bool is_absent = ret_no_daemon->code == ERR_NOT_FOUND || ret_no_daemon->code == ERR_GONE;
+        return code < 0 && is_absent ? 0 : code;
+}
+
+/* All that runs. Without a daemon and without a run, `no_daemon` is the answer. */
+static int ask_ps(struct daemon_client *client, const struct err *no_daemon, json_t **ret_answer, struct err *err) {
+        json_t *answer = NULL;
+        if (client->fd >= 0 && daemon_client_ask(client, "ps", NULL, &answer, err) < 0)
+                return -1;
+        if (!answer)
+                answer = json_pack("{s:[]}", "processes");
+        json_t *processes = json_object_get(answer, "processes");
+        local_run_list(processes);
+        if (client->fd < 0 && json_array_size(processes) == 0 && no_daemon->code != ERR_NONE) {
+                json_decref(answer);
+                *err = *no_daemon;
+                return -1;
+        }
+        *ret_answer = answer;
+        return 0;
 }
 
 static int refuse_operands(const char *verb, const struct option_rest *rest, struct err *err) {
@@ -158,11 +185,12 @@ int verb_ps(int argc, char **argv) {
         struct option_rest rest;
         struct err err = { 0 };
         _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
-        int code = read_line("ps", argv + 1, &ps_option_table, &line, &rest, &client, &err);
+        struct err no_daemon = { 0 };
+        int code = read_line_anyhow("ps", argv + 1, &ps_option_table, &line, &rest, &client, &no_daemon);
         if (code != 0)
-                return code > 0 ? 0 : terminal_fail(&err);
+                return code > 0 ? 0 : terminal_fail(&no_daemon);
         json_t *answer = NULL;
-        if (refuse_operands("ps", &rest, &err) < 0 || daemon_client_ask(&client, "ps", NULL, &answer, &err) < 0)
+        if (refuse_operands("ps", &rest, &err) < 0 || ask_ps(&client, &no_daemon, &answer, &err) < 0)
                 return terminal_fail(&err);
         if (line.json)
                 code = json_print_answer(answer, &err);
@@ -181,17 +209,17 @@ static uint64_t clock_ms(void) {
 }
 
 /* A person presses q or Ctrl-C. The first table comes after a short look, so that there is something to compare. */
-static int watch(struct daemon_client *client, const struct line *line, struct err *err) {
+static int watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line, struct err *err) {
         bool repeat = isatty(STDOUT_FILENO) && !line->once;
         json_t *before = NULL;
         uint64_t before_ms = clock_ms();
-        int code = daemon_client_ask(client, "ps", NULL, &before, err);
+        int code = ask_ps(client, no_daemon, &before, err);
         for (uint64_t wait_ms = 500; code == 0; wait_ms = line->interval_ms) {
                 struct pollfd keys = { .fd = repeat ? STDIN_FILENO : -1, .events = POLLIN };
                 if (poll(&keys, 1, (int) wait_ms) > 0)
                         break;
                 json_t *now = NULL;
-                code = daemon_client_ask(client, "ps", NULL, &now, err);
+                code = ask_ps(client, no_daemon, &now, err);
                 uint64_t now_ms = clock_ms();
                 if (code == 0) {
                         if (repeat)
@@ -216,10 +244,13 @@ int verb_top(int argc, char **argv) {
         struct option_rest rest;
         struct err err = { 0 };
         _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
-        int code = read_line("top", argv + 1, &top_option_table, &line, &rest, &client, &err);
-        if (code == 0 && (refuse_operands("top", &rest, &err) < 0 || watch(&client, &line, &err) < 0))
-                code = -1;
-        return code < 0 ? terminal_fail(&err) : 0;
+        struct err no_daemon = { 0 };
+        int code = read_line_anyhow("top", argv + 1, &top_option_table, &line, &rest, &client, &no_daemon);
+        if (code != 0)
+                return code > 0 ? 0 : terminal_fail(&no_daemon);
+        if (refuse_operands("top", &rest, &err) < 0 || watch(&client, &no_daemon, &line, &err) < 0)
+                return terminal_fail(&err);
+        return 0;
 }
 
 /* ---- kill ---- */
@@ -277,20 +308,37 @@ static int kill_one(struct daemon_client *client, const char *name, bool hard, s
         return code;
 }
 
+/* Of the daemon, or without one. */
+static int kill_anywhere(struct daemon_client *client, const char *name, bool hard, struct err *err) {
+        if (client->fd >= 0 && kill_one(client, name, hard, err) == 0)
+                return 0;
+        if (client->fd >= 0 && err->code != ERR_NOT_FOUND)
+                return -1;
+        struct err of_local;
+        if (local_run_kill(name, hard, &of_local) < 0) {
+                if (of_local.code != ERR_NOT_FOUND || client->fd < 0)
+                        *err = of_local;
+                return -1;
+        }
+        (void) printf("%s: ended\n", name);
+        return 0;
+}
+
 int verb_kill(int argc, char **argv) {
         (void) argc;
         struct line line = { 0 };
         struct option_rest rest;
         struct err err = { 0 };
         _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
-        int code = read_line("kill", argv + 1, &kill_option_table, &line, &rest, &client, &err);
+        struct err no_daemon = { 0 };
+        int code = read_line_anyhow("kill", argv + 1, &kill_option_table, &line, &rest, &client, &no_daemon);
         if (code != 0)
-                return code > 0 ? 0 : terminal_fail(&err);
+                return code > 0 ? 0 : terminal_fail(&no_daemon);
         if (!rest.operands[0])
                 code = err_set(&err, ERR_USAGE, "kill needs a session's name or a run's id; glovebox ps lists them");
         int status = code < 0 ? terminal_fail(&err) : 0;
         for (char **name = rest.operands; code == 0 && *name; name++)
-                if (kill_one(&client, *name, line.hard, &err) < 0)
+                if (kill_anywhere(&client, *name, line.hard, &err) < 0)
                         status = terminal_fail(&err);
         return status;
 }

@@ -20,6 +20,7 @@
 #include "box/seal/environment.h"
 #include "box/seal/tree.h"
 #include "cli/box_target.h"
+#include "cli/local_run.h"
 #include "cli/run_neighbours.h"
 #include "cli/run_phases.h"
 #include "cli/run_program.h"
@@ -29,7 +30,7 @@
 #include "spawn/kernel_files.h"
 #include "wire/frame.h"
 
-#define START_PATH VIEW_KERNEL "/start" /* of a Python: guest/kernel/start/sitecustomize.py */
+#define START_PATH IMAGE_KERNEL_PATH "/start" /* of a Python: guest/kernel/start/sitecustomize.py */
 
 /* What is open while a run goes on; released on every way out. */
 struct cold_run {
@@ -49,11 +50,13 @@ struct cold_run {
         struct box box;
         struct box_target target;
         bool has_extras;
+        struct local_run listed;
 };
 
 static void cold_run_release(struct cold_run *cold) {
         relay_release(&cold->run.relay);
         (void) box_end(&cold->box, NULL, NULL);
+        local_run_end(&cold->listed);
         egress_stop(&cold->egress);
         fd_close(&cold->listener_fd);
         free(cold->rules);
@@ -109,7 +112,7 @@ static int open_extras(struct cold_run *cold, struct err *err) {
         int tree = tree_clone(fd, false); /* everybody's to read: no ids need to be mapped */
         if (tree < 0)
                 return tree_explain(tree, path, err);
-        cold->mounts[cold->n_mounts++] = (struct box_mount) { tree, true, false, VIEW_KERNEL };
+        cold->mounts[cold->n_mounts++] = (struct box_mount) { tree, true, false, IMAGE_KERNEL_PATH };
         cold->has_extras = true;
         return 0;
 }
@@ -296,8 +299,11 @@ static int carry_out(struct cold_run *cold, struct err *err) {
 
 int run_execute(const struct run_request *request, struct err *err) {
         _cleanup_(cold_run_release) struct cold_run cold = { .run = RUN_NONE, .lease_fd = -1, .egress = EGRESS_DOWN, .listener_fd = -1,
-                                                             .box = { .pidfd = -1, .control_fd = -1 } };
-        if (run_begin(request, &cold.run, err) < 0 || open_everything(&cold, err) < 0 || start_proxy(&cold, err) < 0)
+                                                             .box = { .pidfd = -1, .control_fd = -1 }, .listed = LOCAL_RUN_NONE };
+        if (run_begin(request, &cold.run, err) < 0)
+                return -1;
+        local_run_announce(&cold.listed, cold.run.data_dir, cold.run.id, request);
+        if (open_everything(&cold, err) < 0 || start_proxy(&cold, err) < 0)
                 return -1;
         run_phase("files");
         int status = carry_out(&cold, err) < 0 ? -1 : run_conclude(&cold.run, err);

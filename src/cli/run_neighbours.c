@@ -23,6 +23,27 @@ static void be_alone(struct run_request *request, const char *reason) {
         (void) snprintf(request->alone_reason, sizeof(request->alone_reason), "%.199s", reason);
 }
 
+/* A read-only view does not keep anybody from connecting to a socket in it. Only the top is looked at: what a project
+ * keeps deeper down is its own business, and looking there could take long. */
+static void refuse_sockets(struct run_request *request) {
+        DIR *directory = request->is_alone ? NULL : opendir(request->script_dir);
+        struct dirent *entry;
+        while (directory && (entry = readdir(directory))) {
+                struct stat status;
+                if (entry->d_type != DT_SOCK &&
+                    (entry->d_type != DT_UNKNOWN ||
+                     fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+                     !S_ISSOCK(status.st_mode)))
+                        continue;
+                char reason[NAME_SHOWN_MAX + 64];
+                (void) snprintf(reason, sizeof(reason), "the UNIX socket %.120s is in it", entry->d_name);
+                be_alone(request, reason);
+                break;
+        }
+        if (directory)
+                (void) closedir(directory);
+}
+
 static int ask_policy(struct run_request *request, struct err *err) {
         char data_dir[4096];
         if (!request->code_source || request->is_alone)
@@ -50,6 +71,7 @@ int run_neighbours_choose(struct run_request *request, struct err *err) {
         if (!request->is_alone && stat(request->script_dir, &status) == 0 && (status.st_mode & S_ISVTX) &&
             (status.st_mode & S_IWOTH))
                 be_alone(request, "everybody can write to it");
+        refuse_sockets(request);
         return ask_policy(request, err);
 }
 

@@ -19,10 +19,10 @@ static const struct option_row rows[] = {
           .help = "run this Python module, as python3 -m does; operands become its arguments" },
         { .name = "language", .letter = 'l', .kind = OPTION_CHOICE, .offset = FIELD(language), .argument = "LANGUAGE",
           .group = "Code", .choices = languages,
-          .help = "python, bash or sh; without it the ending of the file's name decides (.py, .sh, .bash, .js, "
-                  ".R, .rb, .pl), then its #! line, and anything else is Python" },
+          .help = "python, bash or sh; default: by the file's suffix (.py, .sh, .bash, .js, .R, .rb, .pl), then by "
+                  "its #! line, else Python" },
         { .name = "alone", .kind = OPTION_FLAG, .offset = FIELD(alone), .group = "Code",
-          .help = "show only the script in the box, and not the files beside it" },
+          .help = "mount only the script, not the files beside it" },
         BOX_IMAGE_ROW(FIELD(request.image), SHOWN),
         BOX_ENV_ROW(FIELD(request)),
 
@@ -31,11 +31,11 @@ static const struct option_row rows[] = {
           .group = "Limits", .variable = "GLOVEBOX_DISK_FILES", .standard = "100000", .min = 16, .max = 100000000,
           .help = "files and directories in an empty workspace" },
 
-        BOX_FILE_ROWS(FIELD(request), "the workspace is empty and is deleted afterwards"),
+        BOX_FILE_ROWS(FIELD(request), "it is empty and is deleted afterwards"),
         { .name = "output-dir", .kind = OPTION_TEXT, .offset = FIELD(request.output_dir), .argument = "DIR",
           .group = "Files", .completion = COMPLETE_DIRECTORIES,
           .help = "at the end, copy the artifacts (files that the run created or changed in /workspace/artifacts) to "
-                  "DIR, and not to a directory of this run in Glovebox's data directory" },
+                  "DIR instead of Glovebox's data directory" },
 
         BOX_NETWORK_ROWS(FIELD(request), SHOWN),
         EGRESS_ROWS(FIELD(request.egress)),
@@ -44,16 +44,16 @@ static const struct option_row rows[] = {
         { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(request.json), .group = "Output",
           .help = "print the whole result as one JSON object: status, output, usage, artifacts, isolation" },
         { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(request.quiet), .group = "Output",
-          .help = "print nothing but what the program prints, and errors" },
+          .help = "print only the program's output, and errors" },
         { .name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .offset = FIELD(request.verbose), .group = "Output",
-          .help = "say on standard error which way the run took, and how long each part did" },
+          .help = "print on standard error how the box was made, and the time of each step" },
 
         SOCKET_ROWS(FIELD(where)),
         { .name = "warm", .kind = OPTION_FLAG, .offset = FIELD(warm), .group = "Daemon", .variable = "GLOVEBOX_WARM",
-          .help = "start a daemon if none is running, so that this run and the next ones find a warm box" },
+          .help = "start a daemon if none is running, so that this and later runs get a warm box" },
         { .name = "no-daemon", .kind = OPTION_FLAG, .offset = FIELD(no_daemon), .group = "Daemon",
           .variable = "GLOVEBOX_NO_DAEMON",
-          .help = "make the box here, although a daemon with warm ones is running" },
+          .help = "do not use a daemon, even if one is running" },
 };
 
 const struct option_table run_option_table = { .rows = rows, .n_rows = ELEMENTS(rows) };

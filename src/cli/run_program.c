@@ -2,7 +2,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/utf8.h"
 #include "box/spec.h"
 
 enum { WORDS_MAX = 6 }; /* before the arguments */
@@ -60,4 +62,33 @@ char **run_program_argv(const struct run_request *request, const char *interpret
         for (size_t i = 0; i < n_args; i++)
                 argv[n + i] = request->args[i];
         return argv;
+}
+
+static size_t add_word(char *text, size_t room, size_t used, const char *word) {
+        int n = used < room ? snprintf(text + used, room - used, "%s%s", used ? " " : "", word) : 0;
+        return used + (n > 0 ? (size_t) n : 0);
+}
+
+void run_program_describe(const struct run_request *request, char *ret_text, size_t room) {
+        size_t used = 0;
+        *ret_text = '\0';
+        if (request->source == RUN_FROM_MODULE) {
+                used = add_word(ret_text, room, used, "-m");
+                used = add_word(ret_text, room, used, request->module);
+        } else if (request->source == RUN_FROM_TEXT && request->code) {
+                const char *line = request->code + strspn(request->code, " \t\r\n");
+                (void) snprintf(ret_text, room, "%.*s", (int) strcspn(line, "\r\n"), line);
+        } else if (request->source == RUN_FROM_INPUT)
+                used = add_word(ret_text, room, used, "(standard input)");
+        else if (request->source == RUN_FROM_FILE)
+                used = add_word(ret_text, room, used, request->script_name ? request->script_name : request->code_name);
+        if (request->source != RUN_FROM_TEXT)
+                for (size_t i = 0; request->args && request->args[i]; i++)
+                        used = add_word(ret_text, room, used, request->args[i]);
+        for (char *at = ret_text; *at; at++)
+                if ((unsigned char) *at < ' ' || *at == 0x7f)
+                        *at = ' ';
+        /* A character that was cut in half is none. */
+        while (*ret_text && !utf8_is_valid(ret_text, strlen(ret_text)))
+                ret_text[strlen(ret_text) - 1] = '\0';
 }

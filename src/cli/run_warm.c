@@ -52,9 +52,10 @@ static json_t *make_body(const struct run_options *options, struct err *err) {
         creation.run.request.network = RUN_NETWORK_NONE;
         json_t *body = json_pack("{s:s, s:b, s:b}", "op", "program", "light", (int) (request->language != RUN_PYTHON),
                                  "listener", (int) wants_network(request));
-        char path[300];
+        char path[300], what[81];
         run_program_path(request, path, sizeof(path));
-        if (body && session_request_put(&creation, body, err) == 0 &&
+        run_program_describe(request, what, sizeof(what));
+        if (body && json_object_set_new(body, "what", json_string(what)) == 0 && session_request_put(&creation, body, err) == 0 &&
             (!request->code_source || json_object_set_new(body, "script",
                                  json_string(request->is_alone ? request->code_source : request->script_dir)) == 0) &&
             (!request->code_source ||

@@ -18,6 +18,7 @@
 #include "cli/ui/terminal.h"
 #include "cli/verb.h"
 #include "daemon/daemon.h"
+#include "mcp/channel.h"
 #include "session/serve_options.h"
 
 struct line {
@@ -35,98 +36,97 @@ enum { PORT_NONE = 65536, PORT_STANDARD = 8080 };
 
 static const struct option_row rows[] = {
         { .name = "background", .kind = OPTION_FLAG, .offset = FIELD(background), .group = "Daemon",
-          .help = "return when it serves; it writes to daemon.log in the data directory" },
+          .help = "return when the daemon is ready; it logs to daemon.log in the data directory" },
         SOCKET_ROWS(FIELD(where)),
         { .name = "allow-read", .kind = OPTION_TEXT, .offset = FIELD(options.allow_read), .argument = "DIR:…",
           .group = "Daemon", .variable = "GLOVEBOX_ALLOW_READ",
-          .help = "directories that programs on the socket may mount read-only; without it none. You, at the command "
-                  "line, need no list" },
+          .help = "directories that programs on the socket may mount read-only; default: none. The command line needs "
+                  "no list" },
         { .name = "allow-write", .kind = OPTION_TEXT, .offset = FIELD(options.allow_write), .argument = "DIR:…",
           .group = "Daemon", .variable = "GLOVEBOX_ALLOW_WRITE",
           .help = "directories that programs on the socket may mount writable" },
         { .name = "allow-full-network", .kind = OPTION_FLAG, .offset = FIELD(options.egress.allow_full),
           .group = "Network", .variable = "GLOVEBOX_ALLOW_FULL_NETWORK",
-          .help = "boxes may ask for --network full: every public host; without it they name hosts" },
+          .help = "allow boxes --network full: every public host" },
         EGRESS_ROWS(FIELD(options.egress)),
         { .name = "pool", .kind = OPTION_COUNT, .offset = FIELD(options.pool), .argument = "NUMBER", .group = "Kernels",
           .variable = "GLOVEBOX_POOL", .standard = "2", .min = 0, .max = SERVE_POOL_MAX,
-          .help = "sealed interpreters that wait, ready, for ephemeral runs; as many more without preloaded modules" },
+          .help = "sealed interpreters kept ready for ephemeral runs, and as many without preloaded modules" },
         { .name = "stock", .kind = OPTION_COUNT, .offset = FIELD(options.stock), .argument = "NUMBER",
           .group = "Kernels", .variable = "GLOVEBOX_STOCK", .standard = "4", .min = 0, .max = SERVE_STOCK_MAX,
-          .help = "sealed boxes that wait without an interpreter, for when the pool is empty" },
+          .help = "sealed boxes without an interpreter kept ready, for when the pool is empty" },
         { .name = "preload", .kind = OPTION_CODE, .offset = FIELD(options.preload), .argument = "LIST",
           .group = "Kernels", .variable = "GLOVEBOX_PRELOAD",
-          .help = "modules that every interpreter has imported already, separated by commas; \"\" for none; without it "
-                  "numpy, pandas, sklearn, pyarrow, rdkit, matplotlib and scipy, as far as the image has them" },
+          .help = "modules imported in every interpreter, separated by commas; \"\" for none; default: numpy, pandas, "
+                  "sklearn, pyarrow, rdkit, matplotlib and scipy, if the image has them" },
         { .name = "idle", .kind = OPTION_DURATION, .offset = FIELD(options.idle_ms), .argument = "TIME",
           .group = "Kernels", .variable = "IDLE_HIBERNATE_SEC", .alias = "SANDBOX_DOCKER_TIMEOUT",
           .standard = "900", .min = 0,
           .max = 365 * BOX_MS_PER_DAY,
-          .help = "hibernate a session that nobody has used for so long; 0 for never" },
+          .help = "hibernate a session after this idle time; 0 for never" },
         { .name = "keep-outputs", .kind = OPTION_DURATION, .offset = FIELD(options.keep_outputs_ms), .argument = "TIME",
           .group = "Kernels", .variable = "GLOVEBOX_KEEP_OUTPUTS", .standard = "24h", .min = 0,
           .max = 365 * BOX_MS_PER_DAY,
-          .help = "remove artifacts of ephemeral runs after so long; 0 for never" },
+          .help = "remove artifacts of ephemeral runs after this time; 0 for never" },
         { .name = "reserve-disk", .kind = OPTION_BYTES, .offset = FIELD(options.reserve_disk_bytes),
           .argument = "SIZE", .group = "Kernels", .variable = "GLOVEBOX_RESERVE_DISK", .min = 0, .max = 1024 * 1024 * GIB,
-          .help = "keep so much free on the file system of the data directory: below it, runs that write are ended and "
-                  "uploads refused; without it 1 GiB or 5 % of the file system, whichever is less" },
+          .help = "keep this much free on the file system of the data directory: below it, runs that write are ended and "
+                  "uploads refused; default: 1 GiB or 5 % of the file system, whichever is less" },
         { .name = "df-bytes", .kind = OPTION_BYTES, .offset = FIELD(options.df_bytes), .argument = "SIZE",
           .group = "Kernels", .variable = "DF_BYTES", .standard = "1m", .min = 1, .max = 1024 * GIB,
-          .help = "tables larger than this go to the disk when a session is trimmed" },
+          .help = "trim writes tables larger than this to disk" },
         { .name = "np-bytes", .kind = OPTION_BYTES, .offset = FIELD(options.np_bytes), .argument = "SIZE",
           .group = "Kernels", .variable = "NP_BYTES", .standard = "1m", .min = 1, .max = 1024 * GIB,
-          .help = "arrays larger than this go to the disk when a session is trimmed" },
+          .help = "trim writes arrays larger than this to disk" },
         { .name = "port", .kind = OPTION_COUNT, .offset = FIELD(port), .argument = "NUMBER", .group = "Service",
           .variable = "SANDBOX_API_PORT", .min = 0, .max = 65535,
-          .help = "serve the REST API on this TCP port too; 0 for any that is free; 8080 when only --host is given. "
-                  "Without --port and --host it answers on a UNIX socket alone" },
+          .help = "serve the REST API on this TCP port too; 0 for any free port; 8080 if only --host is given. Without "
+                  "--port and --host it is served on a UNIX socket only" },
         { .name = "host", .kind = OPTION_TEXT, .offset = FIELD(service.host), .argument = "ADDRESS", .group = "Service",
-          .variable = "SANDBOX_API_HOST", .help = "the address to listen on; 127.0.0.1 when only --port is given" },
+          .variable = "SANDBOX_API_HOST", .help = "the address to listen on; 127.0.0.1 if only --port is given" },
         { .name = "new-key", .kind = OPTION_TEXT, .offset = FIELD(new_key), .argument = "NAME", .group = "Service",
-          .help = "make a key for the API and print it, once; only its hash is kept, in the file \"keys\" of the data "
+          .help = "create an API key and print it, once; only its hash is stored, in the file \"keys\" of the data "
                   "directory. Then serve, if --port or --host is given" },
         { .name = "names", .kind = OPTION_TEXT, .offset = FIELD(service.names), .argument = "NAME,…",
           .group = "Service", .variable = "SANDBOX_API_NAMES",
-          .help = "host names by which clients may call the service, beside addresses and localhost" },
+          .help = "host names that clients may use for the service, besides addresses and localhost" },
         { .name = "max-sandboxes", .kind = OPTION_COUNT, .offset = FIELD(service.sandboxes_max), .argument = "NUMBER",
           .group = "Service", .variable = "SANDBOX_MAX_CONTAINERS", .standard = "1000", .min = 1, .max = 4000,
           .help = "sandboxes of all keys together" },
         { .name = "max-memory", .kind = OPTION_BYTES, .offset = FIELD(options.ceiling.memory_bytes), .argument = "SIZE",
           .group = "Service", .variable = "SANDBOX_MAX_MEMORY", .min = 8 * MIB, .max = 1024 * GIB,
-          .help = "memory that a key may give to one sandbox; without it half of the host's" },
+          .help = "memory that a key may give to one sandbox; default: half of the host's" },
         { .name = "max-cpus", .kind = OPTION_THOUSANDTHS, .offset = FIELD(options.ceiling.cpu_thousandths),
           .argument = "NUMBER", .group = "Service", .variable = "SANDBOX_MAX_CPUS", .min = 10, .max = 1024 * 1000,
-          .help = "processors that a key may give to one sandbox; without it all of the host's" },
+          .help = "processors that a key may give to one sandbox; default: all of the host's" },
         { .name = "max-timeout", .kind = OPTION_DURATION, .offset = FIELD(options.ceiling.timeout_ms),
           .argument = "TIME", .group = "Service", .variable = "SANDBOX_MAX_TIMEOUT", .standard = "1h", .min = 1,
           .max = 7 * BOX_MS_PER_DAY, .help = "time that a key may give to one run" },
         { .name = "key-sandboxes", .kind = OPTION_COUNT, .offset = FIELD(service.quota.sandboxes),
           .argument = "NUMBER", .group = "Service", .variable = "SANDBOX_KEY_SANDBOXES", .standard = "0", .min = 0,
-          .max = 4000, .help = "sandboxes of one key, unless the file of keys says otherwise; 0 for no bound" },
+          .max = 4000, .help = "sandboxes of one key, unless the key has its own quota; 0 for no limit" },
         { .name = "key-runs", .kind = OPTION_COUNT, .offset = FIELD(service.quota.runs), .argument = "NUMBER",
           .group = "Service", .variable = "SANDBOX_KEY_RUNS", .standard = "256", .min = 0, .max = 100000,
-          .help = "runs of one key at a time, waiting ones too; 0 for no bound" },
+          .help = "concurrent runs of one key, waiting ones included; 0 for no limit" },
         { .name = "key-rate", .kind = OPTION_COUNT, .offset = FIELD(service.quota.rate), .argument = "NUMBER",
           .group = "Service", .variable = "SANDBOX_KEY_RATE", .standard = "0", .min = 0, .max = 100000000,
-          .help = "requests of one key in a minute; 0 for no bound" },
+          .help = "requests of one key per minute; 0 for no limit" },
         { .name = "key-share", .kind = OPTION_COUNT, .offset = FIELD(options.key_share_percent), .argument = "PERCENT",
           .group = "Service", .variable = "SANDBOX_KEY_SHARE", .standard = "50", .min = 1, .max = 100,
-          .help = "how much of what keys share (sandboxes, runs, requests, boxes being made, output of slow readers) "
-                  "one key may hold while there are others; 100 for no bound" },
+          .help = "the part of each shared resource (sandboxes, runs, requests, boxes being made, output of slow "
+                  "readers) that one key may use if there are others; 100 for no limit" },
         { .name = "upload", .kind = OPTION_BYTES, .offset = FIELD(service.upload_max), .argument = "SIZE",
           .group = "Service", .variable = "SANDBOX_UPLOAD", .standard = "1g", .min = 1 << 10, .max = 1024 * GIB,
-          .help = "the largest file that may be sent; the sandbox's own limit counts too" },
+          .help = "the largest upload; the sandbox's disk limit applies too" },
         { .name = "drain", .kind = OPTION_DURATION, .offset = FIELD(options.drain_ms), .argument = "TIME",
           .group = "Service", .variable = "SANDBOX_DRAIN", .standard = "10s", .min = 0, .max = BOX_MS_PER_DAY,
-          .help = "how long answers that are under way are waited for at the end; runs go on in any case, for the next "
-                  "daemon" },
+          .help = "how long a stop waits for open answers; runs continue in any case" },
         BOX_IMAGE_ROW(FIELD(options.image), SHOWN),
         LIMIT_ROWS(FIELD(options.limits), SHOWN),
         BOX_WEAKER_ROW(FIELD(options.allow_weaker)),
         { .name = "audit-size", .kind = OPTION_BYTES, .offset = FIELD(options.audit_bytes), .argument = "SIZE",
           .group = "Output", .variable = "GLOVEBOX_AUDIT_SIZE", .standard = "16m", .min = 0, .max = 1024 * GIB,
-          .help = "rotate audit.log in the data directory when it has this size; four old ones are kept; 0 for none" },
+          .help = "rotate audit.log in the data directory at this size; four old files are kept; 0 for no log" },
         { .name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .offset = FIELD(options.verbose), .group = "Output",
           .help = "log every request; $DEBUG set to 1 does the same" },
 };
@@ -153,7 +153,7 @@ static bool wants_debug(void) {
         return text && strcmp(text, "1") == 0;
 }
 
-/* Only its hash is kept: neither processes that the daemon starts nor whoever looks at /proc/PID/environ see a key. */
+/* Only the hash is kept: child processes and readers of /proc/PID/environ do not see the key. */
 static int take_key(struct line *line, struct err *err) {
         char *plain = getenv("SANDBOX_API_KEY");
         int code = plain && *plain ? api_key_hash("default", plain, &line->service.key, err) : 0;
@@ -165,7 +165,7 @@ static int take_key(struct line *line, struct err *err) {
         return code < 0 ? err_prefix(err, "SANDBOX_API_KEY") : 0;
 }
 
-/* What a key may ask for: what the operator said, else what the host bears; never less than what everybody gets. */
+/* The limits that a key may request: those of the operator, else those of the host; never less than the defaults. */
 static void settle_ceiling(struct serve_options *options) {
         static const struct limits usual = { .pids = 4096, .timeout_ms = 3600 * 1000, .tmp_bytes = 4 * GIB,
                                              .disk_bytes = 64 * GIB, .disk_files = 10 * 1000 * 1000 };
@@ -208,6 +208,7 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
         if (serve_check(&line->options, &line->service, err) < 0)
                 return -1;
         settle_ceiling(&line->options);
+        line->options.front_rows = channel_rows;
         line->options.front = &service_front;
         line->options.front_settings = &line->service;
         if (line->service.host || line->port != PORT_NONE) {

@@ -25,9 +25,9 @@ static const struct option_choice modes[] = {
         BOX_ENV_ROW(FIELD(run.request)),                                                                             \
         { .name = "mode", .kind = OPTION_CHOICE, .offset = FIELD(mode), .argument = "MODE", .group = "Code",         \
           .choices = modes,                                                                                          \
-          .help = "fast: forked from a warm interpreter; fresh: a new one, with a memory layout of its own" },       \
+          .help = "fast: forked from a warm interpreter; fresh: a new process with its own memory layout" },       \
         LIMIT_ROWS(FIELD(run.request.limits), UNSHOWN),                                                              \
-        BOX_FILE_ROWS(FIELD(run.request), "the session has a directory of its own"),                                 \
+        BOX_FILE_ROWS(FIELD(run.request), "the session has its own directory"),                                 \
         BOX_NETWORK_ROWS(FIELD(run.request), UNSHOWN),                                                               \
         BOX_WEAKER_ROW(FIELD(run.request.allow_weaker))
 
@@ -40,12 +40,11 @@ static const struct option_row exec_rows[] = {
           .group = "Code", .once = true, .help = "run this text" },
         { .name = "language", .letter = 'l', .kind = OPTION_CHOICE, .offset = FIELD(run.language),
           .argument = "LANGUAGE", .group = "Code", .choices = languages,
-          .help = "python, bash or sh; without it the ending of the file's name decides (.py, .sh, .bash), "
-                  "and anything else is Python" },
+          .help = "python, bash or sh; default: by the file's suffix (.py, .sh, .bash), else Python" },
         CREATION_ROWS,
         JSON_ROW,
         { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(run.request.quiet), .group = "Output",
-          .help = "print nothing but what the program prints, its value, and errors" },
+          .help = "print only the program's output, its value, and errors" },
         SOCKET_ROWS(FIELD(run.where)),
 };
 const struct option_table exec_option_table = { .rows = exec_rows, .n_rows = ELEMENTS(exec_rows), .n_leading = 1 };
@@ -53,7 +52,7 @@ const struct option_table exec_option_table = { .rows = exec_rows, .n_rows = ELE
 static const struct option_row repl_rows[] = {
         CREATION_ROWS,
         { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(run.request.quiet), .group = "Output",
-          .help = "print nothing but what the program prints, its value, and errors" },
+          .help = "print only the program's output, its value, and errors" },
         SOCKET_ROWS(FIELD(run.where)),
 };
 const struct option_table repl_option_table = { .rows = repl_rows, .n_rows = ELEMENTS(repl_rows),

@@ -34,13 +34,13 @@ static const struct option_row plain_rows[] = { JSON_ROW, SOCKET_ROWS(FIELD(wher
 static const struct option_row ls_rows[] = {
         JSON_ROW,
         { .name = "names", .kind = OPTION_FLAG, .offset = FIELD(names), .group = "Options",
-          .help = "print names only, one to a line" },
+          .help = "print names only, one per line" },
         SOCKET_ROWS(FIELD(where)),
 };
 static const struct option_row rm_rows[] = {
         JSON_ROW,
         { .name = "key", .kind = OPTION_TEXT, .offset = FIELD(key), .argument = "KEY", .group = "Options",
-          .help = "remove all sandboxes of this key of the service, instead of named ones" },
+          .help = "remove all sandboxes of this API key" },
         { .name = "keep-files", .kind = OPTION_FLAG, .offset = FIELD(keep_files), .group = "Options",
           .help = "leave the session's directory on the disk" },
         SOCKET_ROWS(FIELD(where)),
@@ -48,17 +48,17 @@ static const struct option_row rm_rows[] = {
 static const struct option_row hibernate_rows[] = {
         JSON_ROW,
         { .name = "all", .kind = OPTION_FLAG, .offset = FIELD(all), .group = "Options",
-          .help = "every session that is awake, of every key; those that run something are left alone, and named" },
+          .help = "all sessions of all keys; those with an active run are skipped and listed" },
         { .name = "trim", .kind = OPTION_FLAG, .offset = FIELD(trim), .group = "Options",
-          .help = "only put large tables and arrays on the disk; the interpreter stays" },
+          .help = "only write large tables and arrays to disk; the interpreter stays" },
         SOCKET_ROWS(FIELD(where)),
 };
 static const struct option_row log_rows[] = {
         JSON_ROW,
         { .name = "run", .kind = OPTION_TEXT, .offset = FIELD(run), .argument = "ID", .group = "Options",
-          .help = "print what this run printed, and follow it while it is on" },
+          .help = "print the output of this run, and follow it if it is active" },
         { .name = "limit", .kind = OPTION_COUNT, .offset = FIELD(limit), .argument = "NUMBER", .group = "Options",
-          .min = 1, .max = 1000, .standard = "20", .help = "how many runs to list, the newest first" },
+          .min = 1, .max = 1000, .standard = "20", .help = "the number of runs to list, newest first" },
         SOCKET_ROWS(FIELD(where)),
 };
 
@@ -81,34 +81,34 @@ static const struct option_row set_rows[] = {
           .min = 1, .max = 32768, .help = "processes and threads" },
         { .name = "timeout", .letter = 't', .kind = OPTION_DURATION, .offset = FIELD(limits.timeout_ms),
           .argument = "TIME", .group = "Limits", .min = 1, .max = 7ull * 86400 * 1000,
-          .help = "time of each of its runs, from the next one on" },
+          .help = "time limit of each run, from the next one on" },
         { .name = "disk", .kind = OPTION_BYTES, .offset = FIELD(limits.disk_bytes), .argument = "SIZE",
           .group = "Limits", .min = 1 * MIB, .max = 1ull << 40,
-          .help = "size of its workspace; that of a single file changes with its next interpreter" },
+          .help = "size of its workspace; the limit of a single file changes with its next interpreter" },
         SOCKET_ROWS(FIELD(where)),
 };
 
 const struct verb_part session_parts[SESSION_PARTS] = {
-        { .name = "ls", .operands = "", .summary = "what sessions there are", .options = TABLE(ls_rows) },
-        { .name = "show", .operands = "NAME", .summary = "one session, its limits, isolation and last runs",
+        { .name = "ls", .operands = "", .summary = "list the sessions", .options = TABLE(ls_rows) },
+        { .name = "show", .operands = "NAME", .summary = "show a session, its limits, isolation and last runs",
           .options = TABLE(plain_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "new", .operands = "NAME", .summary = "make a session; nothing changes where it is there already",
+        { .name = "new", .operands = "NAME", .summary = "create a session; an existing one is not changed",
           .options = { .rows = session_new_rows, .n_rows = SESSION_NEW_ROWS, .operands_anywhere = true } },
         { .name = "rm", .operands = "NAME...|--key KEY", .summary = "end sessions and delete their files",
           .options = TABLE(rm_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "interrupt", .operands = "NAME", .summary = "interrupt what it runs; variables stay",
+        { .name = "interrupt", .operands = "NAME", .summary = "interrupt the current run; variables stay",
           .options = TABLE(plain_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "restart", .operands = "NAME", .summary = "a new interpreter; variables are lost, files stay",
+        { .name = "restart", .operands = "NAME", .summary = "start a new interpreter; variables are lost, files stay",
           .options = TABLE(plain_rows), .completion = COMPLETE_SESSIONS },
         { .name = "hibernate", .operands = "NAME|--all",
-          .summary = "put its variables on the disk and give its memory back; the next call brings them back",
+          .summary = "write its variables to disk and free its memory; the next call restores them",
           .options = TABLE(hibernate_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "log", .operands = "NAME", .summary = "its runs; with --run, what one of them printed",
+        { .name = "log", .operands = "NAME", .summary = "list its runs; with --run, print the output of one",
           .options = TABLE(log_rows), .completion = COMPLETE_SESSIONS },
         { .name = "install", .operands = "NAME PACKAGE...",
-          .summary = "install Python packages into one session, from where this host's pip gets its own",
+          .summary = "install Python packages into one session, from the index of the host's pip",
           .options = TABLE(install_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "set", .operands = "NAME", .summary = "other limits for a session that lives; its variables stay",
+        { .name = "set", .operands = "NAME", .summary = "change the limits of a live session; variables stay",
           .options = TABLE(set_rows), .completion = COMPLETE_SESSIONS },
 };
 

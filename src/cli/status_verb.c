@@ -29,7 +29,7 @@ const struct option_table status_option_table = { .rows = status_rows, .n_rows =
 
 static const struct option_row stop_rows[] = {
         { .name = "end-sessions", .kind = OPTION_FLAG, .offset = FIELD(end_sessions), .group = "Options",
-          .help = "end the sessions too; without it they live on, with their variables, for the next daemon" },
+          .help = "end the sessions too; by default the next daemon takes them over with their variables" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table stop_option_table = { .rows = stop_rows, .n_rows = ELEMENTS(stop_rows),

@@ -32,8 +32,8 @@ int verb_fail_unknown(const char *name) {
 }
 
 void verb_print_overview(FILE *file) {
-        help_print_paragraphs(file, "Glovebox runs code that nobody has read yet in a sealed box: no network, no "
-                                    "privileges, hard limits, nothing left behind.\n");
+        help_print_paragraphs(file, "Glovebox runs untrusted code in a sealed box: no network, no privileges, hard "
+                                    "limits, nothing left behind.\n");
         (void) fputs("\nUsage: glovebox VERB [OPTION...]\n\n", file);
         help_print_heading(file, "Verbs");
         for (size_t i = 0; i < n_verbs; i++)

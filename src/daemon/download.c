@@ -10,7 +10,7 @@
 
 enum { CHUNK = 256 << 10 }; /* small enough to stay in a core's cache between the file and the socket */
 
-static void drop(struct client *client, struct download *download) {
+static void download_drop(struct client *client, struct download *download) {
         for (struct download **at = &client->downloads; *at; at = &(*at)->next) {
                 if (*at == download) {
                         *at = download->next;
@@ -22,7 +22,7 @@ static void drop(struct client *client, struct download *download) {
 }
 
 /* False when it is over; the answer remains to be given. */
-static bool feed_one(struct client *client, struct download *download, struct err *ret_err) {
+static bool download_feed_one(struct client *client, struct download *download, struct err *ret_err) {
         static char chunk[CHUNK]; /* one thread, one user at a time */
         uint16_t number = client_request_of(download->caller)->number;
         while (client_wants_more(client)) {
@@ -61,11 +61,11 @@ void download_feed(struct client *client) {
         for (struct download *download = client->downloads, *next; download; download = next) {
                 next = download->next;
                 struct err err = { 0 };
-                if (feed_one(client, download, &err))
+                if (download_feed_one(client, download, &err))
                         continue;
                 struct caller *caller = download->caller;
                 uint64_t at = download->at;
-                drop(client, download);
+                download_drop(client, download);
                 if (err.code != ERR_NONE)
                         caller_refuse(caller, &err);
                 else
@@ -75,5 +75,5 @@ void download_feed(struct client *client) {
 
 void download_free_all(struct client *client) {
         while (client->downloads)
-                drop(client, client->downloads);
+                download_drop(client, client->downloads);
 }

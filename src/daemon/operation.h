@@ -1,30 +1,208 @@
-/* The operations of docs/PROTOCOL.md: one table, one row each. */
+/* The operations: everything that can be asked of the daemon, each implemented once, with typed requests and results.
+ * Front ends only translate: the UNIX socket (socket_request.h) from the JSON of docs/PROTOCOL.md, REST (src/api) from
+ * paths, queries and bodies.
+ *
+ * How to ask for one: make a struct caller (session/caller.h), fill a request, call the function.
+ *  - A function without a ret_ argument answers the caller itself, once, from within the call or later:
+ *    caller->type->answer with a JSON object, as docs/PROTOCOL.md has it, or ->refuse.
+ *  - A function with a ret_ argument has its result at once. The front end writes it in its own way and ends the
+ *    request with caller_answer.
+ *  - -1: nothing was changed, and err says why. The front end ends the request with caller_refuse.
+ * What is asked for goes into the audit log when the request ends: caller_answer and caller_refuse see to that.
+ *
+ * Requests, and the texts and JSON values in them, are borrowed for the time of the call. A text that is NULL was not
+ * given. `session` is a session's name or id, as the caller sees it. `options` is a JSON object with options of
+ * session.create (docs/PROTOCOL.md), or NULL for the daemon's own; members that are none are not looked at. */
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
+#include "base/json_writer.h"
+#include "session/artifact_listing.h"
+#include "session/program.h"
+#include "session/session_info.h"
 
 struct caller;
 struct session;
 
-/* Carries out a request. 0: it was answered, or will be; -1: refused, err says why, nothing was changed. */
-int operation_run(struct caller *caller, json_t *json, struct err *err);
+/* ---- runs (run_operation.c) ---- */
 
-/* ---- for the rows, which live in operation_*.c ---- */
+enum { RUN_CODE_MAX = 4 << 20 };
 
-struct operation {
-        const char *name;
-        int (*run)(struct caller *caller, json_t *json, struct err *err);
+struct run_request {
+        const char *session;
+        bool is_ephemeral; /* a box of its own, that ends with the run; `session` is not looked at */
+        bool must_exist;   /* a session that is not there is not made */
+        json_t *options;   /* of a session that is made for it, or of the ephemeral box */
+
+        /* code, for operation_execute */
+        const char *code;
+        size_t code_size;
+        const char *context;    /* a name space of the session; NULL: the usual one */
+        const char *file;       /* its name in tracebacks */
+        json_t *args;           /* a list: sys.argv[1:] */
+        bool is_not_counted;    /* no execution count, no history */
+
+        /* a command, for operation_command: one of the two */
+        json_t *argv; /* a list of texts */
+        const char *shell;
+        const char *cwd;
+        const char *stdin_path; /* a file in the box; NULL: the input is empty */
+
+        /* both */
+        json_t *env;       /* an object of texts, for this run */
+        const char *input; /* a token: the caller has an input to offer (docs/PROTOCOL.md) */
+        uint64_t timeout_ms; /* 0: that of the session */
+        bool is_light;       /* an ephemeral run that needs nothing that is preloaded */
+        bool stream;         /* output comes as it is written (caller.h) */
+        bool detach;         /* answered with its run_id as soon as it is written down */
+        bool cancel_on_disconnect;
 };
 
-/* Tables of rows, each ended by a NULL name. */
-extern const struct operation operations_session[], operations_run[], operations_file[],
-        operations_install[], operations_process[], operations_daemon[];
+/* Fills a request from the members that docs/PROTOCOL.md has for `execute` and `command`: the wires that speak JSON have
+ * the same ones. `options` stays NULL. The texts are those of `json`. */
+int run_request_read_json(json_t *json, struct run_request *ret_request, struct err *err);
 
-/* The session that the request names; ERR_NOT_FOUND says which do exist. */
-struct session *operation_session(struct caller *caller, json_t *json, struct err *err);
+/* Run code, or a command. Answered with the run's result. */
+int operation_execute(struct caller *caller, const struct run_request *request, struct err *err);
+int operation_command(struct caller *caller, const struct run_request *request, struct err *err);
 
-/* A text field: NULL with err when it is missing or not a text. */
-const char *operation_text(json_t *json, const char *key, struct err *err);
+struct run_reference {
+        const char *session, *run_id;
+        uint64_t from; /* number of the first event wanted; 0: of all */
+};
+
+/* The events of a run again, then its result. */
+int operation_run_read(struct caller *caller, const struct run_reference *reference, struct err *err);
+/* The result of a run that is over, with its output; {"run_id", "status": "running" or "waiting"} of one that is not. */
+int operation_run_show(struct caller *caller, const struct run_reference *reference, struct err *err);
+/* {"interrupted"} */
+int operation_run_cancel(struct caller *caller, const struct run_reference *reference, struct err *err);
+
+/* The box of a `glovebox run`, and what it has used so far (session/program.h). */
+int operation_program(struct caller *caller, const struct program_request *request, struct err *err);
+int operation_program_usage(struct caller *caller, const char *id, struct err *err);
+
+/* ---- packages (install_operation.c) ---- */
+
+struct install_request {
+        const char *session; /* made where it is not there */
+        json_t *options;
+        json_t *packages; /* a list of texts such as "attrs>=23" */
+        uint64_t timeout_ms;
+        bool stream, cancel_on_disconnect;
+};
+
+/* Answered with the install's result. */
+int operation_install(struct caller *caller, const struct install_request *request, struct err *err);
+
+/* ---- sessions (session_operation.c) ---- */
+
+struct session_created {
+        struct session_info info;
+        bool is_new;
+        json_t *unchanged; /* names of options that it has otherwise, since it was there before; owned, or NULL */
+};
+
+struct session_details {
+        struct session_info info;
+        json_t *runs, *isolation; /* its last runs, and what separates it from the host; owned */
+};
+
+int operation_session_create(struct caller *caller, const char *session, json_t *options,
+                             struct session_created *ret_created, struct err *err);
+
+/* Calls `each` for all that the caller may see. */
+typedef void session_visit(void *context, const struct session_info *info);
+void operation_session_list(struct caller *caller, session_visit *each, void *context);
+
+int operation_session_show(struct caller *caller, const char *session, struct session_details *ret_details,
+                           struct err *err);
+
+/* {"runs"}, newest first; 0: 20 of them */
+int operation_session_log(struct caller *caller, const char *session, size_t limit, struct err *err);
+
+/* {} */
+int operation_session_remove(struct caller *caller, const char *session, bool keep_files, struct err *err);
+/* {"interrupted"}: was a run on? */
+int operation_session_interrupt(struct caller *caller, const char *session, struct err *err);
+/* {}: a new kernel; variables are lost, files stay */
+int operation_session_restart(struct caller *caller, const char *session, struct err *err);
+/* {"state", …} */
+int operation_session_hibernate(struct caller *caller, const char *session, bool trim_only, struct err *err);
+
+/* Changes limits of a session that may be running: an object as that of session.create. */
+int operation_session_set(struct caller *caller, const char *session, json_t *limits, struct session_info *ret_info,
+                          struct err *err);
+
+/* ---- files of a session (file_operation.c, file_receiver.h for what is written) ---- */
+
+struct file_request {
+        const char *session;
+        const char *path; /* below the workspace, as the box or the caller names it (store/workspace.h) */
+        const char *to;   /* of a move */
+        bool recursive;   /* of a removal: a directory with all that is in it */
+        bool no_links;    /* of opening: refuse what is reached through a symbolic link */
+        bool is_input;    /* standard input of a run: below the kernel's own directory, not the workspace */
+        bool creates;     /* a session that is not there is made, */
+        json_t *options;  /* with these */
+};
+
+/* A file or a directory, open for reading. */
+struct open_file {
+        int fd; /* owned */
+        struct stat status;
+        char path[4096]; /* below the workspace; "." is the workspace itself */
+};
+
+struct file_listing {
+        json_t *entries; /* [{"path", "type", "size", "modified"}] by name; owned */
+        bool is_cut;     /* there are more */
+};
+
+int operation_file_open(struct caller *caller, const struct file_request *request, struct open_file *ret_file,
+                        struct err *err);
+int operation_file_list(struct caller *caller, const struct file_request *request, struct file_listing *ret_listing,
+                        struct err *err);
+/* The same for a directory that is open. */
+int open_file_list(const struct open_file *directory, struct file_listing *ret_listing, struct err *err);
+
+/* {"path", "type", "size", "modified"}: a new reference. Of a link, itself. */
+int operation_file_stat(struct caller *caller, const struct file_request *request, json_t **ret_entry,
+                        struct err *err);
+
+/* With its parents. ret_path: below the workspace. */
+int operation_file_make_directory(struct caller *caller, const struct file_request *request,
+                                  char ret_path[static 4096], struct err *err);
+int operation_file_move(struct caller *caller, const struct file_request *request, char ret_path[static 4096],
+                        struct err *err);
+
+/* {} */
+int operation_file_remove(struct caller *caller, const struct file_request *request, struct err *err);
+
+/* The artifacts: answered with what `write` makes of the list, now or in a child where they are many. `context` is a
+ * text for it. With `is_located`, each has its host_path, where the caller may know it. */
+typedef void artifact_list_writer(const struct artifact_list *list, const char *context, struct json_writer *text);
+int operation_artifact_list(struct caller *caller, const char *session, artifact_list_writer *write,
+                            const char *context, bool is_located, struct err *err);
+
+/* The same list, and the workspace, for whoever goes on with them (session/artifact_listing.h). */
+int operation_artifact_scan(struct caller *caller, const char *session, artifact_listed *done, struct err *err);
+
+/* ---- what runs now (process_operation.c) ---- */
+
+/* {"processes"} */
+int operation_ps(struct caller *caller, struct err *err);
+/* By name or id, or the beginning of an id, of a session or of a run. {"done", …} */
+int operation_kill(struct caller *caller, const char *target, bool hard, struct err *err);
+
+/* ---- the daemon itself (daemon_operation.c) ---- */
+
+int operation_ping(struct caller *caller, struct err *err);
+int operation_status(struct caller *caller, struct err *err);
+int operation_shutdown(struct caller *caller, bool end_sessions, struct err *err);

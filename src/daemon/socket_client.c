@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "daemon/daemon.h"
 #include "daemon/download.h"
-#include "daemon/operation.h"
+#include "daemon/socket_request.h"
 #include "daemon/upload.h"
 
 enum { PIECE_BYTES = 256 << 10, PIECES_EACH = 4 }; /* of a file that comes in, and how many before others have a turn */
@@ -26,7 +26,7 @@ static void on_event(void *context, uint32_t events);
 
 static const struct caller_type caller_type;
 
-static bool is_open(const struct client *client, uint16_t number) {
+static bool client_has_request(const struct client *client, uint16_t number) {
         for (const struct client_request *request = client->requests; request; request = request->next)
                 if (request->number == number)
                         return true;
@@ -115,7 +115,7 @@ void client_free(struct client *client) {
 
 /* ---- sending ---- */
 
-static void settle(struct client *client) {
+static void client_update_watch(struct client *client) {
         size_t queued = message_queue_size(&client->queue);
         /* An answer to something else may take the whole queue along: whoever was held back is told all the same. */
         client->is_held_back |= queued >= CLIENT_STREAM_HIGH;
@@ -128,7 +128,7 @@ void client_send(struct client *client, enum message_type type, uint16_t request
                 return;
         if (message_queue_send(&client->queue, client->fd, type, request, 0, bytes, size) < 0)
                 client->closing = true; /* it is gone, or owes us more reading than is fair */
-        settle(client);
+        client_update_watch(client);
 }
 
 static int client_send_event(struct client *client, uint16_t request, const char *text, const int *fds, size_t n_fds) {
@@ -137,7 +137,7 @@ static int client_send_event(struct client *client, uint16_t request, const char
         int code = message_send_fds(client->fd, MESSAGE_EVENT, request, text, strlen(text), fds, n_fds);
         if (code < 0) {
                 client->closing = true;
-                settle(client);
+                client_update_watch(client);
         }
         return code;
 }
@@ -178,7 +178,7 @@ static void on_answer(struct caller *caller, const char *text, size_t size, json
         if (message_queue_send_joined(&client->queue, client->fd, MESSAGE_ANSWER, request->number, ok, n_ok, text + 1,
                                       size - 1) < 0)
                 client->closing = true;
-        settle(client);
+        client_update_watch(client);
         close_request(request);
 }
 
@@ -189,7 +189,7 @@ static void on_output(struct caller *caller, const struct caller_output *output)
         if (message_queue_send(&client->queue, client->fd, type, request->number, (uint32_t) output->number,
                                output->bytes, output->size) < 0)
                 client->closing = true;
-        settle(client);
+        client_update_watch(client);
 }
 
 static void on_display(struct caller *caller, const char *data, size_t size) {
@@ -233,22 +233,22 @@ static const struct caller_type caller_type = { .answer = on_answer,
 /* ---- receiving ---- */
 
 /* Says what was wrong and reads nothing more. */
-static void hang_up(struct client *client, const char *why) {
+static void client_hang_up(struct client *client, const char *why) {
         struct err err;
         (void) err_set(&err, ERR_PROTOCOL, "%s: the connection is closed", why);
         send_refusal(client, 0, &err);
         client->closing = true;
-        settle(client);
+        client_update_watch(client);
 }
 
-static void handle_message(struct client *client, const struct message *message) {
+static void client_handle_message(struct client *client, const struct message *message) {
         struct err err = { 0 };
         if (message->type != MESSAGE_REQUEST) {
                 upload_receive(client, message);
                 return;
         }
-        if (is_open(client, message->request)) {
-                hang_up(client, "two requests with the same number are under way");
+        if (client_has_request(client, message->request)) {
+                client_hang_up(client, "two requests with the same number are under way");
                 return;
         }
         struct client_request *request =
@@ -266,7 +266,7 @@ static void handle_message(struct client *client, const struct message *message)
                                : NULL;
         if (!json_is_object(json))
                 (void) err_set(&err, ERR_PROTOCOL, "the request is not a JSON object: %s", where.text);
-        else if (operation_run(&request->caller, json, &err) == 0)
+        else if (socket_request_carry_out(&request->caller, json, &err) == 0)
                 err.code = ERR_NONE;
         if (err.code != ERR_NONE)
                 caller_refuse(&request->caller, &err);
@@ -283,7 +283,7 @@ static void on_drained(struct client *client) {
 
 /* DATA goes straight to where it is wanted. 1: there was some, and no more is there now; 0: something else comes next;
  * -errno. */
-static int receive_data(struct client *client) {
+static int client_receive_data(struct client *client) {
         static char piece[PIECE_BYTES]; /* one thread, one user at a time */
         for (int turn = 0; turn < PIECES_EACH; turn++) {
                 struct message message;
@@ -299,8 +299,8 @@ static int receive_data(struct client *client) {
 }
 
 /* One turn. 0, or -errno: the connection is of no more use. */
-static int receive(struct client *client) {
-        long n = receive_data(client);
+static int client_receive(struct client *client) {
+        long n = client_receive_data(client);
         if (n == 0)
                 n = message_parser_read(&client->parser, client->fd);
         else if (n > 0)
@@ -313,10 +313,10 @@ static int receive(struct client *client) {
         int code;
         while (!client->closing && (code = message_parser_next(&client->parser, &message)) != 0) {
                 if (code < 0) {
-                        hang_up(client, "a malformed message");
+                        client_hang_up(client, "a malformed message");
                         break;
                 }
-                handle_message(client, &message);
+                client_handle_message(client, &message);
         }
         return 0;
 }
@@ -331,11 +331,11 @@ static void on_event(void *context, uint32_t events) {
                 bool has_room = client_wants_more(client);
                 if (has_room)
                         client->is_held_back = false;
-                settle(client);
+                client_update_watch(client);
                 if (has_room)
                         on_drained(client);
         }
-        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !client->closing && receive(client) < 0) {
+        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !client->closing && client_receive(client) < 0) {
                 client_free(client);
                 return;
         }

@@ -4,15 +4,24 @@
 
 #include "daemon/socket_client.h"
 
+static void upload_release(struct upload *upload) {
+        if (upload->abandon)
+                upload->abandon(upload);
+        json_decref(upload->json);
+        free(upload);
+}
+
 int upload_begin(struct upload *upload, struct err *err) {
         struct client_request *request = client_request_of(upload->caller);
         size_t n = 0;
-        if (!request)
-                return err_set(err, ERR_UNSUPPORTED, "data cannot follow on this connection; put it into the request");
-        for (struct upload *u = request->client->uploads; u; u = u->next)
+        for (struct upload *other = request ? request->client->uploads : NULL; other; other = other->next)
                 n++;
-        if (n >= UPLOADS_MAX)
-                return err_set(err, ERR_LIMIT, "at most %d uploads at once on one connection", UPLOADS_MAX);
+        if (!request || n >= UPLOADS_MAX) {
+                upload_release(upload);
+                return request ? err_set(err, ERR_LIMIT, "at most %d uploads at once on one connection", UPLOADS_MAX)
+                               : err_set(err, ERR_UNSUPPORTED,
+                                         "data cannot follow on this connection; put it into the request");
+        }
         upload->next = request->client->uploads;
         request->client->uploads = upload;
         return 0;
@@ -25,10 +34,7 @@ void upload_free(struct client *client, struct upload *upload) {
                         break;
                 }
         }
-        if (upload->abandon)
-                upload->abandon(upload);
-        json_decref(upload->json);
-        free(upload);
+        upload_release(upload);
 }
 
 void upload_receive(struct client *client, const struct message *message) {
@@ -40,13 +46,8 @@ void upload_receive(struct client *client, const struct message *message) {
         struct err err = { 0 };
         if (message->type == MESSAGE_END)
                 upload->finish(upload);
-        else if (message->size > upload->max - upload->size)
-                (void) err_set(&err, ERR_LIMIT, "more than %zu bytes", upload->max);
-        else {
-                upload->size += message->size;
-                if (upload->piece(upload, message->bytes, message->size, &err) == 0)
-                        return;
-        }
+        else if (upload->piece(upload, message->bytes, message->size, &err) == 0)
+                return;
         struct caller *caller = upload->caller;
         upload_free(client, upload);
         if (err.code != ERR_NONE)

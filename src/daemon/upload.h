@@ -14,17 +14,15 @@ struct client;
 struct upload {
         struct upload *next;
         struct caller *caller; /* a client's request */
-        size_t max, size;
-        int (*piece)(struct upload *upload, const char *bytes, size_t size, struct err *err);
+        int (*piece)(struct upload *upload, const char *bytes, size_t size, struct err *err); /* bounds what comes */
         void (*finish)(struct upload *upload);  /* all is there: answers */
         void (*abandon)(struct upload *upload); /* always the last: lets go of what is held */
         json_t *json; /* the request, owned */
-        void *context;
 };
 
 enum { UPLOADS_MAX = 16 };
 
-/* Takes the upload (allocated with calloc). ERR_UNSUPPORTED when the caller's way has no DATA. */
+/* Takes the upload (allocated with calloc), also when it fails. ERR_UNSUPPORTED when the caller's way has no DATA. */
 int upload_begin(struct upload *upload, struct err *err);
 
 /* DATA or END from the client. */

@@ -3,18 +3,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/data_dir.h"
 #include "base/memory.h"
 #include "image/layer.h"
 #include "image/python.h"
+#include "image/store.h"
 
 /* /opt, /home, /root, /srv, /var are not here, on purpose: what a machine's owner put there is not for strangers. Of
  * /etc only what is the same on every machine of its kind, and what libraries in /usr lead to. Links at the top stay
  * links (/bin -> usr/bin). */
-const char *const host_places[] = {
+static const char *const host_places[] = {
         "/usr",
         "/bin",
         "/sbin",
@@ -33,7 +36,6 @@ const char *const host_places[] = {
         "/etc/mime.types",
         "/etc/terminfo",
 };
-const size_t host_n_places = ELEMENTS(host_places);
 
 static int add_tree(struct image *image, const char *path, int fd, struct err *err) {
         if (image->n_trees == IMAGE_TREES_MAX) {
@@ -77,7 +79,7 @@ static void choose_shell(struct image *image) {
 
 int host_show(int host_fd, int shared_fd, struct image *image, struct err *err) {
         image->own_etc = true;
-        for (size_t i = 0; i < host_n_places; i++)
+        for (size_t i = 0; i < ELEMENTS(host_places); i++)
                 if (add_place(image, host_places[i], err) < 0)
                         return -1;
         choose_shell(image);
@@ -105,4 +107,27 @@ int host_show(int host_fd, int shared_fd, struct image *image, struct err *err) 
                 return 0;
         image->has_layer = true;
         return add_tree(image, IMAGE_LAYER_PATH, layer_fd, err);
+}
+
+int host_stat(struct stat_snapshot *list, const char *data_dir) {
+        static const char *const below[] = { "", "/" LAYER_DIR, "/" LAYER_DIR "/" LAYER_RECORD };
+        static const char *const programs[] = { "/bin/bash", "/bin/sh", PYTHON_OF_SYSTEM };
+        int code = 0;
+        for (size_t i = 0; i < ELEMENTS(host_places) && code == 0; i++)
+                code = stat_snapshot_add(list, host_places[i], false);
+        for (size_t i = 0; i < ELEMENTS(programs) && code == 0; i++)
+                code = stat_snapshot_add(list, programs[i], true);
+        if (code == 0)
+                code = stat_snapshot_add(list, PYTHON_OF_SYSTEM, false); /* the link's target tells the version */
+        const char *const stores[] = { data_dir, data_dir_shared() };
+        for (size_t i = 0; i < ELEMENTS(below) * ELEMENTS(stores) && code == 0; i++) {
+                _cleanup_free_ char *path = NULL;
+                const char *store = stores[i / ELEMENTS(below)];
+                if (!*store)
+                        continue;
+                if (asprintf(&path, "%s/images/" IMAGE_HOST "%s", store, below[i % ELEMENTS(below)]) < 0)
+                        return -ENOMEM;
+                code = stat_snapshot_add(list, path, false);
+        }
+        return code;
 }

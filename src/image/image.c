@@ -125,3 +125,17 @@ void image_close(struct image *image) {
                 fd_close(&image->trees[i].fd);
         image->n_trees = image->n_links = 0;
 }
+
+int image_copy(const struct image *image, struct image *ret_copy, struct err *err) {
+        *ret_copy = *image;
+        for (ret_copy->n_trees = 0; ret_copy->n_trees < image->n_trees; ret_copy->n_trees++) {
+                int fd = fcntl(image->trees[ret_copy->n_trees].fd, F_DUPFD_CLOEXEC, 3);
+                if (fd < 0) {
+                        (void) err_sys(err, errno, "copying the descriptors of image %s", image->name);
+                        image_close(ret_copy);
+                        return -1;
+                }
+                ret_copy->trees[ret_copy->n_trees].fd = fd;
+        }
+        return 0;
+}

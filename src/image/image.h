@@ -50,6 +50,9 @@ struct image {
 int image_open(const char *data_dir, const char *name, struct image *ret_image, struct err *err);
 void image_close(struct image *image);
 
+/* Another struct image with descriptors of its own. */
+int image_copy(const struct image *image, struct image *ret_copy, struct err *err);
+
 /* <data>/images/<name>, or the shared one (base/data_dir.h) where there is none: a descriptor or -errno. */
 int image_open_directory(const char *data_dir, const char *name, bool *ret_shared);
 

@@ -30,6 +30,26 @@ static void on_start_timeout(void *context);
 static void on_control(void *context, uint32_t events);
 static void on_status(void *context, uint32_t events);
 
+/* One that is taken over from the last daemon is idle or busy at once; the dead stay so. */
+static const bool moves[KERNEL_STATES][KERNEL_STATES] = {
+        [KERNEL_MAKING] = { [KERNEL_STARTING] = true, [KERNEL_IDLE] = true, [KERNEL_BUSY] = true,
+                            [KERNEL_DEAD] = true },
+        [KERNEL_STARTING] = { [KERNEL_IDLE] = true, [KERNEL_DEAD] = true },
+        [KERNEL_IDLE] = { [KERNEL_ATTACHING] = true, [KERNEL_BUSY] = true, [KERNEL_DEAD] = true },
+        [KERNEL_ATTACHING] = { [KERNEL_IDLE] = true, [KERNEL_DEAD] = true },
+        [KERNEL_BUSY] = { [KERNEL_IDLE] = true, [KERNEL_DEAD] = true },
+        [KERNEL_DEAD] = { [KERNEL_DEAD] = true },
+};
+
+void kernel_move(struct kernel *kernel, enum kernel_state state) {
+        static const char *const names[KERNEL_STATES] = { "being made", "starting", "idle", "attaching", "busy",
+                                                           "dead" };
+        if (!moves[kernel->state][state])
+                daemon_log("kernel %s: it was %s and is %s, which cannot be; please report this", kernel->id,
+                           names[kernel->state], names[state]);
+        kernel->state = state;
+}
+
 struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, const struct kernel_listener *listener,
                            void *owner, const struct maker_request *request) {
         struct kernel *kernel = calloc(1, sizeof(*kernel));
@@ -64,7 +84,7 @@ static void take_apart(struct kernel *kernel) {
         loop_unwatch(&kernel->status_watch);
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 loop_unwatch(&kernel->output_watch[i]);
-        if (kernel->fds[MAKER_PIDFD] >= 0 && !kernel->deaf)
+        if (kernel->fds[MAKER_PIDFD] >= 0 && kernel->talk != KERNEL_DEAF)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
         cpu_weight_forget(kernel);
         cgroup_meter_close(&kernel->meter);
@@ -78,7 +98,7 @@ static void take_apart(struct kernel *kernel) {
         free(kernel->outbound);
         kernel->inbound = kernel->outbound = NULL;
         kernel->inbound_at = kernel->inbound_size = kernel->inbound_room = kernel->outbound_size = 0;
-        kernel->state = KERNEL_DEAD;
+        kernel_move(kernel, KERNEL_DEAD);
 }
 
 void kernel_free(struct kernel *kernel) {
@@ -136,7 +156,7 @@ static int watch_all(struct kernel *kernel, struct err *err) {
 
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
         if (!reply->good) {
-                kernel->state = KERNEL_DEAD;
+                kernel_move(kernel, KERNEL_DEAD);
                 for (size_t i = 0; i < MAKER_FDS; i++) /* what had been made before it failed */
                         fd_close(&reply->fds[i]);
                 *err = reply->err;
@@ -146,7 +166,7 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
         kernel->pid = reply->pid;
         (void) snprintf(kernel->group, sizeof(kernel->group), "%s", reply->group);
         kernel->host_uid = reply->host_uid;
-        kernel->state = KERNEL_STARTING;
+        kernel_move(kernel, KERNEL_STARTING);
         if (watch_all(kernel, err) < 0 || journal_clear_inbox(kernel->journal, err) < 0) {
                 take_apart(kernel);
                 return -1;
@@ -156,6 +176,24 @@ int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *er
         return 0;
 }
 
+bool kernel_can_attach(const struct kernel *kernel) {
+        return kernel->ephemeral && kernel->fds[MAKER_KERNEL] >= 0;
+}
+
+int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
+        if (kernel->state != KERNEL_ATTACHING)
+                return 0; /* it died meanwhile, which was told */
+        kernel_move(kernel, KERNEL_IDLE);
+        if (reply->fds[MAKER_WORKSPACE] >= 0) {
+                fd_close(&kernel->fds[MAKER_WORKSPACE]);
+                kernel->fds[MAKER_WORKSPACE] = take_fd(&reply->fds[MAKER_WORKSPACE]);
+        }
+        if (reply->good)
+                return 0;
+        *err = reply->err;
+        return -1;
+}
+
 int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], struct err *err) {
         memcpy(kernel->fds, fds, sizeof(kernel->fds));
         kernel->pid = pid;
@@ -163,7 +201,7 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
                 take_apart(kernel);
                 return -1;
         }
-        kernel->state = journal_open_request(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE;
+        kernel_move(kernel, journal_open_request(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE);
         kernel->was_ready = true;
         kernel->weight.level = CPU_WEIGHT_UNKNOWN; /* as the last daemon left it */
         cpu_weight_watch(kernel);
@@ -212,7 +250,7 @@ void kernel_end(struct kernel *kernel) {
 
 void kernel_give_up(struct kernel *kernel, const char *why) {
         kernel->host_trouble = why;
-        if (kernel->ending)
+        if (kernel->talk != KERNEL_TALKS)
                 loop_unwatch(&kernel->replies_watch);
         else
                 kernel_end(kernel);
@@ -220,7 +258,7 @@ void kernel_give_up(struct kernel *kernel, const char *why) {
 
 void kernel_break_off(struct kernel *kernel) {
         kernel->broke_protocol = true;
-        if (kernel->ending)
+        if (kernel->talk != KERNEL_TALKS)
                 loop_unwatch(&kernel->replies_watch); /* its end is being dealt with */
         else
                 kernel_end(kernel);
@@ -229,8 +267,9 @@ void kernel_break_off(struct kernel *kernel) {
 /* The process is gone, but what it said last may still be in the pipe: a result, or that it has gone to sleep. */
 static void hear_last_words(struct kernel *kernel) {
         enum { TURNS_MAX = 2 * (KERNEL_REPLY_MAX >> 16) };
-        kernel->ending = true;
-        for (int turn = 0; turn < TURNS_MAX && kernel->replies_watch && !kernel->deaf; turn++) {
+        if (kernel->talk == KERNEL_TALKS)
+                kernel->talk = KERNEL_ENDING;
+        for (int turn = 0; turn < TURNS_MAX && kernel->replies_watch && kernel->talk != KERNEL_DEAF; turn++) {
                 if (pipe_waiting(kernel->fds[MAKER_REPLIES]) == 0)
                         break;
                 kernel_on_replies(kernel, EPOLLIN);
@@ -294,7 +333,7 @@ void kernel_kill(struct kernel *kernel) {
         if (kernel->is_over && kernel->fds[MAKER_KERNEL] >= 0)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], SIGKILL);
         (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
-        kernel->ending = kernel->deaf = true;
+        kernel->talk = KERNEL_DEAF;
         loop_unwatch(&kernel->replies_watch);
 }
 
@@ -304,7 +343,7 @@ void kernel_hand_over(struct kernel *kernel) {
         fd_close(&kernel->fds[MAKER_REPLIES]);
         fd_close(&kernel->fds[MAKER_OUT]);
         fd_close(&kernel->fds[MAKER_ERR]);
-        kernel->state = KERNEL_BUSY;
+        kernel_move(kernel, KERNEL_BUSY);
 }
 
 void kernel_signal(struct kernel *kernel, int signal_number) {

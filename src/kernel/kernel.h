@@ -44,12 +44,22 @@ enum {
         KERNEL_START_TIMEOUT_MS = 120000,
 };
 
+/* kernel_move is the only one who writes it. */
 enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
         KERNEL_STARTING, /* the box is there; Python is not yet */
         KERNEL_IDLE,
+        KERNEL_ATTACHING, /* ready; the maker shows its box a workspace, data or a script */
         KERNEL_BUSY, /* a run, or a request of ours, is on */
         KERNEL_DEAD, /* nothing is left but this record */
+        KERNEL_STATES
+};
+
+/* How far the two are on speaking terms: it only ever goes down. */
+enum kernel_talk {
+        KERNEL_TALKS,
+        KERNEL_ENDING, /* its process is gone: nothing more is sent to it, and what it said last is read */
+        KERNEL_DEAF,   /* killed: what it still says does not count */
 };
 
 struct egress_rules;
@@ -107,8 +117,7 @@ struct kernel {
         bool broke_protocol;
         const char *host_trouble; /* why it was ended that is no fault of its code; NULL: nothing of that kind */
         uint64_t short_since_ms;  /* the daemon has no memory for what it says; 0: it has */
-        bool ending; /* killed, or its process is gone: nothing more is sent to it */
-        bool deaf;   /* killed: what it still says does not count */
+        enum kernel_talk talk;
         bool is_over; /* its only run is answered: how it ends is of no interest, and when only to the reaper */
         struct cgroup_usage usage;   /* as of the last kernel_measure */
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
@@ -125,8 +134,16 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
                            void *owner, const struct maker_request *request);
 void kernel_free(struct kernel *kernel); /* kills it if it lives; NULL is fine */
 
+/* Changes its state. A move that is not in the table is a fault of ours: it is logged, and made all the same. */
+void kernel_move(struct kernel *kernel, enum kernel_state state);
+
 /* The box is there: takes the reply's descriptors. */
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err);
+
+/* May its box, which waits in the pool, still be shown something? Its state is KERNEL_ATTACHING while the maker does
+ * so; then kernel_attached takes the reply. After a failure it is of no use to anybody. */
+bool kernel_can_attach(const struct kernel *kernel);
+int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err *err);
 
 /* The same for a kernel that outlived its daemon: `fds` are taken over; it is idle or busy as its journal says. When
  * the owner knows what is open, kernel_resume hands on what was answered so far, and sends the open request again: the
@@ -155,7 +172,7 @@ void kernel_kill(struct kernel *kernel);
 
 /* Can something be sent to it now? */
 static inline bool kernel_is_free(const struct kernel *kernel) {
-        return kernel->state == KERNEL_IDLE && !kernel->ending;
+        return kernel->state == KERNEL_IDLE && kernel->talk == KERNEL_TALKS;
 }
 
 /* A run begins: what is used from now on is its own. Costs nothing: the last measure is still true. */

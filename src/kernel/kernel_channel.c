@@ -209,7 +209,7 @@ int kernel_request(struct kernel *kernel, const struct journal_request *asked, s
         if (!kernel->rotate_timer)
                 rotate_some(kernel);
         kernel_watch_output(kernel);
-        kernel->state = KERNEL_BUSY;
+        kernel_move(kernel, KERNEL_BUSY);
         cpu_weight_begin(kernel);
         kernel->reply_bytes = kernel->n_repeated = 0;
         flush(kernel);
@@ -257,7 +257,7 @@ static bool hear_repeated(struct kernel *kernel, const char *id, size_t size) {
         const struct journal_request *open = journal_open_request(kernel->journal);
         if (kernel->state != KERNEL_BUSY || !open || strlen(open->id) != size || memcmp(open->id, id, size) != 0)
                 return true;
-        kernel->state = KERNEL_IDLE;
+        kernel_move(kernel, KERNEL_IDLE);
         if (open->is_run)
                 kernel_drain(kernel);
         kernel->listener->frame(kernel, KERNEL_REPEATED, NULL);
@@ -290,7 +290,7 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
         case KERNEL_READY:
                 if (kernel->state != KERNEL_STARTING)
                         return kernel->replays;
-                kernel->state = KERNEL_IDLE;
+                kernel_move(kernel, KERNEL_IDLE);
                 kernel->was_ready = true;
                 loop_timer_drop(&kernel->start_timer);
                 kernel_measure(kernel); /* what starting took is nobody's run */
@@ -300,7 +300,7 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
         case KERNEL_ANSWER:
                 if (kernel->state != KERNEL_BUSY)
                         return kernel->replays; /* the last daemon dealt with it */
-                kernel->state = KERNEL_IDLE;
+                kernel_move(kernel, KERNEL_IDLE);
                 drop_outbound(kernel); /* of a request that was sent again, and need not be */
                 loop_unwatch(&kernel->requests_watch);
                 if (journal_open_run(kernel->journal))
@@ -322,7 +322,7 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
 /* Takes whole frames from the front of the buffer. */
 static bool handle_frames(struct kernel *kernel) {
         bool good = true;
-        while (good && !kernel->deaf && kernel->inbound_size - kernel->inbound_at >= HEADER_SIZE) {
+        while (good && kernel->talk != KERNEL_DEAF && kernel->inbound_size - kernel->inbound_at >= HEADER_SIZE) {
                 const char *head = kernel->inbound + kernel->inbound_at, *payload = head + HEADER_SIZE;
                 enum kernel_frame type = (unsigned char) head[4];
                 uint32_t size;
@@ -374,7 +374,7 @@ static void wait_for_memory(struct kernel *kernel) {
                 kernel->short_since_ms = now_ms;
                 daemon_log("the daemon is short of memory: what kernel %s answers has to wait", kernel->id);
         }
-        if (kernel->ending || now_ms - kernel->short_since_ms > MEMORY_PATIENCE_MS)
+        if (kernel->talk != KERNEL_TALKS || now_ms - kernel->short_since_ms > MEMORY_PATIENCE_MS)
                 kernel_give_up(kernel, "the daemon ran out of memory for what it answered");
         else
                 pause_watch(kernel, kernel->replies_watch);
@@ -397,7 +397,7 @@ void kernel_on_replies(void *context, uint32_t events) {
                 wait_for_memory(kernel);
                 return;
         }
-        bool was_ending = kernel->ending;
+        bool was_ending = kernel->talk != KERNEL_TALKS;
         ssize_t n = take_bytes(kernel, kernel->inbound + kernel->inbound_size, INBOUND_TURN);
         if (n == -EAGAIN)
                 return;
@@ -415,7 +415,7 @@ void kernel_on_replies(void *context, uint32_t events) {
         kernel->inbound_size += (size_t) n;
         kernel->reply_bytes += (size_t) n;
         bool good = handle_frames(kernel);
-        if (kernel->deaf) {
+        if (kernel->talk == KERNEL_DEAF) {
                 if (kernel->is_over && !was_ending)
                         kernel_end(kernel);
                 return;
@@ -433,7 +433,7 @@ static bool replay(struct kernel *kernel) {
         kernel->replays = true;
         journal_unread(kernel->journal);
         bool good = true;
-        for (size_t size = 1; good && size > 0 && !kernel->deaf;) {
+        for (size_t size = 1; good && size > 0 && kernel->talk != KERNEL_DEAF;) {
                 if (!make_room(kernel, kernel->inbound_size + INBOUND_TURN)) {
                         kernel->host_trouble = "the daemon had no memory for what it answered";
                         break;
@@ -446,7 +446,7 @@ static bool replay(struct kernel *kernel) {
                 good = handle_frames(kernel);
         }
         kernel->replays = false;
-        return (good && !kernel->host_trouble) || kernel->deaf;
+        return (good && !kernel->host_trouble) || kernel->talk == KERNEL_DEAF;
 }
 
 static void send_again(struct kernel *kernel) {
@@ -473,6 +473,6 @@ void kernel_resume(struct kernel *kernel) {
                         kernel_break_off(kernel);
                 return;
         }
-        if (kernel->state == KERNEL_BUSY && !kernel->ending)
+        if (kernel->state == KERNEL_BUSY && kernel->talk == KERNEL_TALKS)
                 send_again(kernel);
 }

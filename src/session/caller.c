@@ -48,12 +48,14 @@ static bool is_recorded(const char *operation, bool is_refused) {
 }
 
 void caller_begin(struct caller *caller, const char *operation, const char *session) {
+        if (caller->operation && strcmp(caller->operation, operation) == 0)
+                return;
         caller->operation = caller->type->via ? operation : NULL;
         caller->asked_ms = loop_now_ms();
         (void) snprintf(caller->about, sizeof(caller->about), "%s", session ? session : "");
 }
 
-static void record(struct caller *caller, const char *status) {
+void caller_done(struct caller *caller, const char *status) {
         const char *operation = caller->operation;
         caller->operation = NULL;
         if (!operation || !is_recorded(operation, strcmp(status, "ok") != 0))
@@ -65,7 +67,7 @@ static void record(struct caller *caller, const char *status) {
 }
 
 void caller_answer_text(struct caller *caller, const char *text, size_t size, json_t *json) {
-        record(caller, "ok");
+        caller_done(caller, "ok");
         let_go(caller);
         caller->type->answer(caller, text, size, json);
 }
@@ -82,9 +84,30 @@ void caller_answer(struct caller *caller, json_t *answer) {
 }
 
 void caller_refuse(struct caller *caller, const struct err *err) {
-        record(caller, err_code_name(err->code));
+        caller_done(caller, err_code_name(err->code));
         let_go(caller);
         caller->type->refuse(caller, err);
+}
+
+struct session *caller_find_session(const struct caller *caller, const char *name, struct err *err) {
+        struct session *session = name ? session_find(caller->manager, caller->owner, name) : NULL;
+        if (!name)
+                (void) err_set(err, ERR_USAGE, "\"session\" must be given, as text");
+        else if (!session && !caller_is_operator(caller))
+                (void) err_set(err, ERR_NOT_FOUND,
+                               "there is no sandbox \"%.100s\"; make it with create, or run something in it", name);
+        else if (!session)
+                (void) err_set(err, ERR_NOT_FOUND,
+                               "there is no session \"%.100s\"; `glovebox session ls` shows those there are", name);
+        return session;
+}
+
+void caller_tell_begun(struct caller *caller, const char *run_id) {
+        if (caller->is_begun)
+                return;
+        caller->is_begun = true;
+        if (caller->type->begun)
+                caller->type->begun(caller, run_id);
 }
 
 struct run *caller_run(const struct caller *caller) {

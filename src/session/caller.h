@@ -1,9 +1,9 @@
 /* Somebody who asked for something and waits for the answer: a request on the daemon's socket, or one over HTTP. The
  * session layer knows no other kind of caller, so that every front end has the same operations.
  *
- * The front end makes a caller for each request and hands it to operation_run. One answer or one refusal comes back,
- * from within that call or later; with it the caller is the front end's again, to be freed. When whoever asked goes away
- * first, the front end says caller_leave and frees it. */
+ * The front end makes a caller for each request and hands it to an operation (daemon/operation.h). One answer or one
+ * refusal comes back, from within that call or later; with it the caller is the front end's again, to be freed. When
+ * whoever asked goes away first, the front end says caller_leave and frees it. */
 #pragma once
 
 #include <jansson.h>
@@ -32,8 +32,13 @@ struct caller_type {
         void (*answer)(struct caller *caller, const char *text, size_t size, json_t *json);
         void (*refuse)(struct caller *caller, const struct err *err);
 
-        /* It waits for this run, or reads it again: comes before anything else about it. NULL: not interested. */
+        /* It waits for this run, or reads it again: comes before anything else about it. The run is written down: it is
+         * not lost with the daemon. It may still be refused, when no box can be made for it. NULL: not interested. */
         void (*accepted)(struct caller *caller, const char *run_id);
+
+        /* The run has begun in a kernel, or waits behind one that has: from here on it has a result. Comes once, after
+         * `accepted` and before any output. NULL: not interested. */
+        void (*begun)(struct caller *caller, const char *run_id);
 
         /* For those with `stream`: a piece of a run's output, the last one of event `number` unless more of it follow,
          * and something shown. */
@@ -53,6 +58,7 @@ struct caller {
         const char *owner; /* whose sessions it may see: a key's name, or "" for the operator, who sees all */
         bool stream;
         bool cancel_on_disconnect;
+        bool is_begun;   /* `begun` was called */
         uint64_t cursor; /* number of the next journal event to send */
         const char *operation; /* what it asked for, while that is to be recorded; or NULL */
         char about[104];       /* the session's name that it gave, or "" */
@@ -70,8 +76,19 @@ struct caller {
         struct caller *stand_in, *behalf_of;
 };
 
-/* It asks for this operation, about that session (NULL: none): its end goes into the audit log. */
+/* It asks for this operation, about that session (NULL: none): its end goes into the audit log. Called by the
+ * operations; again for the same one it does nothing. */
 void caller_begin(struct caller *caller, const char *operation, const char *session);
+
+/* The request is over, with "ok" or the name of an error: the audit log gets its line, unless it has it. caller_answer
+ * and caller_refuse call it; a front end that answers by itself (a file in pieces) does so. */
+void caller_done(struct caller *caller, const char *status);
+
+/* The session of this name that the caller may see; NULL is not a name. ERR_NOT_FOUND says which do exist. */
+struct session *caller_find_session(const struct caller *caller, const char *name, struct err *err);
+
+/* Says `begun`, unless that was said. */
+void caller_tell_begun(struct caller *caller, const char *run_id);
 
 /* Takes the reference. */
 void caller_answer(struct caller *caller, json_t *answer);

@@ -13,13 +13,12 @@ enum { PATIENCE_MS = 60000 };
 struct caller_job {
         struct caller *caller; /* NULL: it has left */
         caller_work *work;
-        char *context;
+        const void *context; /* for the child alone */
 };
 
 static void caller_job_free(struct caller_job *job) {
         if (job->caller)
                 job->caller->held_by = NULL;
-        free(job->context);
         free(job);
 }
 
@@ -54,21 +53,13 @@ static void on_done(void *context, const char *bytes, size_t size) {
         caller_refuse(caller, &err);
 }
 
-int caller_job_start(struct caller *caller, int fd, enum caller_job_length length, caller_work *work,
-                     const char *context, struct err *err) {
+int caller_job_start(struct caller *caller, int fd, caller_work *work, const void *context, struct err *err) {
         struct caller_job *job = malloc(sizeof(*job));
-        char *copy = strdup(context);
-        if (!job || !copy) {
-                free(job);
-                free(copy);
+        if (!job)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        }
-        *job = (struct caller_job) { caller, work, copy };
+        *job = (struct caller_job) { caller, work, context };
         caller->held_by = &job->caller;
-        char queue[HELPER_JOB_QUEUE_ROOM];
-        helper_job_name_queue(fd, queue);
-        const struct helper_job_order order = {
-                                            .queue = length == CALLER_JOB_SHORT ? queue : NULL, .fds = { fd }, .n_fds = 1, .timeout_ms = PATIENCE_MS, .work = do_work,
+        const struct helper_job_order order = { .fds = { fd }, .n_fds = 1, .timeout_ms = PATIENCE_MS, .work = do_work,
                                             .done = on_done, .context = job,
                                             manager_job_of(caller->manager, caller->owner) };
         if (helper_job_start(caller->manager->loop, &order, err))

@@ -97,7 +97,7 @@ static const char *workspace_of(const struct session *session) {
 }
 
 static bool is_watched(const struct session *session) {
-        return !session->disk.is_quota && !session->removing && (!session->ephemeral || session->helps);
+        return !session->disk.is_quota && !session_is_going(session) && (!session->ephemeral || session->helps);
 }
 
 const char *disk_bounded_by(const struct session *session) {

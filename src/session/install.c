@@ -101,16 +101,16 @@ static void finish(struct install *install, json_t *stale) {
         bool stopping = install->stopping;
         session->install = NULL;
         session->used_ms = loop_now_ms();
-        if (outer && install->result && !session->removing)
+        if (outer && install->result && !session_is_going(session))
                 caller_answer(outer, make_answer(install, stale));
         else if (outer) {
-                if (session->removing || install->err.code == ERR_NONE)
+                if (session_is_going(session) || install->err.code == ERR_NONE)
                         (void) err_set(&install->err, ERR_GONE, "%s before the packages were installed",
-                                       session->removing ? "the session was removed" : "the helper box went away");
+                                       session_is_going(session) ? "the session was removed" : "the helper box went away");
                 caller_refuse(outer, &install->err);
         }
         release(install);
-        if (session->removing && !stopping)
+        if (session_is_going(session) && !stopping)
                 session_remove(session, session->keep_files);
 }
 
@@ -225,7 +225,7 @@ void install_helper_gone(struct install *install) {
         install->helper = NULL;
         const struct helper_job_order order = { .timeout_ms = SETTLE_TIMEOUT_MS, .work = good ? settle : drop,
                                             .done = good ? on_settled : on_dropped, .context = install };
-        if (!session->removing && !session->manager->draining)
+        if (!session_is_going(session) && !session->manager->draining)
                 install->job = helper_job_start(session->manager->loop, &order, &install->err);
         if (!install->job)
                 finish(install, NULL);
@@ -246,6 +246,11 @@ static void on_accepted(struct caller *caller, const char *run_id) {
         struct caller *outer = caller->behalf_of;
         if (outer && outer->type->accepted)
                 outer->type->accepted(outer, run_id);
+}
+
+static void on_begun(struct caller *caller, const char *run_id) {
+        if (caller->behalf_of)
+                caller_tell_begun(caller->behalf_of, run_id);
 }
 
 /* The install goes on whether somebody reads or not, so what does not fit is lost, and counted. */
@@ -269,7 +274,7 @@ static bool wants_more(const struct caller *caller) {
 }
 
 static const struct caller_type caller_type = { .answer = on_answer, .refuse = on_refuse, .accepted = on_accepted,
-                                              .output = on_output, .display = on_display, .wants_more = wants_more };
+                                              .begun = on_begun, .output = on_output, .display = on_display, .wants_more = wants_more };
 
 void install_staging(const struct install *install, char *ret_path, size_t room) {
         (void) snprintf(ret_path, room, "%.1000s/install", install->session->state_dir);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel/kernel.h"
 #include "session/manager.h"
 
 void kernel_order_fill(const struct registry_session *row, struct maker_request *ret_request) {
@@ -39,8 +40,10 @@ void kernel_order_send(struct session_manager *manager) {
         struct err err;
         while (manager->orders && manager->n_ordered < KERNEL_ORDERS_AT_ONCE) {
                 struct kernel_order *order = manager->orders;
-                if (manager_find_kernel(manager, order->request.kernel_id)) { /* still wanted */
-                        if (maker_send(&manager->maker, &order->request, &err) < 0)
+                const struct kernel *kernel = manager_find_kernel(manager, order->request.kernel_id);
+                if (kernel) { /* still wanted */
+                        const int box_pidfd = order->request.attach ? kernel->fds[MAKER_PIDFD] : -1;
+                        if (maker_send(&manager->maker, &order->request, box_pidfd, &err) < 0)
                                 return; /* its next answer, or its end, comes back here */
                         manager->n_ordered++;
                         manager->turn = order->turn;

@@ -1,11 +1,14 @@
-/* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run that wants nothing special.
- * Each is used once. As many full ones, which have imported what is preloaded, are kept as light ones, which have not:
+/* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run with the usual image and
+ * limits. A workspace, data or a script is mounted when the run takes its box. Each is used once. As many full ones, which have imported what is preloaded, are kept as light ones, which have not:
  * commands, and code whose caller says so, take a light one; other code takes a full one. */
 #include "session/kernel_pool.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
+#include "box/late_mounts.h"
 #include "kernel/kernel.h"
 #include "session/kernel_order.h"
 #include "session/manager.h"
@@ -119,8 +122,25 @@ void kernel_pool_refill_soon(struct session_manager *manager) {
                 manager->pool_timer = loop_timer(manager->loop, loop_now_ms() + PAUSE_MS, on_time, manager);
 }
 
-static bool is_plain(const struct session_manager *manager, const struct registry_session *row) {
-        return strcmp(row->image, manager->options->image) == 0 && !*row->options && !*row->workspace &&
+/* Only what a box that is ready can still be shown: box/late_mounts.h. */
+static bool fits_late(const struct registry_session *row) {
+        static const char *const shown[] = { "data", "script", "operator" };
+        json_t *options = *row->options ? json_loads(row->options, 0, NULL) : json_object(), *value;
+        const char *name;
+        bool fits = options != NULL;
+        json_object_foreach(options, name, value) {
+                bool is_shown = strcmp(name, "script_at") == 0 && json_is_string(value) &&
+                                late_mounts_has_place(json_string_value(value));
+                for (size_t i = 0; i < ELEMENTS(shown); i++)
+                        is_shown |= strcmp(name, shown[i]) == 0;
+                fits &= is_shown;
+        }
+        json_decref(options);
+        return fits;
+}
+
+static bool is_same_box(const struct session_manager *manager, const struct registry_session *row) {
+        return strcmp(row->image, manager->options->image) == 0 &&
                row->allow_weaker == manager->options->allow_weaker && strcmp(row->mode, "fresh") != 0 &&
                memcmp(&row->limits, &manager->options->limits, offsetof(struct limits, timeout_ms)) == 0 &&
                row->limits.tmp_bytes == manager->options->limits.tmp_bytes &&
@@ -130,11 +150,13 @@ static bool is_plain(const struct session_manager *manager, const struct registr
 
 struct kernel *kernel_pool_take(struct session_manager *manager, const struct registry_session *row, bool light) {
         struct kernel *found = NULL;
-        if (!is_plain(manager, row))
+        bool is_plain = !*row->options && !*row->workspace;
+        if (!is_same_box(manager, row) || (!is_plain && !fits_late(row)))
                 return NULL;
         for (size_t i = 0; i < manager->n_pool; i++) {
                 struct kernel *kernel = manager->pool[i];
-                bool fits = kernel->light == light || (light && !found); /* a full one does what a light one does */
+                bool fits = (is_plain || kernel_can_attach(kernel)) &&
+                            (kernel->light == light || (light && !found)); /* a full one does what a light one does */
                 if (kernel->state == KERNEL_IDLE && fits)
                         found = kernel;
         }

@@ -55,7 +55,12 @@ static void on_maker(void *context, uint32_t events) {
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
                         fd_close(&reply.fds[i]);
-                (void) cgroup_destroy_by_name(&manager->host, reply.group, NULL);
+                if (!reply.attached)
+                        (void) cgroup_destroy_by_name(&manager->host, reply.group, NULL);
+                return;
+        }
+        if (reply.attached) {
+                session_attached(kernel->owner, &reply);
                 return;
         }
         if (kernel_take(kernel, &reply, &err) < 0) {
@@ -67,7 +72,7 @@ static void on_maker(void *context, uint32_t events) {
         if (kernel->rules)
                 network_connect(manager);
         for (struct session *session = manager->sessions; session; session = session->next)
-                if (session->kernel == kernel && session->removing)
+                if (session->kernel == kernel && session_is_going(session))
                         kernel_kill(kernel);
 }
 
@@ -154,7 +159,11 @@ static void on_maker_died(struct session_manager *manager) {
                                 again = true;
                         }
                 for (struct session *session = manager->sessions; session && !again; session = session->next)
-                        if (session->kernel && session->kernel->state == KERNEL_MAKING) {
+                        if (session->kernel && session->kernel->state == KERNEL_ATTACHING) {
+                                session_attached(session, &(struct maker_reply) { .err = gone,
+                                                                                  .fds[MAKER_WORKSPACE] = -1 });
+                                again = true;
+                        } else if (session->kernel && session->kernel->state == KERNEL_MAKING) {
                                 session->kernel->listener->failed(session->kernel, &gone);
                                 again = true;
                         }

@@ -142,7 +142,7 @@ int manager_start_helpers(struct session_manager *manager, struct err *err) {
 static void finish_removals(struct session_manager *manager) {
         for (struct session *session = manager->sessions, *next; session; session = next) {
                 next = session->next;
-                if (session->still_listed && !session->kernel)
+                if (session->removal == SESSION_GOES_LISTED && !session->kernel)
                         session_remove(session, session->keep_files);
         }
 }
@@ -184,7 +184,7 @@ static void free_sessions(struct session_manager *manager, bool end_sessions) {
         while (manager->sessions) {
                 struct session *session = manager->sessions;
                 char doomed[1024] = "";
-                if (session->ephemeral || (session->removing && !session->still_listed))
+                if (session->ephemeral || session->removal == SESSION_GOES)
                         (void) snprintf(doomed, sizeof(doomed), "%s", session->state_dir);
                 else if (session->kernel && !end_sessions)
                         kernel_let_go(session->kernel);

@@ -17,24 +17,27 @@ static const enum maker_fd handed_over[] = { MAKER_REQUESTS, MAKER_REPLIES, MAKE
                                              MAKER_CONTROL,  MAKER_KERNEL,  MAKER_STATUS, MAKER_WORKSPACE,
                                              MAKER_LISTENER, MAKER_LEASE };
 
-static struct session *make_session(struct caller *caller, json_t *json, struct err *err) {
+static struct session *make_session(struct caller *caller, json_t *options, struct err *err) {
         struct registry_session row;
-        if (session_config_from_json(caller, json, &row, err) < 0 || registry_make_id(row.id, err) < 0)
+        if (session_config_from_json(caller, options, SESSION_CONFIG_LOOK_LATER, &row, err) < 0 ||
+            registry_make_id(row.id, err) < 0)
                 return NULL;
-        if (!json_object_get(json, "workspace"))
+        if (!json_object_get(options, "workspace"))
                 *row.workspace = '\0'; /* a project's own is for its sessions */
         return session_make(caller->manager, &row, true, err);
 }
 
-int program_begin(struct caller *caller, json_t *json, struct err *err) {
+int program_begin(struct caller *caller, const struct program_request *request, struct err *err) {
         if (!caller->type->hand_over)
                 return err_set(err, ERR_UNSUPPORTED, "a program's box is handed over through the daemon's socket only");
-        struct session *session = make_session(caller, json, err);
+        struct session *session = make_session(caller, request->options, err);
         if (!session)
                 return -1;
         session->is_program = true;
-        session->wants_listener = json_is_true(json_object_get(json, "listener"));
-        session->light = json_is_true(json_object_get(json, "light"));
+        session->wants_listener = request->wants_listener;
+        session->light = request->is_light;
+        if (request->what && strlen(request->what) < sizeof(session->what))
+                (void) strcpy(session->what, request->what);
         session->caller = caller;
         caller->session = session;
         caller->cancel_on_disconnect = true;
@@ -70,7 +73,7 @@ void program_hand_over(struct session *session) {
                 if (kernel->fds[handed_over[i]] >= 0)
                         fds[n_fds++] = kernel->fds[handed_over[i]];
         kernel_mark_usage(kernel);
-        session->state = SESSION_RUNNING;
+        session_move(session, SESSION_RUNNING);
         session->manager->counters.runs_started++;
         session->program_timer = loop_timer(session->manager->loop,
                                             loop_now_ms() + session->row.limits.timeout_ms + PATIENCE_MS, on_deadline,
@@ -88,8 +91,7 @@ static json_t *describe_usage(struct kernel *kernel) {
                          (json_int_t) kernel->usage.oom_kills);
 }
 
-int program_usage(struct caller *caller, json_t *json, struct err *err) {
-        const char *id = json_string_value(json_object_get(json, "id"));
+int program_usage(struct caller *caller, const char *id, struct err *err) {
         struct session *session = caller->manager->sessions;
         while (session && (!session->is_program || !id || strcmp(session->row.id, id) != 0))
                 session = session->next;
@@ -121,7 +123,7 @@ void program_end(struct session *session) {
 void program_let_go_all(struct session_manager *manager) {
         for (struct session *session = manager->sessions, *next; session; session = next) {
                 next = session->next;
-                if (!session->is_program || session->removing || session->state != SESSION_RUNNING)
+                if (!session->is_program || session_is_going(session) || session->state != SESSION_RUNNING)
                         continue;
                 if (session->caller)
                         session->caller->session = NULL;

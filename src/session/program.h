@@ -5,6 +5,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/err.h"
 
@@ -12,11 +13,18 @@ struct caller;
 struct session_manager;
 struct session;
 
+struct program_request {
+        json_t *options; /* those of a session, and "script" and "script_at" (docs/PROTOCOL.md); borrowed */
+        bool is_light;
+        bool wants_listener; /* the caller has a proxy of its own */
+        const char *what;    /* what it runs, for `glovebox ps`; or NULL */
+};
+
 /* A request for a box; answered when the program has ended. The box itself comes before, as an event. */
-int program_begin(struct caller *caller, json_t *json, struct err *err);
+int program_begin(struct caller *caller, const struct program_request *request, struct err *err);
 
 /* What the program of this session has used so far. */
-int program_usage(struct caller *caller, json_t *json, struct err *err);
+int program_usage(struct caller *caller, const char *id, struct err *err);
 
 /* The session's kernel is ready: hands it over. */
 void program_hand_over(struct session *session);

@@ -85,13 +85,13 @@ void recovery_settle(struct session *session, struct journal *journal) {
 void recovery_settle_session(struct session *session) {
         struct journal *journal;
         if (session_open_journal(session, &journal, NULL) < 0) {
-                session->state = SESSION_NEW;
+                session_move(session, SESSION_NEW);
                 return;
         }
         recovery_settle(session, journal);
-        session->state = journal_holds(journal) == JOURNAL_HOLDS_FILE   ? SESSION_ASLEEP
-                         : journal_holds(journal) == JOURNAL_HOLDS_LOST ? SESSION_LOST
-                                                                        : SESSION_NEW;
+        session_move(session, journal_holds(journal) == JOURNAL_HOLDS_FILE   ? SESSION_ASLEEP
+                              : journal_holds(journal) == JOURNAL_HOLDS_LOST ? SESSION_LOST
+                                                                             : SESSION_NEW);
         journal_close(journal);
 }
 
@@ -131,7 +131,7 @@ void recovery_record_failure(struct run *run, const struct err *err) {
         struct session *session = run->session;
         struct journal *owned = NULL, *journal = session->kernel ? session->kernel->journal : NULL;
         struct err failed;
-        if (!run->waiting_number || session->removing || (journal && journal_open_request(journal)))
+        if (!run->waiting_number || session_is_going(session) || (journal && journal_open_request(journal)))
                 return;
         struct journal_request request = { .type = KERNEL_EXECUTE, .timeout_ms = run->timeout_ms };
         (void) snprintf(request.id, sizeof(request.id), "%s", run->id);

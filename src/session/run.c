@@ -107,12 +107,21 @@ void run_write_request(const struct run *run, struct json_writer *text) {
         json_writer_put_literal(text, "}");
 }
 
+/* Whoever waits behind a run that is on has a kernel that lives. */
+void run_tell_begun(struct session *session) {
+        for (struct run *run = session->runs; run; run = run->next)
+                for (struct caller *caller = run->callers; caller; caller = caller->next)
+                        caller_tell_begun(caller, run->id);
+}
+
 void run_add_caller(struct run *run, struct caller *caller) {
         caller->run = run;
         caller->next = run->callers;
         run->callers = caller;
         if (caller->type->accepted)
                 caller->type->accepted(caller, run->id);
+        if (run->session->runs && run->session->runs->started)
+                caller_tell_begun(caller, run->id);
         if (run->started)
                 run_feed_caller(run, caller);
 }

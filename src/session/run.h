@@ -69,6 +69,9 @@ void run_free(struct run *run);
 /* The payload of EXECUTE. */
 void run_write_request(const struct run *run, struct json_writer *text);
 
+/* The first run of a session has begun: those who wait for it, or behind it, learn that (caller.h). */
+void run_tell_begun(struct session *session);
+
 /* One more waits for its result and, with `stream`, for its output. */
 void run_add_caller(struct run *run, struct caller *caller);
 

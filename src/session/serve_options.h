@@ -14,6 +14,7 @@
 enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 64, SERVE_STOCK_MAX = 64 };
 
 struct daemon;
+struct socket_row;
 
 /* Another way in beside the socket: it lives above this layer, so it is handed down. */
 struct serve_front {
@@ -56,6 +57,7 @@ struct serve_options {
         uint64_t drain_ms;   /* how long requests that are under way may hold up the end */
         bool verbose;
 
+        const struct socket_row *front_rows; /* what layers above serve on the socket, ended by a NULL name; NULL: nothing */
         const struct serve_front *front; /* NULL: none */
         const void *front_settings;
 

@@ -80,17 +80,69 @@ static void show_packages(const struct session *session, struct maker_request *r
         request->fresh |= packages_cover_image(session->state_dir);
 }
 
+/* The box of a kernel from the pool is shown what its caller asked for. */
+static int attach(struct session *session, struct err *err) {
+        struct kernel *kernel = session->kernel;
+        struct maker_request request;
+        kernel_order_fill(&session->row, &request);
+        request.attach = request.is_program = true;
+        request.box_is_leased = kernel->fds[MAKER_LEASE] >= 0;
+        request.box_uid = kernel->host_uid;
+        request.ephemeral = !*session->row.workspace;
+        memcpy(request.kernel_id, kernel->id, sizeof(request.kernel_id));
+        (void) snprintf(request.workspace, sizeof(request.workspace), "%s", session->row.workspace);
+        kernel_move(kernel, KERNEL_ATTACHING);
+        return kernel_order_place(session->manager, &request, session->row.owner, err);
+}
+
+static bool may_take_from_pool(const struct session *session) {
+        /* A session of the service that has a workspace has a journal on the disk, too. */
+        bool has_journal = *session->row.workspace && !session->is_program;
+        return session->ephemeral && !session->granted && !session->wants_listener && !session->needs_new_box &&
+               !has_journal;
+}
+
+static bool take_from_pool(struct session *session) {
+        struct err err;
+        if (!may_take_from_pool(session))
+                return false;
+        session->kernel = kernel_pool_take(session->manager, &session->row, session->light);
+        if (!session->kernel)
+                return false;
+        session->kernel->listener = &listener;
+        session->kernel->owner = session;
+        session->from_pool = true;
+        if ((*session->row.options || *session->row.workspace) && attach(session, &err) < 0) {
+                kernel_free(session->kernel);
+                session->kernel = NULL;
+                session->from_pool = false;
+        }
+        kernel_pool_refill_soon(session->manager);
+        return session->from_pool;
+}
+
+void session_attached(struct session *session, struct maker_reply *reply) {
+        struct err err;
+        struct kernel *kernel = session->kernel;
+        int code = kernel_attached(kernel, reply, &err);
+        fd_close(&reply->fds[MAKER_WORKSPACE]);
+        if (session_is_going(session))
+                return; /* it was killed, and its end is told */
+        if (code < 0) { /* a new box says why, if that fails, too */
+                daemon_log("a box from the pool was not used: %s", err.message);
+                session->kernel = NULL;
+                session->from_pool = false;
+                session->needs_new_box = true;
+                kernel_free(kernel);
+        }
+        session_advance(session);
+}
+
 static void order_kernel(struct session *session) {
         struct err err;
         struct maker_request request;
-        if (session->ephemeral && !session->granted && !session->wants_listener &&
-            (session->kernel = kernel_pool_take(session->manager, &session->row, session->light))) {
-                session->kernel->listener = &listener;
-                session->kernel->owner = session;
-                session->from_pool = true;
-                kernel_pool_refill_soon(session->manager);
+        if (take_from_pool(session))
                 return;
-        }
         struct egress_rules *rules = NULL;
         kernel_order_fill(&session->row, &request);
         request.ephemeral = session->ephemeral && !*session->row.workspace;
@@ -134,7 +186,7 @@ static void order_kernel(struct session *session) {
 
 static void on_ready(struct kernel *kernel) {
         struct session *session = kernel->owner;
-        session->state = SESSION_IDLE;
+        session_move(session, SESSION_IDLE);
         if (!session->ephemeral)
                 recovery_settle(session, kernel->journal); /* whatever the last one left open */
         custody_put(session);
@@ -146,7 +198,7 @@ static void on_failed(struct kernel *kernel, const struct err *err) {
         session->kernel = NULL;
         kernel_free(kernel);
         session_fail_runs(session, err);
-        if (session->removing || session->ephemeral)
+        if (session_is_going(session) || session->ephemeral)
                 session_remove(session, session->keep_files);
 }
 
@@ -198,7 +250,7 @@ static void give_up_sleep_file(struct session *session, const char *why) {
 static void on_woken(struct session *session, bool good, const json_t *answer) {
         struct err err;
         const char *why = json_string_value(json_object_get(answer, "error"));
-        session->state = SESSION_IDLE;
+        session_move(session, SESSION_IDLE);
         if (keep_wake_report(session, answer, good))
                 give_up_sleep_file(session, good  ? "some variables are damaged on the disk, and the others came back"
                                             : why ? why
@@ -228,7 +280,7 @@ static void on_slept(struct session *session, const json_t *answer, json_t *told
         session->held_back = NULL;
         if (hold(session, JOURNAL_HOLDS_FILE, &err) < 0) /* that it was asked, and the file, say it too */
                 daemon_log("session %s: %s", session->row.name, err.message);
-        session->state = SESSION_ASLEEP;
+        session_move(session, SESSION_ASLEEP);
         json_t *report = sleep_report(answer);
         json_object_update(told, report);
         json_decref(report);
@@ -241,16 +293,17 @@ static bool on_held_back(struct session *session, json_t *held) {
         json_decref(session->held_back);
         session->held_back = held_back_of(held);
         (void) hold(session, JOURNAL_HOLDS_KERNEL, NULL);
-        session->trims_instead = session_hibernate(session, true, session->caller, NULL) == 0;
-        return session->trims_instead;
+        if (session_hibernate(session, true, session->caller, NULL) < 0)
+                return false;
+        session->asked = SESSION_ASKED_TRIM_INSTEAD;
+        return true;
 }
 
 /* The kernel's word about a trim, a sleep or a wake. */
 static void on_answer(struct session *session, json_t *answer) {
-        int asked = (int) session->asked;
-        bool good = json_is_true(json_object_get(answer, "ok")), instead = session->trims_instead;
+        enum session_question asked = session->asked;
+        bool good = json_is_true(json_object_get(answer, "ok"));
         session->asked = SESSION_ASKED_NOTHING;
-        session->trims_instead = false;
         if (asked == SESSION_ASKED_PACKAGES) {
                 (void) hold(session, journal_holds(session->kernel->journal), NULL);
                 if (session->install)
@@ -261,9 +314,9 @@ static void on_answer(struct session *session, json_t *answer) {
         json_t *told = json_object(), *held = json_object_get(answer, "held");
         if (asked == SESSION_ASKED_WAKE)
                 on_woken(session, good, answer);
-        else if (asked == SESSION_ASKED_TRIM && good) {
+        else if ((asked == SESSION_ASKED_TRIM || asked == SESSION_ASKED_TRIM_INSTEAD) && good) {
                 (void) hold(session, JOURNAL_HOLDS_TRIMMED, NULL);
-                session->state = SESSION_TRIMMED;
+                session_move(session, SESSION_TRIMMED);
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
         } else if (asked == SESSION_ASKED_SLEEP && good)
                 on_slept(session, answer, told);
@@ -274,7 +327,7 @@ static void on_answer(struct session *session, json_t *answer) {
                 }
         } else {
                 (void) hold(session, JOURNAL_HOLDS_KERNEL, NULL);
-                if (!instead) /* else what holds it back is told */
+                if (asked != SESSION_ASKED_TRIM_INSTEAD) /* else what holds it back is told */
                         on_not_asleep(session, answer);
         }
         json_object_set_new(told, "state", json_string(session_state_name(session)));
@@ -290,7 +343,7 @@ static void end_run(struct session *session) {
         session->runs = run->next;
         run_free(run);
         session->used_ms = loop_now_ms();
-        session->state = SESSION_IDLE;
+        session_move(session, SESSION_IDLE);
 }
 
 /* Its result is told. */
@@ -403,9 +456,9 @@ static void settle_dead(struct session *session, struct kernel *kernel) {
         if (session->ending && session->state != SESSION_ASLEEP)
                 (void) journal_hold(kernel->journal, JOURNAL_HOLDS_NOTHING, NULL); /* somebody wanted it so */
         recovery_settle(session, kernel->journal);
-        session->state = journal_holds(kernel->journal) == JOURNAL_HOLDS_FILE ? SESSION_ASLEEP
-                         : session->ending                                    ? SESSION_NEW
-                                                                              : SESSION_LOST;
+        session_move(session, journal_holds(kernel->journal) == JOURNAL_HOLDS_FILE ? SESSION_ASLEEP
+                              : session->ending                                    ? SESSION_NEW
+                                                                                   : SESSION_LOST);
 }
 
 static void on_ended(struct kernel *kernel) {
@@ -417,7 +470,7 @@ static void on_ended(struct kernel *kernel) {
                 return; /* it comes back here */
         if (!session->ephemeral)
                 custody_drop(session->manager, kernel->id);
-        int asked = (int) session->asked;
+        enum session_question asked = session->asked;
         if (asked == SESSION_ASKED_PACKAGES && session->install)
                 install_kernel_answered(session->install, NULL);
         session->asked = SESSION_ASKED_NOTHING;
@@ -433,7 +486,7 @@ static void on_ended(struct kernel *kernel) {
         if (!session->ephemeral && kernel->journal)
                 settle_dead(session, kernel);
         else
-                session->state = SESSION_LOST;
+                session_move(session, SESSION_LOST);
         if (asked == SESSION_ASKED_WAKE && !session->ending) { /* it would die again */
                 struct err died;
                 (void) err_set(&died, ERR_GONE, "the kernel died while the session was being woken%s; its variables are "
@@ -448,7 +501,7 @@ static void on_ended(struct kernel *kernel) {
         session->kernel = NULL;
         kernel_free(kernel);
         fd_close(&session->workspace_fd);
-        if (session->removing || session->ephemeral)
+        if (session_is_going(session) || session->ephemeral)
                 session_remove(session, session->keep_files);
         else
                 session_advance(session);
@@ -534,7 +587,8 @@ static void start_run(struct session *session) {
         run->tells_loss = request.tells_loss;
         disk_begin_run(session, run);
         session->manager->counters.runs_started++;
-        session->state = SESSION_RUNNING;
+        session_move(session, SESSION_RUNNING);
+        run_tell_begun(session);
 }
 
 /* Asks the kernel for something that is no run. `fields` are those of the payload, but for its id. */
@@ -560,14 +614,13 @@ static void wake(struct session *session) {
 }
 
 static bool has_run_to_start(const struct session *session) {
-        return session->runs && !session->runs->started && !session->removing && !session->ending &&
+        return session->runs && !session->runs->started && !session_is_going(session) && !session->ending &&
                session->asked == SESSION_ASKED_NOTHING;
 }
 
-/* One step; false when there is nothing to do but wait. */
 /* A program's kernel goes to its caller as soon as it is there; a caller that has left needs none. */
 static void advance_program(struct session *session) {
-        if (!session->kernel && session->caller && !session->removing)
+        if (!session->kernel && session->caller && !session_is_going(session))
                 order_kernel(session);
         if (!session->kernel || !session->caller)
                 session_remove(session, false);
@@ -575,6 +628,7 @@ static void advance_program(struct session *session) {
                 program_hand_over(session);
 }
 
+/* One step; false when there is nothing to do but wait. */
 static bool advance(struct session *session) {
         if (!has_run_to_start(session))
                 return false;
@@ -597,7 +651,7 @@ void session_advance(struct session *session) {
         }
         while (advance(session)) /* a run that cannot be started makes room for the next */
                 ;
-        if (session->ephemeral && !session->runs && !session->removing)
+        if (session->ephemeral && !session->runs && !session_is_going(session))
                 session_remove(session, false); /* its only run could not be started */
 }
 
@@ -656,7 +710,7 @@ void session_restart(struct session *session) {
                 end_kernel(session);
         } else {
                 forget_variables(session);
-                session->state = SESSION_NEW;
+                session_move(session, SESSION_NEW);
         }
         session_remove_sleep_file(session); /* what was written down comes first */
 }
@@ -699,7 +753,7 @@ static void adopt_run(struct session *session, const struct journal_request *ope
         run->tells_loss = open->tells_loss;
         run->started_us = began_us < now_us ? began_us : now_us;
         session->runs = run;
-        session->state = SESSION_RUNNING;
+        session_move(session, SESSION_RUNNING);
         disk_begin_run(session, run);
         struct journal_run told;
         if (journal_find(session->kernel->journal, run->id, &told, NULL) == 0)
@@ -712,7 +766,7 @@ static void adopt_question(struct session *session, const struct journal_request
                          : open->type == KERNEL_SLEEP ? SESSION_ASKED_SLEEP
                          : open->type == KERNEL_WAKE  ? SESSION_ASKED_WAKE
                                                       : SESSION_ASKED_PACKAGES;
-        session->state = SESSION_IDLE;
+        session_move(session, SESSION_IDLE);
 }
 
 void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS], const char *kernel_id,
@@ -735,13 +789,13 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
                 daemon_log("session %s: its network stays closed: %s", session->row.name, err.message);
         struct kernel *kernel = session->kernel;
         if (!recovery_kernel_counts(session)) { /* it was to be ended, or had not begun */
-                session->state = SESSION_NEW;
+                session_move(session, SESSION_NEW);
                 session->ending = journal_holds(kernel->journal) == JOURNAL_HOLDS_NOTHING;
                 kernel_kill(kernel);
                 return;
         }
         const struct journal_request *open = journal_open_request(kernel->journal);
-        session->state = journal_holds(kernel->journal) == JOURNAL_HOLDS_TRIMMED ? SESSION_TRIMMED : SESSION_IDLE;
+        session_move(session, journal_holds(kernel->journal) == JOURNAL_HOLDS_TRIMMED ? SESSION_TRIMMED : SESSION_IDLE);
         if (open && open->is_run)
                 adopt_run(session, open);
         else if (open)

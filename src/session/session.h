@@ -12,6 +12,7 @@
 #include "session/run.h"
 #include "store/artifact.h"
 
+/* Where its variables are. session_move is the only one who writes it. */
 enum session_state {
         SESSION_NEW,     /* no kernel yet */
         SESSION_IDLE,
@@ -19,6 +20,24 @@ enum session_state {
         SESSION_TRIMMED, /* the kernel lives; its large data are on disk */
         SESSION_ASLEEP,  /* no kernel; everything is on disk */
         SESSION_LOST,    /* the kernel died; files are there, variables are not */
+        SESSION_STATES
+};
+
+/* What its kernel was asked for and has not answered, beside runs. */
+enum session_question {
+        SESSION_ASKED_NOTHING,
+        SESSION_ASKED_TRIM,
+        SESSION_ASKED_TRIM_INSTEAD, /* of a sleep, which something holds back */
+        SESSION_ASKED_SLEEP,
+        SESSION_ASKED_WAKE,
+        SESSION_ASKED_PACKAGES,
+};
+
+/* Is it being removed? */
+enum session_removal {
+        SESSION_STAYS,
+        SESSION_GOES,
+        SESSION_GOES_LISTED, /* and the registry has not forgotten it yet */
 };
 
 /* Where in its state directory the workspace of a session goes that is being removed. */
@@ -34,7 +53,8 @@ struct session {
         bool ephemeral;
         bool is_program;     /* its kernel becomes a program of the caller's (session/program.h) */
         bool wants_listener; /* the caller of a program has a proxy of its own */
-        bool from_pool;
+        char what[81];       /* of a program, for `ps`: what its caller says that it runs */
+        bool from_pool, needs_new_box; /* a box of the pool was tried, and did not do */
         struct loop_timer *program_timer; /* by then its caller has ended it, or we do */
         bool light; /* its only run needs nothing that is preloaded */
         enum session_state state;
@@ -52,9 +72,7 @@ struct session {
         struct egress_rules *granted; /* owned; a network of our own job; NULL: as the row says */
         json_t *held_back;   /* names that kept it from sleeping, or NULL */
         json_t *wake_report; /* what did not come back from a sleep, for the next result; or NULL */
-        bool trims_instead;  /* it could not be put to sleep; asked is SESSION_ASKED_TRIM */
-        enum { SESSION_ASKED_NOTHING, SESSION_ASKED_TRIM, SESSION_ASKED_SLEEP, SESSION_ASKED_WAKE,
-               SESSION_ASKED_PACKAGES } asked;
+        enum session_question asked;
         struct caller *caller; /* who waits for the answer to a trim or sleep */
         struct install *install; /* that is under way, or NULL */
         struct install *helps;   /* this is the helper box of an install */
@@ -66,10 +84,9 @@ struct session {
         struct kernel_reply outcome; /* the kernel's answer that waits for it, or nothing when the kernel is dead */
         struct disk_use disk;
         void (*disk_told)(struct session *session, const struct kernel_reply *outcome);
-        bool removing, keep_files;
+        enum session_removal removal;
+        bool keep_files;   /* when it is removed */
         bool is_inherited; /* the vault had its kernel */
-        bool still_listed; /* being removed, but the registry has not forgotten it yet */
-        /* Last, and of its options only the text is allocated, which is short as a rule: never copy it whole. */
         struct registry_session row;
 };
 
@@ -98,6 +115,9 @@ void session_submit(struct session *session, struct run *run);
 /* Does whatever is next: order a kernel, wake it, start a run. An ephemeral session whose run cannot be started is gone
  * afterwards. */
 void session_advance(struct session *session);
+
+/* The maker has shown the box of its kernel, which is from the pool, what was asked for; or could not. */
+void session_attached(struct session *session, struct maker_reply *reply);
 
 /* Tells a run to end, for this reason; false when it was told so before. */
 bool session_end_run(struct run *run, enum run_reason reason);
@@ -131,9 +151,16 @@ void session_remove_sleep_file(const struct session *session);
 /* The isolation report of its boxes: a new reference. */
 json_t *session_isolation(const struct session *session);
 
+/* Changes its state. A move that is not in the table is a fault of ours: it is logged, and made all the same. */
+void session_move(struct session *session, enum session_state state);
 const char *session_state_name(const struct session *session);
-/* `is_brief`: as one of many. */
-json_t *session_to_json(const struct session *session, bool is_brief);
+
+static inline bool session_is_going(const struct session *session) {
+        return session->removal != SESSION_STAYS;
+}
 
 /* Where the workspace is for reading: a descriptor that the caller closes, or -errno. */
 int session_open_workspace(const struct session *session);
+
+/* What its boxes see as /run/session; the same. */
+int session_open_kernel_directory(const struct session *session);

@@ -121,7 +121,8 @@ static int check_rights(const struct caller *caller, json_t *json, struct err *e
         return 0;
 }
 
-int session_config_from_json(const struct caller *caller, json_t *json, struct registry_session *ret_row, struct err *err) {
+int session_config_from_json(const struct caller *caller, json_t *json, enum session_config_look look,
+                             struct registry_session *ret_row, struct err *err) {
         const struct serve_options *options = caller->manager->options;
         struct registry_session row = { .limits = options->limits,
                                         .allow_weaker = options->allow_weaker,
@@ -136,7 +137,7 @@ int session_config_from_json(const struct caller *caller, json_t *json, struct r
             session_config_read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 ||
             session_config_check_ceiling(caller, &row.limits, err) < 0 ||
             check_network(caller->manager, json, &has_network, err) < 0 ||
-            read_options(caller, json, has_network, &row, err) < 0 || session_config_check(caller, json, &row, err) < 0)
+            read_options(caller, json, has_network, &row, err) < 0 || session_config_check(caller, json, look, &row, err) < 0)
                 return -1;
         if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
                 return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
@@ -188,9 +189,9 @@ json_t *session_config_list_unchanged(const struct session *session, json_t *jso
         return list;
 }
 
-struct session *session_config_find_or_create(struct caller *caller, json_t *json, bool *ret_created, struct err *err) {
+struct session *session_config_find_or_create(struct caller *caller, const char *name, json_t *options,
+                                              bool *ret_created, struct err *err) {
         struct registry_session row;
-        const char *name = json_string_value(json_object_get(json, "session"));
         if (!name) {
                 (void) err_set(err, ERR_USAGE, "\"session\" must be given, as text");
                 return NULL;
@@ -205,7 +206,8 @@ struct session *session_config_find_or_create(struct caller *caller, json_t *jso
                                "the key itself makes its sandboxes; `glovebox session ls` shows those there are", name);
                 return NULL;
         }
-        if (registry_check_name(name, err) < 0 || session_config_from_json(caller, json, &row, err) < 0)
+        if (registry_check_name(name, err) < 0 ||
+            session_config_from_json(caller, options, SESSION_CONFIG_LOOK_NOW, &row, err) < 0)
                 return NULL;
         (void) snprintf(row.name, sizeof(row.name), "%s", name);
         session = session_create(caller->manager, &row, err);

@@ -1,4 +1,4 @@
-/* A session's row from a request: defaults of the daemon, then what the caller asked for, checked. */
+/* A session's row from the options of a request: defaults of the daemon, then what the caller asked for, checked. */
 #pragma once
 
 #include <jansson.h>
@@ -9,6 +9,10 @@
 struct caller;
 struct session;
 
+/* When are the directories opened that a box is to be shown? A program's box is made at once, and the maker's look, a
+ * moment later, is enough: one at a large tree takes long, and all other callers of the daemon would wait for it. */
+enum session_config_look { SESSION_CONFIG_LOOK_NOW, SESSION_CONFIG_LOOK_LATER };
+
 /* May a key of the service have these limits? The operator may have any. */
 int session_config_check_ceiling(const struct caller *caller, const struct limits *limits, struct err *err);
 
@@ -17,10 +21,12 @@ int session_config_read_limits(json_t *json, struct limits *limits, struct err *
 
 /* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "network", "allow_weaker". Mounts
  * beyond what the daemon allows to all, a workspace and "allow_weaker" are the operator's. */
-int session_config_from_json(const struct caller *caller, json_t *json, struct registry_session *ret_row, struct err *err);
+int session_config_from_json(const struct caller *caller, json_t *json, enum session_config_look look,
+                             struct registry_session *ret_row, struct err *err);
 
 /* What the caller asks of a session that it was not made with: names such as "memory" or "network". */
 json_t *session_config_list_unchanged(const struct session *session, json_t *json);
 
-/* The session named by "session", made when it does not exist. */
-struct session *session_config_find_or_create(struct caller *caller, json_t *json, bool *ret_created, struct err *err);
+/* The session of this name, made with these options (NULL: none) when it does not exist. */
+struct session *session_config_find_or_create(struct caller *caller, const char *name, json_t *options,
+                                              bool *ret_created, struct err *err);

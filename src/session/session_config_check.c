@@ -62,13 +62,6 @@ static bool is_listed(const struct policy *policy, const char *source, bool writ
         return false;
 }
 
-/* A program's box is made at once: the maker's look, a moment later, is enough. One at a large tree takes long, and all
- * other callers of the daemon would wait for it. */
-static bool is_looked_at_later(const json_t *json) {
-        const char *operation = json_string_value(json_object_get(json, "op"));
-        return operation && strcmp(operation, "program") == 0;
-}
-
 static int check_source(const struct policy *policy, bool later, const char *source, bool writable, struct err *err) {
         char shown[POLICY_SHOWN_MAX];
         _cleanup_fd_ int fd = -1;
@@ -115,12 +108,13 @@ static int check_image(const struct session_manager *manager, const char *name, 
         return 0;
 }
 
-int session_config_check(const struct caller *caller, json_t *json, const struct registry_session *row, struct err *err) {
+int session_config_check(const struct caller *caller, json_t *json, enum session_config_look look,
+                         const struct registry_session *row, struct err *err) {
         const struct session_manager *manager = caller->manager;
         json_t *data = get(json, "data");
         bool is_operator = caller_is_operator(caller) && json_is_true(json_object_get(json, "operator"));
         const struct policy policy = maker_policy(manager->maker_settings, is_operator, !caller_is_operator(caller));
-        bool later = is_looked_at_later(json);
+        bool later = look == SESSION_CONFIG_LOOK_LATER;
         if (check_image(manager, row->image, err) < 0 || check_env(get(json, "env"), err) < 0 ||
             check_mounts(&policy, later, get(json, "mounts"), err) < 0)
                 return -1;

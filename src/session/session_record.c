@@ -83,14 +83,13 @@ struct session *session_make(struct session_manager *manager, const struct regis
                                MANAGER_SESSIONS_MAX);
                 return NULL;
         }
-        size_t options_size = strlen(row->options) + 1;
-        struct session *session = calloc(1, offsetof(struct session, row.options) + options_size);
+        struct session *session = calloc(1, sizeof(*session));
         if (!session) {
                 (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 return NULL;
         }
         session->manager = manager;
-        memcpy(&session->row, row, offsetof(struct registry_session, options) + options_size);
+        session->row = *row;
         session->ephemeral = ephemeral;
         session->used_ms = loop_now_ms();
         session->workspace_fd = -1;
@@ -152,11 +151,11 @@ struct session *session_find(struct session_manager *manager, const char *owner,
         if (!*owner && strchr(name, '/'))
                 return find_of_key(manager, name);
         for (struct session *session = manager->by_name[row]; session; session = session->next_by_name)
-                if (session_is_seen_by(session, owner) && !session->removing &&
+                if (session_is_seen_by(session, owner) && !session_is_going(session) &&
                     strcmp(session->row.owner, owner) == 0 && strcmp(session->row.name, name) == 0)
                         return session;
         for (struct session *session = manager->by_id[row]; session; session = session->next_by_id)
-                if (session_is_seen_by(session, owner) && !session->removing && strcmp(session->row.id, name) == 0)
+                if (session_is_seen_by(session, owner) && !session_is_going(session) && strcmp(session->row.id, name) == 0)
                         return session;
         return NULL;
 }
@@ -183,6 +182,13 @@ struct session *session_create(struct session_manager *manager, const struct reg
         else
                 (void) registry_remove(manager->registry, fresh.id, NULL);
         return NULL;
+}
+
+int session_open_kernel_directory(const struct session *session) {
+        char path[1100];
+        (void) snprintf(path, sizeof(path), "%s/kernel", session->state_dir);
+        int fd = session->ephemeral ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return fd >= 0 ? fd : session->ephemeral ? -ENOENT : -errno;
 }
 
 int session_open_workspace(const struct session *session) {

@@ -12,7 +12,7 @@
 /* From here on its name is free. Its files go to where a daemon that starts after a crash clears up. */
 static void strike_out(struct session *session, bool keep_files) {
         struct err err;
-        session->removing = true;
+        session->removal = SESSION_GOES;
         session->keep_files = keep_files;
         if (session->ephemeral)
                 return;
@@ -26,7 +26,7 @@ static void strike_out(struct session *session, bool keep_files) {
                 return;
         daemon_log("session %s: %s", session->row.name, err.message);
         (void) mkdir(path, 0700);
-        session->still_listed = true;
+        session->removal = SESSION_GOES_LISTED;
 }
 
 /* Its row could not be removed, as the disk was full: with its files gone there may be room, at the next sweep. Until
@@ -45,7 +45,7 @@ static bool strike_out_again(struct session *session) {
 
 void session_remove(struct session *session, bool keep_files) {
         struct err err;
-        if (!session->removing) {
+        if (!session_is_going(session)) {
                 disk_unbound(session);
                 strike_out(session, keep_files);
         }
@@ -62,7 +62,7 @@ void session_remove(struct session *session, bool keep_files) {
                 return; /* it comes back here too */
         (void) err_set(&err, ERR_GONE, "the session was removed");
         session_fail_runs(session, &err);
-        if (session->still_listed && !strike_out_again(session))
+        if (session->removal == SESSION_GOES_LISTED && !strike_out_again(session))
                 return; /* the sweep comes back here */
         if (session->ephemeral && *session->state_dir) /* small, and nobody's files */
                 reaper_remove_tree(session->state_dir);

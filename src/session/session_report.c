@@ -5,7 +5,6 @@
 
 #include "base/memory.h"
 #include "box/host/report.h"
-#include "session/held_back.h"
 #include "session/network.h"
 #include "session/session.h"
 
@@ -36,39 +35,4 @@ json_t *session_isolation(const struct session *session) {
                             json_pack("{s:I, s:I, s:s}", "bytes", (json_int_t) session->row.limits.disk_bytes, "files",
                                       (json_int_t) session->row.limits.disk_files, "by", disk_bounded_by(session)));
         return report;
-}
-
-const char *session_state_name(const struct session *session) {
-        static const char *const names[] = { "new", "idle", "running", "trimmed", "asleep", "lost" };
-        return names[session->state];
-}
-
-json_t *session_to_json(const struct session *session, bool is_brief) {
-        const struct limits *limits = &session->row.limits;
-        struct cgroup_usage usage = { 0 };
-        if (session->kernel && session->kernel->cgroup.host)
-                cgroup_read_usage(&session->kernel->cgroup, &usage);
-        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "id", session->row.id,
-                                 "name", session->row.name, "state", session_state_name(session), "image",
-                                 session->row.image, "mode", session->row.mode, "workspace", session->workspace,
-                                 "created", (json_int_t) session->row.created_ms, "used",
-                                 (json_int_t) session->row.used_ms, "memory_bytes", (json_int_t) usage.memory_now_bytes,
-                                 "cpu_ms", (json_int_t) (usage.cpu_us / 1000), "pid",
-                                 (json_int_t) (session->kernel ? session->kernel->pid : 0), "allow_weaker",
-                                 (int) session->row.allow_weaker);
-        if (!json)
-                return json_object();
-        json_object_set_new(json, "limits",
-                            json_pack("{s:I, s:f, s:I, s:I, s:I, s:I, s:I}", "memory_bytes",
-                                      (json_int_t) limits->memory_bytes, "cpus",
-                                      (double) limits->cpu_thousandths / 1000, "pids", (json_int_t) limits->pids,
-                                      "timeout_ms", (json_int_t) limits->timeout_ms, "tmp_bytes",
-                                      (json_int_t) limits->tmp_bytes, "disk_bytes", (json_int_t) limits->disk_bytes,
-                                      "disk_files", (json_int_t) limits->disk_files));
-        if (*session->row.owner)
-                json_object_set_new(json, "key", json_string(session->row.owner));
-        if (session->held_back)
-                json_object_set_new(json, "held_back", is_brief ? held_back_brief(session->held_back)
-                                                                  : json_incref(session->held_back));
-        return json;
 }

@@ -6,20 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/loop.h"
+#include "image/host.h"
 #include "image/python.h"
 #include "image/store.h"
 #include "spawn/nursery.h"
 
-static struct image_cache *kept; /* the last one, for the next box */
-
-void image_cache_close(struct image_cache *view) {
-        if (!view || --view->n_users > 0)
-                return;
-        image_close(&view->image);
-        stat_snapshot_release(&view->witnesses);
-        free(view);
-}
+/* The maker is one process with one thread: this is the only owner. */
+static struct {
+        bool is_valid;
+        struct image image;
+        uint64_t fingerprint;
+        struct stat_snapshot stats; /* of all that opening it looked at */
+} cached;
 
 static int add_kernel(struct image *image, const char *kernel_dir, struct err *err) {
         if (!*image->python)
@@ -30,58 +28,54 @@ static int add_kernel(struct image *image, const char *kernel_dir, struct err *e
         tree->fd = open(kernel_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (tree->fd < 0)
                 return err_sys(err, errno, "opening the kernel's own files in %s", kernel_dir);
-        (void) snprintf(tree->path, sizeof(tree->path), VIEW_KERNEL);
+        (void) snprintf(tree->path, sizeof(tree->path), IMAGE_KERNEL_PATH);
         image->n_trees++;
         return 0;
 }
 
-/* Before it is opened. An imported image, and the host's with another interpreter than the system's own, depend on
- * more than is worth watching: they are opened for each box. */
-static bool watch(struct image_cache *view, const struct maker_settings *settings, const char *name) {
-        const char *named = getenv("GLOVEBOX_PYTHON");
-        return strcmp(name, IMAGE_HOST) == 0 && !(named && *named) &&
-               stat_snapshot_host(&view->witnesses, settings->data_dir) == 0 &&
-               stat_snapshot_add(&view->witnesses, settings->kernel_dir, true) == 0;
+static void image_cache_clear(void) {
+        image_close(&cached.image);
+        stat_snapshot_release(&cached.stats);
+        cached.is_valid = false;
 }
 
-static bool is_of_system(const struct image *image) {
+/* Before the image is opened. Only the host image with the system's own interpreter is kept: an imported image, or
+ * another interpreter, depends on more paths than are worth a look before each box. */
+static bool stat_image(const struct maker_settings *settings, const char *name) {
+        const char *named = getenv("GLOVEBOX_PYTHON");
+        return strcmp(name, IMAGE_HOST) == 0 && !(named && *named) &&
+               host_stat(&cached.stats, settings->data_dir) == 0 &&
+               stat_snapshot_add(&cached.stats, settings->kernel_dir, true) == 0;
+}
+
+static bool has_system_python(const struct image *image) {
         static const char stem[] = PYTHON_OF_SYSTEM ".";
         return strncmp(image->python, stem, strlen(stem)) == 0;
 }
 
-static bool is_true(struct image_cache *view, uint64_t age_ms) {
-        uint64_t now_ms = loop_now_ms();
-        if (age_ms && now_ms - view->seen_ms < age_ms)
-                return true;
-        bool holds = stat_snapshot_all_hold(&view->witnesses);
-        if (holds)
-                view->seen_ms = now_ms;
-        return holds;
+static int open_with_kernel(const struct maker_settings *settings, const char *name, struct image *ret_image,
+                            struct err *err) {
+        if (image_open(settings->data_dir, name, ret_image, err) < 0)
+                return -1;
+        if (add_kernel(ret_image, settings->kernel_dir, err) == 0)
+                return 0;
+        image_close(ret_image);
+        return -1;
 }
 
-struct image_cache *image_cache_open(const struct maker_settings *settings, const char *name, uint64_t age_ms, struct err *err) {
-        if (kept && strcmp(kept->image.name, name) == 0 && is_true(kept, age_ms)) {
-                kept->n_users++;
-                return kept;
+int image_cache_open(const struct maker_settings *settings, const char *name, struct image *ret_image,
+                     uint64_t *ret_fingerprint, struct err *err) {
+        if (!cached.is_valid || strcmp(cached.image.name, name) != 0 || !stat_snapshot_is_current(&cached.stats)) {
+                image_cache_clear();
+                bool is_kept = stat_image(settings, name);
+                if (open_with_kernel(settings, name, &cached.image, err) < 0)
+                        return -1;
+                cached.fingerprint = nursery_fingerprint(&cached.image);
+                cached.is_valid = is_kept && has_system_python(&cached.image);
         }
-        struct image_cache *view = calloc(1, sizeof(*view));
-        if (!view) {
-                (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-                return NULL;
-        }
-        view->n_users = 1;
-        view->seen_ms = loop_now_ms();
-        bool is_watched = watch(view, settings, name);
-        if (image_open(settings->data_dir, name, &view->image, err) < 0 ||
-            add_kernel(&view->image, settings->kernel_dir, err) < 0) {
-                image_cache_close(view);
-                return NULL;
-        }
-        view->fingerprint = nursery_fingerprint(&view->image);
-        if (is_watched && is_of_system(&view->image)) {
-                image_cache_close(kept);
-                kept = view;
-                view->n_users++;
-        }
-        return view;
+        *ret_fingerprint = cached.fingerprint;
+        int code = image_copy(&cached.image, ret_image, err);
+        if (!cached.is_valid)
+                image_cache_clear();
+        return code;
 }

@@ -87,19 +87,19 @@ static struct nursery *find_ready(const struct maker_request *request) {
 
 static void start_nursery(const struct maker_settings *settings, struct nursery *nursery) {
         struct err err;
-        struct image_cache *view = image_cache_open(settings, nursery->image, 0, &err);
-        char variables[100]; /* as making.c has them */
-        if (!view) {
+        _cleanup_(image_close) struct image image = { 0 };
+        uint64_t fingerprint;
+        char variables[100]; /* as spawn_job.c has them */
+        if (image_cache_open(settings, nursery->image, &image, &fingerprint, &err) < 0) {
                 nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
                 return;
         }
         (void) snprintf(variables, sizeof(variables), "DF_BYTES=%" PRIu64 ",NP_BYTES=%" PRIu64, settings->df_bytes,
                         settings->np_bytes);
-        const struct box_spec spec = { .image = &view->image, .limits = LIMITS_DEFAULT };
+        const struct box_spec spec = { .image = &image, .limits = LIMITS_DEFAULT };
         nursery->supervisor->owner = settings->data_dir;
         (void) nursery_start(nursery, &spec, nursery->light ? variables : settings->preload,
                              &err); /* a failure is told by its state */
-        image_cache_close(view);
 }
 
 /* Those that the request asks for. Whoever is content with a light kernel now may want a full one next. */
@@ -290,12 +290,27 @@ static void look_after_nurseries(const struct maker_settings *settings, int fd, 
         }
 }
 
+/* Somebody waits: this is done at once. */
+static void attach(const struct maker_settings *settings, int fd, const struct maker_request *request, int box_pidfd) {
+        struct maker_reply reply = { .attached = true };
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                reply.fds[i] = -1;
+        memcpy(reply.kernel_id, request->kernel_id, sizeof(reply.kernel_id));
+        reply.good = spawn_job_attach(settings, request, box_pidfd, &reply, &reply.err) == 0;
+        send_reply(fd, &reply);
+}
+
 static void take_request(const struct maker_settings *settings, const struct cgroup_host *host, int fd) {
         static struct maker_request request; /* large: not on the stack */
-        ssize_t size = recv(fd, &request, sizeof(request), 0);
+        _cleanup_fd_ int box_pidfd = -1;
+        ssize_t size = fd_passing_receive(fd, &request, sizeof(request), &box_pidfd, 1, 0);
         if (size <= (ssize_t) offsetof(struct maker_request, options))
                 _exit(EXIT_SUCCESS);
         ((char *) &request)[size - 1] = '\0';
+        if (request.attach) {
+                attach(settings, fd, &request, box_pidfd);
+                return;
+        }
         start_nurseries(settings, &request);
         if (!postpone(&request))
                 launch(settings, host, fd, &request);
@@ -382,13 +397,12 @@ void maker_stop(struct maker *maker) {
         maker->pid = 0;
 }
 
-int maker_send(struct maker *maker, const struct maker_request *request, struct err *err) {
+int maker_send(struct maker *maker, const struct maker_request *request, int box_pidfd, struct err *err) {
         size_t size = offsetof(struct maker_request, options) + strlen(request->options) + 1;
-        if (send(maker->fd, request, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) size)
-                return 0;
-        if (errno == EAGAIN)
+        int code = fd_passing_send(maker->fd, request, size, &box_pidfd, 1, MSG_DONTWAIT);
+        if (code == -EAGAIN)
                 return err_set(err, ERR_BUSY, "too many boxes are being made at once; try again in a moment");
-        return err_sys(err, errno, "asking the maker for a box");
+        return code < 0 ? err_sys(err, -code, "asking the maker for a box") : 0;
 }
 
 int maker_receive(struct maker *maker, struct maker_reply *ret_reply, struct err *err) {

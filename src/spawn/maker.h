@@ -43,6 +43,9 @@ struct maker_request {
         char packages[1024]; /* state directory of the session whose packages are shown (store/packages.h), or "" */
         bool of_key;         /* of somebody with a key, not of the operator */
         bool installs;       /* a helper box: writes packages, may be shown what pip's settings name */
+        bool attach;         /* no box: that of `kernel_id`, which is ready, is shown workspace, data and script */
+        bool box_is_leased;  /* of that box: it has a user of its own, `box_uid` */
+        uid_t box_uid;
         char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"}; last, as it is short */
 };
 
@@ -83,6 +86,7 @@ struct maker_reply {
         struct err err; /* when not good */
         pid_t pid;
         uid_t host_uid;
+        bool attached; /* to the box that is ready; the only descriptor is that of a workspace, if there is one */
         char group[48]; /* of its control groups; not the request's when the box had been made before */
         int fds[MAKER_FDS]; /* owned by the receiver */
 };
@@ -111,7 +115,8 @@ struct policy maker_policy(const struct maker_settings *settings, bool is_operat
 int maker_start(const struct maker_settings *settings, struct maker *ret_maker, struct err *err);
 void maker_stop(struct maker *maker);
 
-int maker_send(struct maker *maker, const struct maker_request *request, struct err *err);
+/* `box_pidfd` is the box of a request to attach, else -1. */
+int maker_send(struct maker *maker, const struct maker_request *request, int box_pidfd, struct err *err);
 
 /* One reply that has arrived; ERR_GONE when the maker is dead. */
 int maker_receive(struct maker *maker, struct maker_reply *ret_reply, struct err *err);

@@ -139,6 +139,7 @@ static int fill_order(const struct nursery_birth *birth, struct nursery_order *o
         order->has_memory_cgroup = birth->has_memory_cgroup;
         order->has_pids_cgroup = birth->has_pids_cgroup;
         order->is_awaited = birth->is_awaited;
+        order->mounts_follow = birth->mounts_follow;
         for (size_t i = 0; fits && i < ELEMENTS(always); i++, order->n_writable++)
                 fits = add_text(order, always[i]);
         for (size_t i = 0; fits && i < birth->spec->n_mounts; i++) {

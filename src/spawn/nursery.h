@@ -48,6 +48,7 @@ struct nursery_birth {
         const struct box *box; /* made by the nursery's supervisor */
         const struct box_spec *spec;
         bool has_memory_cgroup, has_pids_cgroup, is_awaited;
+        bool mounts_follow; /* as in box/seal/nursery_message.h */
         char *const *environment;
         const int *fds; /* 0, 1, 2, requests and replies */
 };

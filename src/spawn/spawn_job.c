@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/oom.h"
 #include "box/host/identity.h"
+#include "box/late_mounts.h"
 #include "box/policy.h"
 #include "box/seal/environment.h"
 #include "box/seal/tree.h"
@@ -26,7 +27,7 @@
 #define SESSION_DIR "/run/session"
 
 enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */,
-       WAITING_AGE_MS = 100, KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */ };
+       KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */ };
 
 /* Everything that is open while one box is being made. */
 struct spawn_job {
@@ -37,8 +38,10 @@ struct spawn_job {
         struct nursery *nursery; /* whose supervisor has the box; NULL: nobody's */
         bool for_stock, from_stock;
         json_t *options;
-        struct image_cache *view; /* of the image */
+        struct image image;
+        uint64_t fingerprint; /* of the image */
         int lease_fd, workspace_fd, listener_fd;
+        bool is_leased; /* the box has a user of its own */
         uid_t uid;
         gid_t gid;
         struct box_mount mounts[MOUNTS_MAX];
@@ -64,7 +67,7 @@ void spawn_job_free(struct spawn_job *job) {
         fd_close(&job->workspace_fd);
         fd_close(&job->lease_fd);
         fd_close(&job->listener_fd);
-        image_cache_close(job->view);
+        image_close(&job->image);
         if (job->environment)
                 environment_free(job->environment);
         json_decref(job->options);
@@ -72,7 +75,7 @@ void spawn_job_free(struct spawn_job *job) {
 }
 
 static int share(const struct spawn_job *job, int fd, bool writable) {
-        return tree_clone_owned(fd, writable, job->lease_fd >= 0, job->uid, job->gid);
+        return tree_clone_owned(fd, writable, job->is_leased, job->uid, job->gid);
 }
 
 static int add_mount(struct spawn_job *job, int source_fd, const char *destination, bool writable, struct err *err) {
@@ -194,7 +197,7 @@ static int open_mounts(struct spawn_job *job, const struct policy *policy, struc
         const char *data = json_string_value(json_object_get(job->options, "data"));
         _cleanup_fd_ int data_fd = -1;
         if (data && (policy_open_source(policy, data, false, &data_fd, err) < 0 ||
-                     add_mount(job, data_fd, "/data", false, err) < 0))
+                     add_mount(job, data_fd, BOX_DATA_DIR, false, err) < 0))
                 return -1;
         if (job->request->ephemeral || job->request->is_program)
                 return 0; /* it never sleeps, and everything that it can write to is bounded */
@@ -232,7 +235,7 @@ static const char *given_value(const struct spawn_job *job, const char *prefix) 
 /* The kernel's own way to its package comes after the caller's environment: a session cannot be talked out of it. The
  * session's packages come before the image's, or what covers one of these would not. */
 static char **make_environment(struct spawn_job *job, struct err *err) {
-        const struct image *image = &job->view->image;
+        const struct image *image = &job->image;
         const char *python_path = given_value(job, "PYTHONPATH="), *path = given_value(job, "PATH=");
         bool has_packages = *job->request->packages && !job->request->installs;
         _cleanup_free_ char *usual = environment_path(image);
@@ -241,7 +244,7 @@ static char **make_environment(struct spawn_job *job, struct err *err) {
                 python_path = environment_image_value(image, "PYTHONPATH=");
         while (job->env[n])
                 n++;
-        if (asprintf(&job->env[n], "PYTHONPATH=" VIEW_KERNEL "%s%s%s%s", has_packages ? ":" PACKAGES_SITE : "",
+        if (asprintf(&job->env[n], "PYTHONPATH=" IMAGE_KERNEL_PATH "%s%s%s%s", has_packages ? ":" PACKAGES_SITE : "",
                      image->has_layer ? ":" IMAGE_LAYER_PATH : "", python_path ? ":" : "",
                      python_path ? python_path : "") < 0 ||
             !usual ||
@@ -278,7 +281,7 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
 /* Cold: the agent executes Python. */
 static int execute_kernel(struct spawn_job *job, char *const *environment, const int theirs[static KERNEL_FDS],
                           struct err *err) {
-        char *argv[] = { job->view->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
+        char *argv[] = { job->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
                          (char[]) { "--requests" }, (char[]) { "3" }, (char[]) { "--replies" }, (char[]) { "4" },
                          (char[]) { "--preload" }, (char *) job->request->preload, NULL };
         struct frame_writer payload = { 0 };
@@ -298,7 +301,8 @@ static int start_kernel(struct spawn_job *job, struct maker_reply *reply, struct
                                              .environment = job->environment, .fds = theirs,
                                              .has_memory_cgroup = job->host->usable[CGROUP_MEMORY],
                                              .has_pids_cgroup = job->host->usable[CGROUP_PIDS],
-                                             .is_awaited = !job->request->pooled };
+                                             .is_awaited = !job->request->pooled,
+                                             .mounts_follow = job->request->pooled };
         bool is_forked = code == 0 && nursery && nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL],
                                                               &reply->fds[MAKER_STATUS], err) == 0;
         if (code == 0 && nursery && !is_forked)
@@ -310,18 +314,20 @@ static int start_kernel(struct spawn_job *job, struct maker_reply *reply, struct
         return code;
 }
 
-/* Image and options; the nursery is none of ours when the image is not the one that it imported. */
-static int begin(struct spawn_job *job, struct err *err) {
+static int read_options(struct spawn_job *job, struct err *err) {
         const char *options = job->request->options;
         job->options = json_loads(*options ? options : "{}", JSON_REJECT_DUPLICATES, NULL);
-        if (!job->options)
-                return err_set(err, ERR_USAGE, "the session's options are not JSON");
-        /* What waits in the pool or the stock may have been made a little before the image changed as well. */
-        uint64_t age_ms = job->for_stock || job->request->pooled ? WAITING_AGE_MS : 0;
-        if (!(job->view = image_cache_open(job->settings, job->request->image, age_ms, err)) ||
+        return job->options ? 0 : err_set(err, ERR_USAGE, "the session's options are not JSON");
+}
+
+/* Image and options; the nursery is none of ours when the image is not the one that it imported. */
+static int begin(struct spawn_job *job, struct err *err) {
+        if (read_options(job, err) < 0)
+                return -1;
+        if (image_cache_open(job->settings, job->request->image, &job->image, &job->fingerprint, err) < 0 ||
             read_env(job, err) < 0 || !(job->environment = make_environment(job, err)))
                 return -1;
-        if (job->nursery && job->nursery->fingerprint != job->view->fingerprint) {
+        if (job->nursery && job->nursery->fingerprint != job->fingerprint) {
                 nursery_stop(job->nursery); /* the image was rebuilt: the next nursery imports the new one */
                 job->nursery = NULL;
         }
@@ -330,7 +336,7 @@ static int begin(struct spawn_job *job, struct err *err) {
 
 static void fill_spec(struct spawn_job *job) {
         const struct maker_request *request = job->request;
-        job->spec = (struct box_spec) { .name = request->group, .image = &job->view->image,
+        job->spec = (struct box_spec) { .name = request->group, .image = &job->image,
                                            .limits = request->limits,
                                            .allow_weaker = request->allow_weaker, .host_uid = job->uid,
                                            .host_gid = job->gid, .workspace_fd = job->workspace_fd,
@@ -392,7 +398,10 @@ static int start_box(struct spawn_job *job, struct err *err) {
 }
 
 static int make_box(struct spawn_job *job, struct err *err) {
-        if (identity_lease(&job->uid, &job->gid, &job->lease_fd, err) < 0 || open_trees(job, err) < 0)
+        if (identity_lease(&job->uid, &job->gid, &job->lease_fd, err) < 0)
+                return -1;
+        job->is_leased = job->lease_fd >= 0;
+        if (open_trees(job, err) < 0)
                 return -1;
         fill_spec(job);
         return start_box(job, err);
@@ -418,6 +427,7 @@ static bool take_from_stock(struct spawn_job *job, struct box_pool *stock) {
                 return false;
         job->box = stocked.box;
         job->lease_fd = stocked.lease_fd;
+        job->is_leased = stocked.lease_fd >= 0;
         job->workspace_fd = stocked.workspace_fd;
         job->uid = stocked.uid;
         job->gid = stocked.gid;
@@ -426,9 +436,8 @@ static bool take_from_stock(struct spawn_job *job, struct box_pool *stock) {
         return true;
 }
 
-struct spawn_job *spawn_job_start(const struct maker_settings *settings, const struct cgroup_host *host,
-                            struct nursery *nursery, struct box_pool *stock, const struct maker_request *request,
-                            struct err *err) {
+static struct spawn_job *spawn_job_new(const struct maker_settings *settings, const struct maker_request *request,
+                                 struct err *err) {
         struct spawn_job *job = calloc(1, sizeof(*job));
         if (!job) {
                 (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
@@ -437,10 +446,19 @@ struct spawn_job *spawn_job_start(const struct maker_settings *settings, const s
         job->own_request = *request;
         job->request = &job->own_request;
         job->settings = settings;
-        job->host = host;
-        job->nursery = nursery;
         job->lease_fd = job->workspace_fd = job->listener_fd = -1;
         job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
+        return job;
+}
+
+struct spawn_job *spawn_job_start(const struct maker_settings *settings, const struct cgroup_host *host,
+                            struct nursery *nursery, struct box_pool *stock, const struct maker_request *request,
+                            struct err *err) {
+        struct spawn_job *job = spawn_job_new(settings, request, err);
+        if (!job)
+                return NULL;
+        job->host = host;
+        job->nursery = nursery;
         job->for_stock = !stock;
         if (begin(job, err) == 0 && ((stock && take_from_stock(job, stock)) || make_box(job, err) == 0))
                 return job;
@@ -502,12 +520,43 @@ int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct er
         return 0;
 }
 
+/* The workspace is one more mount here: it covers that of the box. */
+static int open_late_trees(struct spawn_job *job, struct err *err) {
+        const struct policy policy = make_policy(job);
+        if (*job->request->workspace) {
+                if (open_workspace(job, &policy, err) < 0)
+                        return -1;
+                int tree = fcntl(job->workspace_fd, F_DUPFD_CLOEXEC, 3);
+                if (tree < 0)
+                        return err_sys(err, errno, "opening the workspace");
+                job->mounts[job->n_mounts++] = (struct box_mount) { tree, true, true, BOX_WORKSPACE };
+        }
+        return open_mounts(job, &policy, err);
+}
+
+int spawn_job_attach(const struct maker_settings *settings, const struct maker_request *request, int box_pidfd,
+                  struct maker_reply *reply, struct err *err) {
+        struct spawn_job *job = spawn_job_new(settings, request, err);
+        if (!job)
+                return -1;
+        job->is_leased = request->box_is_leased;
+        job->uid = request->box_is_leased ? request->box_uid : geteuid();
+        job->gid = request->box_is_leased ? (gid_t) request->box_uid : getegid(); /* leased as a pair: identity.h */
+        int code = read_options(job, err) < 0 || open_late_trees(job, err) < 0 ?
+                           -1 :
+                           late_mounts_attach(box_pidfd, job->mounts, job->n_mounts, job->uid, job->gid, err);
+        if (code == 0)
+                reply->fds[MAKER_WORKSPACE] = take_fd(&job->workspace_fd);
+        spawn_job_free(job);
+        return code;
+}
+
 void spawn_job_store(struct spawn_job *job, struct box_pool *stock) {
         if (!job->nursery)
                 return; /* not below a supervisor: nothing could be forked into it */
         const struct pooled_box made = { .box = job->box, .uid = job->uid, .gid = job->gid,
                                         .supervisor_pid = job->nursery->supervisor->pid,
-                                        .fingerprint = job->view->fingerprint,
+                                        .fingerprint = job->fingerprint,
                                         .lease_fd = take_fd(&job->lease_fd),
                                         .workspace_fd = take_fd(&job->workspace_fd) };
         job->box = (struct box) { .pidfd = -1, .control_fd = -1 };

@@ -29,5 +29,9 @@ int spawn_job_settle(struct spawn_job *job, struct err *err);
 /* The box is settled: starts its kernel and fills the reply, which owns everything afterwards. */
 int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct err *err);
 
+/* Shows a box that is ready what the request asks for (box/late_mounts.h). The reply gets its new workspace, if any. */
+int spawn_job_attach(const struct maker_settings *settings, const struct maker_request *request, int box_pidfd,
+                  struct maker_reply *reply, struct err *err);
+
 /* The box is settled: into the stock with it. */
 void spawn_job_store(struct spawn_job *job, struct box_pool *stock);

@@ -248,7 +248,7 @@ static bool reap(void) {
 }
 
 static int settle(void) {
-        (void) prctl(PR_SET_NAME, "glovebox-supervisor");
+        (void) prctl(PR_SET_NAME, "glovebox-superv"); /* fifteen characters at most */
         /* The id maps of boxes are written through /proc, where only a dumpable process is its own. A nursery cannot
          * trace us all the same: it lacks our capabilities. */
         if (fcntl(SUPERVISOR_FD, F_SETFD, FD_CLOEXEC) < 0 || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)

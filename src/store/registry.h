@@ -18,7 +18,7 @@ struct registry_session {
         bool allow_weaker;
         int64_t created_ms, used_ms; /* wall clock */
         char workspace[1024];        /* host directory, or "" for <data>/sessions/<id>/workspace */
-        char options[8192];          /* JSON: env, mounts, network; the session layer's own business. Last: session.h */
+        char options[8192];          /* JSON: env, mounts, network; the session layer's own business */
 };
 
 struct registry;

@@ -94,17 +94,6 @@ int workspace_open(int workspace_fd, const char *relative, enum workspace_links 
         return fd;
 }
 
-int workspace_open_file(int workspace_fd, const char *relative, uint64_t *ret_size, struct err *err) {
-        struct stat status;
-        _cleanup_fd_ int fd = workspace_open(workspace_fd, relative, WORKSPACE_FOLLOW, &status, err);
-        if (fd < 0)
-                return -1;
-        if (S_ISDIR(status.st_mode))
-                return err_set(err, ERR_USAGE, "%.200s is a directory", relative);
-        *ret_size = (uint64_t) status.st_size;
-        return take_fd(&fd);
-}
-
 /* ---- writing ---- */
 
 /* Directories that are missing, one below the other. Errors show when the last is opened. */

@@ -103,6 +103,11 @@ def test_what_is_done_is_recorded(make_service: StartService) -> None:
     ann.execute("box", "1")
     assert ann.post("/sandbox/box/execute", {"code": "1/0"}).json()["status"] == "error"
     assert ann.request("PUT", "/sandbox/box/file?path=f", b"x").status == 201
+    assert ann.request("PUT", "/sandbox/none/file?path=f&create=false", b"x").status == 404
+    assert ann.request("POST", "/sandbox/box/file?path=d&mkdir=true").status == 201
+    assert ann.request("POST", "/sandbox/box/file?path=f&move_to=d/g").status == 200
+    assert ann.delete("/sandbox/box/file?path=d&recursive=true").status == 200
+    assert ann.delete("/sandbox/box/file?path=d").status == 404
     assert ann.post("/sandbox/box/create", {"limits": {"memory": "99t"}}).status in (400, 200)
     assert ann.post("/sandbox/new/create", {"limits": {"memory": "1000g"}}).status == 403
     assert ann.delete("/sandbox/box/destroy").status == 200
@@ -115,7 +120,11 @@ def test_what_is_done_is_recorded(make_service: StartService) -> None:
     wait_for("the last line", lambda: has(what="run", session="mine"))
     assert has(who="key", key="ann", what="run", session="box", status="ok")
     assert has(who="key", key="ann", what="run", session="box", status="error")
-    assert has(key="ann", via="http", what="putFile", session="box", status="ok"), records(daemon)
+    assert has(key="ann", via="http", what="file.write", session="box", status="ok"), records(daemon)
+    assert has(key="ann", via="http", what="file.write", session="none", status="not_found"), records(daemon)
+    for what in ("file.mkdir", "file.move", "file.remove"):
+        assert has(key="ann", via="http", what=what, session="box", status="ok"), (what, records(daemon))
+    assert has(key="ann", via="http", what="file.remove", session="box", status="not_found")
     assert any(line.get("from", "").startswith("127.0.0.1") for line in records(daemon))
     assert has(key="ann", what="session.create", session="new", status="refused")
     assert has(key="ann", what="session.remove", session="box", status="ok")

@@ -6,6 +6,7 @@ import http.client
 import json
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -189,6 +190,44 @@ def test_a_stream_is_numbered_and_ends_once(service: Service, headers: dict[str,
     assert "".join(event["text"] for event in events if event["event"] == "stdout") == "0\n1\n2\n3\n4\n"
     assert [event["event"] for event in events].count("result") == 1
     assert events[-1]["result"]["result"]["text/plain"] == "'end'"
+
+
+@pytest.mark.parametrize("headers", [SSE, LINES], ids=["events", "lines"])
+def test_a_box_that_cannot_be_made_is_a_problem_and_no_stream(
+    make_service: StartService, tmp_path: Path, headers: dict[str, str]
+) -> None:
+    shown = tmp_path / "shown"
+    (shown / "data").mkdir(parents=True)
+    client = make_service("--allow-read", str(shown)).client("ann")
+    mount = {"source": str(shown / "data"), "destination": "/mnt/data"}
+    assert client.post("/sandbox/none/create", {"mounts": [mount]}).status == 201
+    (shown / "data").rmdir()
+    for path, fields in (("execute", {"code": "1"}), ("shell", {"command": "true"})):
+        answer = client.request("POST", f"/sandbox/none/{path}", body(**fields, stream=True), headers)
+        assert answer.status in (403, 404), answer
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert "mount" in answer.json()["detail"], answer
+    (shown / "data").mkdir()
+    assert client.request("POST", "/sandbox/none/execute", body(code="1"), headers).status == 200
+
+
+def test_env_of_a_run_is_not_that_of_the_sandbox_it_makes(service: Service) -> None:
+    client = service.client("ann")
+    look = "import os\nos.environ.get('ONCE')"
+    assert client.execute("once", look, env={"ONCE": "1"})["result"]["text/plain"] == "'1'"
+    assert client.post("/sandbox/once/restart").status == 200
+    assert client.execute("once", look)["result"] is None
+
+
+def test_a_run_behind_another_streams_at_once(service: Service) -> None:
+    client = service.client("ann")
+    first = begin(client, "/sandbox/behind/execute", LINES, code="import time\ntime.sleep(600)")
+    assert next(lines_of(first))["event"] == "start"
+    second = begin(client, "/sandbox/behind/execute", LINES, code="'second'")
+    events = lines_of(second)
+    assert (second.status, next(events)["event"]) == (200, "start")
+    assert client.post("/sandbox/behind/interrupt").json() == {"interrupted": True}
+    assert list(events)[-1]["result"]["result"]["text/plain"] == "'second'"
 
 
 def test_characters_are_not_cut_in_two(service: Service) -> None:

@@ -1,9 +1,15 @@
-"""docs/SECURITY.md promises nothing that no test holds it to."""
+"""The documents are true: every promise of docs/SECURITY.md has a test, and the README's commands work as typed."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import socket
+import subprocess
 from pathlib import Path
+
+from support.glovebox import Glovebox, slowness
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs/SECURITY.md"
@@ -34,9 +40,79 @@ def test_every_test_named_exists() -> None:
         assert re.search(rf"^def {test}\(", source, re.MULTILINE), f"{file} has no {test}"
 
 
-def test_table_of_walls_is_the_one_in_the_source() -> None:
+def test_table_of_steps_is_the_one_in_the_source() -> None:
     table = DOCUMENT.read_text().split("\n| step |")[1].split("\n\n")[0]
     written = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)
     source = (REPOSITORY / "src/box/seal/stage.c").read_text()
-    steps = re.findall(r'^ {8}\{ "(\w+)", (?:step|furnish)_\w+, ', source, re.MULTILINE)
+    steps = re.findall(r'^ {8}\{ "(\w+)", (?:step|rootfs)_\w+, ', source, re.MULTILINE)
     assert len(steps) > 15 and written == steps
+
+
+def test_functions_on_the_way_of_a_request_exist() -> None:
+    rows = re.findall(
+        r"^\| [^|]+ \| (`\w+/[^|]+`) \| (`[^|]+`) \|$",
+        (REPOSITORY / "docs/ARCHITECTURE.md").read_text(),
+        re.MULTILINE,
+    )
+    assert len(rows) > 20, "the tables of docs/ARCHITECTURE.md could not be read"
+    for files, functions in rows:
+        source = "".join((REPOSITORY / "src" / name).read_text() for name in re.findall(r"`([^`]+)`", files))
+        for function in re.findall(r"`(\w+)`", functions):
+            assert re.search(rf"^\w.*\b{function}\(", source, re.MULTILINE), f"{files} has no {function}"
+
+
+README = REPOSITORY / "README.md"
+# Commands that build the program, or need the Internet.
+NOT_HERE = ("make ", "glovebox session install ", "glovebox run --allow-host ")
+
+
+def readme_commands() -> list[str]:
+    """The lines after `$` in the README's blocks, with their continuation lines."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    console = "".join(text for language, text in blocks if not language)
+    commands = re.findall(r"^\$ ((?:.*\\\n)*.*)$", console, re.MULTILINE)
+    assert len(commands) >= 10, "the README's commands could not be read"
+    return [command for command in commands if not command.startswith(NOT_HERE)]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_readme_commands_work_as_typed(glovebox: Glovebox) -> None:
+    glovebox.own_socket()
+    work = glovebox.place.make("work")
+    shutil.copytree(REPOSITORY / "examples", work / "examples")
+    os.chmod(work / "examples", 0o755)
+    script = "set -e\n" + "\n".join(readme_commands()).replace("8080", str(free_port()))
+    environment = glovebox.environment()
+    environment["PATH"] = f"{glovebox.binary.parent}:{environment['PATH']}"
+    try:
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=work,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120 * slowness(),
+            check=False,
+            preexec_fn=glovebox._become,
+        )
+    finally:
+        glovebox("session", "rm", "demo", "alice")
+        glovebox("stop")
+    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+    lines = done.stdout.splitlines()
+    assert lines[0] == "42" and "6" in lines and "primes.py" in lines, done.stdout
+    assert '"stdout":"42\\n"' in lines[-1], lines[-1]
+
+
+def test_recording_for_the_readme_is_made_of_what_the_commands_print() -> None:
+    picture = (REPOSITORY / "docs/demo.svg").read_text()
+    scene = (REPOSITORY / "tools/record_demo.py").read_text()
+    commands = re.findall(r"^    \(\"(glovebox .*?)\", \d+,", scene, re.MULTILINE)
+    assert len(commands) >= 4
+    for command in commands:
+        first = command.split(" -c ")[0]
+        assert first in picture, f"docs/demo.svg lacks {first}: run tools/record_demo.py"

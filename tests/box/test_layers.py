@@ -19,6 +19,7 @@ LAYERS = [
     ["kernel"],
     ["session"],
     ["daemon"],
+    ["mcp"],
     ["api", "client"],
     ["cli"],
 ]
@@ -38,7 +39,7 @@ def test_no_include_goes_up() -> None:
 
 def test_headers_make_no_cycle() -> None:
     includes = {
-        str(path.relative_to(SOURCES)): re.findall(r'^#include "([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+        str(path.relative_to(SOURCES)): re.findall(r'^#include "([^"]+)"', path.read_text(), re.MULTILINE)
         for path in SOURCES.rglob("*.h")
     }
     left = dict(includes)
@@ -52,3 +53,28 @@ def test_headers_make_no_cycle() -> None:
 
 def test_every_folder_has_its_layer() -> None:
     assert {path.name for path in SOURCES.iterdir() if path.is_dir()} == set(LEVEL)
+
+
+def test_front_ends_ask_for_operations_by_function() -> None:
+    """Only the socket turns the name of an operation into a call (docs/ARCHITECTURE.md, "One way in")."""
+    named = [
+        str(path.relative_to(SOURCES))
+        for folder in ("api", "daemon", "mcp", "session")
+        for path in sorted((SOURCES / folder).glob("*.c"))
+        if re.search(r'json_pack\([^;]*"op"|get(_text)?\(json, "op"\)', path.read_text(encoding="utf-8"))
+    ]
+    assert named == ["daemon/socket_request.c"]
+
+
+def test_every_operation_is_documented() -> None:
+    table = (SOURCES / "daemon/socket_request.c").read_text(encoding="utf-8")
+    rows = re.findall(r'^        \{ "([a-z.]+)", (?:socket_)?request_', table, re.M)
+    protocol = (SOURCES.parent / "docs/PROTOCOL.md").read_text(encoding="utf-8")
+    table = protocol[protocol.index("### Operations") :].split("\n\n")[2]
+    assert sorted(rows) == sorted(re.findall(r"^\| `([a-z.]+)` \|", table, re.M))
+
+
+def test_every_folder_says_what_belongs_there() -> None:
+    folders = [SOURCES / name for name in [*LEVEL, "box/seal", "box/cgroup", "box/host", "cli/ui"]]
+    missing = [str(folder.relative_to(SOURCES)) for folder in folders if not (folder / "README.md").is_file()]
+    assert not missing, f"folders without a README.md: {missing}"

@@ -7,13 +7,14 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.cgroups import TestGroups
-from support.daemon import wait_for
+from support.daemon import Daemon, wait_for
 from support.daemons import StartDaemon
 from support.glovebox import Glovebox, Place, reachable_binary
 from support.images import MAKERS, archive
@@ -28,6 +29,7 @@ PYTHONS = {
     "elsewhere": "3.11",
 }
 WITHOUT = ["without-python", "busybox"]
+pytestmark = pytest.mark.timeout(400)  # the first use of an image makes it
 VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
@@ -149,24 +151,87 @@ def test_ordinary_user_imports_and_runs(user_glovebox: Glovebox) -> None:
         assert ran.stdout.split() == ["sandbox", "x"], ran.stderr
 
 
-@pytest.mark.parametrize("name", ["debian12", "debian13", "elsewhere"])
-def test_nursery_and_pool_serve_an_imported_image(shelf: Glovebox, start_daemon: StartDaemon, name: str) -> None:
-    """Forked, not executed: the modules that the image has are imported already, the others are named."""
-    preload = "json,numpy,pandas"
-    options = ("--image", put(shelf, name), "--pool", "1", "--stock", "1", "--preload", preload)
-    daemon = start_daemon(*options, start=False)
+def imported(shelf: Glovebox, start_daemon: StartDaemon, name: str, *options: str) -> Daemon:
+    """A daemon whose sessions have this image."""
+    daemon = start_daemon("--image", put(shelf, name), *options, start=False)
     shutil.copytree(
         shelf.place.data / "images" / name, daemon.data / "images" / name, symlinks=True, copy_function=link
     )
-    daemon.start()
+    return daemon.start()
+
+
+@pytest.mark.parametrize("name", ["debian12", "debian13", "elsewhere"])
+def test_nursery_and_pool_serve_an_imported_image(shelf: Glovebox, start_daemon: StartDaemon, name: str) -> None:
+    """Forked, not executed: the modules that the image has are imported already, the others are named."""
+    daemon = imported(shelf, start_daemon, name, "--pool", "1", "--stock", "1", "--preload", "json,numpy,pandas")
     client = daemon.client()
     status = wait_for("the nursery", lambda: ready(client.request("status")))
     wait_for("the pool", lambda: client.request("status")["pool"]["ready"] == 1)
-    imported = status["nursery"]["preloaded"]
-    assert imported == (2 if name == "debian13" else 1), status["nursery"]
+    assert status["nursery"]["preloaded"] == (2 if name == "debian13" else 1), status["nursery"]
     for code, printed in ((VERSION, PYTHONS[name]), ("import sys; print('json' in sys.modules)", "True")):
         assert client.request("execute", session="a", code=code)["stdout"] == printed + "\n"
     assert client.request("command", session="a", shell="cd ~ && pwd")["stdout"] == "/home/sandbox\n"
     assert client.request("execute", ephemeral=True, code=VERSION)["stdout"] == PYTHONS[name] + "\n"
     assert client.request("status")["nursery"]["forks"] >= 2
     assert not re.search("starts cold", daemon.words())
+
+
+# Forked from a nursery that imported `this`, with the nursery's snapshot: both depend on the Python version.
+FORKED = "import sys; print('this' in sys.modules, 'memfd:snapshot' in open('/proc/self/maps').read())"
+
+
+def lead_a_life(daemon: Daemon, version: str) -> None:
+    """Cells, an error, an interrupt, a pause, a sleep and a wake, in kernels from the nursery; then a light kernel."""
+    client = daemon.client()
+    wait_for("the nursery", lambda: ready(client.request("status")))
+
+    def run(code: str) -> dict[str, Any]:
+        done = client.request("execute", session="life", code=code)
+        assert not done.get("variables_lost"), done
+        return done
+
+    assert run(f"{VERSION}\n{FORKED}")["stdout"] == f"{version}\nTrue True\n", daemon.words()
+    assert (
+        run("class Point:\n    x = 40\ndef f(y): return Point.x + y\nimport math\nkept = [math.pi]")["status"] == "ok"
+    )
+    assert run("f(2)")["result"] == {"text/plain": "42"}
+    failed = run("def g():\n    return 1 / 0\ng()")
+    assert failed["error"]["name"] == "ZeroDivisionError" and "return 1 / 0" in failed["error"]["traceback"]
+    assert client.request("execute", session="life", code="while True: pass", timeout_ms=300)["status"] == "timeout"
+    time.sleep(1.5)  # after a second the kernel returns pages that equal the nursery's
+    assert run("import gc; gc.collect(); f(2), kept")["result"] == {"text/plain": "(42, [3.141592653589793])"}
+    slept = client.request("session.hibernate", session="life", depth="sleep")
+    assert slept["state"] == "asleep", slept
+    assert run(f"{FORKED}\nf(2), kept")["result"] == {"text/plain": "(42, [3.141592653589793])"}
+    assert run(FORKED)["stdout"] == "True True\n", "it woke in a forked kernel"
+    assert (
+        run("import threading; t = threading.Thread(target=print, args=('on',)); t.start(); t.join()")["stdout"]
+        == "on\n"
+    )
+    wait_for("light kernels", lambda: client.request("status")["pool"]["light_ready"] == 1)
+    done = client.request("execute", ephemeral=True, light=True, code=FORKED)
+    assert done["stdout"] == "False True\n", done
+    assert not re.search("starts cold", daemon.words())
+
+
+@pytest.mark.parametrize("name", ["debian12", "debian13"])
+def test_sessions_of_each_debian_are_forked_and_sleep(shelf: Glovebox, start_daemon: StartDaemon, name: str) -> None:
+    lead_a_life(imported(shelf, start_daemon, name, "--pool", "1", "--preload", "this"), PYTHONS[name])
+
+
+def other_pythons() -> list[str]:
+    """Interpreters of this host beside the system's own, of versions that the snapshot was tried with."""
+    found = {}
+    for version in ("3.11", "3.12", "3.13"):
+        for path in sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")):
+            found[version] = str(path)
+        if (path := shutil.which(f"python{version}", path="/usr/local/bin:/opt/python/bin")) is not None:
+            found[version] = path
+    return list(found.values())
+
+
+@pytest.mark.skipif(not other_pythons(), reason="optional: no other python3.11, 3.12 or 3.13 on this host")
+@pytest.mark.parametrize("path", other_pythons())
+def test_sessions_of_other_pythons_are_forked_and_sleep(start_daemon: StartDaemon, path: str) -> None:
+    daemon = start_daemon("--pool", "1", "--preload", "this", env={"GLOVEBOX_PYTHON": path})
+    lead_a_life(daemon, path.rpartition("python")[2])

@@ -26,7 +26,7 @@ def rows_of(source: str, pattern: str) -> list[str]:
 
 
 ROWS = rows_of("src/box/seal/stage.c", r'^        \{ "(\w+)", \w+, "')
-FORK_ROWS = rows_of("guest/nursery/spawn.c", r'^        \{ \w+, "([^"]+)" \},')
+FORK_ROWS = rows_of("guest/nursery/spawn.c", r'^        \{ \w+, "([^"]+)", [\w, ]+ \},')
 
 Seen = dict[str, Any]
 

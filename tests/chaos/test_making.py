@@ -47,14 +47,14 @@ def process(daemon: Daemon, name: str) -> int:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("name", ["glovebox-maker", "glovebox-ward"])
+@pytest.mark.parametrize("name", ["glovebox-maker", "glovebox-superv"])
 def test_l12_whatever_call_fails_the_caller_is_told_and_nothing_is_left(
     inject: tuple[Inject, Daemon], name: str
 ) -> None:
     injected, daemon = inject
     client = daemon.client()
-    # In the ward the boxes of kernels that are forked are made; a maker alone is asked for cold ones.
-    depth, mode = (2, "fast") if name == "glovebox-ward" else (1, "fresh")
+    # In the supervisor the boxes of kernels that are forked are made; a maker alone is asked for cold ones.
+    depth, mode = (2, "fast") if name == "glovebox-superv" else (1, "fresh")
     client.execute("x = 41", "keeps")
     wait_for("the nursery", lambda: (client.request("status")["nursery"] or {}).get("state") == "ready")
     client.execute("1", "settled", mode=mode)

@@ -33,7 +33,7 @@ def spared() -> int:
 
 
 def ward_of(daemon: Daemon) -> int:
-    return int(wait_for("a ward", lambda: next(_named("glovebox-ward", lambda pid: _parent(pid) == daemon.maker()), 0)))
+    return int(wait_for("a supervisor", lambda: next(_named("glovebox-superv", lambda pid: _parent(pid) == daemon.maker()), 0)))
 
 
 @pytest.mark.vm  # where root has every privilege

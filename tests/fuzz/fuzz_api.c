@@ -59,12 +59,12 @@ static void read_body(const char *body, size_t size) {
                                                         .key_write_paths = none };
         static struct daemon daemon;
         static struct registry_session row;
-        const struct caller caller = { .daemon = &daemon, .owner = "stranger" };
+        const struct caller caller = { .manager = &daemon.manager, .owner = "stranger" };
         struct err err = { 0 };
-        daemon.options = &options;
-        daemon.maker_settings = &settings;
+        daemon.manager.options = &options;
+        daemon.manager.maker_settings = &settings;
         json_t *json = json_is_bounded(body, size) ? json_loadb(body, size, JSON_REJECT_DUPLICATES, NULL) : NULL;
-        if (json_is_object(json) && session_config_from_json(&caller, json, &row, &err) == 0) {
+        if (json_is_object(json) && session_config_from_json(&caller, json, SESSION_CONFIG_LOOK_NOW, &row, &err) == 0) {
                 /* What is the operator's stays the operator's, and every limit is within its bounds. */
                 if (*row.workspace || row.allow_weaker || strcmp(row.owner, "stranger") != 0 ||
                     row.limits.memory_bytes < 8 * MIB || row.limits.pids > 32768 || row.limits.timeout_ms == 0)

@@ -90,7 +90,7 @@ def served(glovebox: Glovebox) -> Iterator[Served]:
     yield served
     good(glovebox("stop", "--end-sessions", timeout=90))
     if os.geteuid() == 0:
-        wait_for("no ward is left", lambda: not served.processes("glovebox-ward"))
+        wait_for("no supervisor is left", lambda: not served.processes("glovebox-superv"))
 
 
 @pytest.mark.vm
@@ -253,8 +253,8 @@ print(json.dumps(values))
 """
 
 
-def keys_of_the_ward() -> int:
-    """How many keys the kernel counts for the user that all wards of this host have."""
+def keys_of_the_supervisor() -> int:
+    """How many keys the kernel counts for the user that all supervisors of this host have."""
     for line in Path("/proc/key-users").read_text().splitlines():
         user, _, rest = line.partition(":")
         if int(user) == 0x70000000:
@@ -266,20 +266,20 @@ def keys_of_the_ward() -> int:
 def test_each_box_has_its_keyring_from_its_own_user(root_glovebox: Glovebox) -> None:
     """The kernel allows 200 keys to one user: boxes that took theirs from one would be at most so many."""
     served = Served(root_glovebox.own_socket()).start().warm()
-    before = keys_of_the_ward()
+    before = keys_of_the_supervisor()
     for i in range(12):
         assert served.execute(f"s{i}", IS_FORKED) == "True\n", served.log()
-    after = keys_of_the_ward()
+    after = keys_of_the_supervisor()
     good(root_glovebox("stop", "--end-sessions", timeout=90))
-    assert after < before + 8, "twelve boxes took no key of the ward's user"
+    assert after < before + 8, "twelve boxes took no key of the supervisor's user"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="optional: bounds a process of another user")
 def test_a_box_that_fails_halfway_is_made_another_way(root_glovebox: Glovebox) -> None:
     served = Served(root_glovebox.own_socket()).start().warm()
-    (ward,) = served.processes("glovebox-ward")
-    # Too few for the step that arranges descriptors, which comes after all mounts; enough for the ward itself.
-    resource.prlimit(ward, resource.RLIMIT_NOFILE, (32, 32))
+    (supervisor,) = served.processes("glovebox-superv")
+    # Too few for the step that arranges descriptors, which comes after all mounts; enough for the supervisor itself.
+    resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (32, 32))
     said = served.execute("halfway", f"open('kept', 'w').write('x')\n{IS_FORKED}")
     log = served.log()
     again = served.execute("halfway", "print(open('kept').read())")
@@ -413,7 +413,7 @@ def test_the_scientific_stack_is_there_at_once_and_its_numbers_do_not_repeat(lay
         good(layer_glovebox("stop", "--end-sessions", env=socket, timeout=90))
 
 
-# Pages of the nursery's imprint that this kernel has a copy of; with `touch`, after writing to every one what it
+# Pages of the nursery's snapshot that this kernel has a copy of; with `touch`, after writing to every one what it
 # holds already.
 COPIES = """
 import ctypes, struct
@@ -453,13 +453,13 @@ import ctypes, os
 def span(line):
     start, end = (int(part, 16) for part in line.split()[0].split("-"))
     return end - start, start
-imprint = [line for line in open("/proc/self/maps") if "memfd:snapshot" in line]
-start = max(span(line) for line in imprint if " r--p " in line)[1]
+snapshot = [line for line in open("/proc/self/maps") if "memfd:snapshot" in line]
+start = max(span(line) for line in snapshot if " r--p " in line)[1]
 if WRITE:
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), 4096, 3) == 0
     ctypes.memmove(start, b"scribbled", 9)
-print(ctypes.string_at(start, 9) == b"scribbled", {line.split()[1][3] for line in imprint})
-for line in imprint:
+print(ctypes.string_at(start, 9) == b"scribbled", {line.split()[1][3] for line in snapshot})
+for line in snapshot:
     try:
         os.open(f"/proc/self/map_files/{line.split()[0]}", os.O_RDWR)
         print("opened")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -105,6 +106,17 @@ def test_a_directory_that_everybody_can_write_to_is_left_out(daemon: Daemon, run
     script = put(daemon, project / "main.py", "import helper")
     done = run(script)
     assert done.returncode == 1 and "everybody can write to it" in done.stderr, done.stderr
+
+
+def test_a_directory_that_holds_a_socket_is_left_out(daemon: Daemon, run: Run, project: Path) -> None:
+    put(daemon, project / "helper.py", "VALUE = 7")
+    code = "import os\nprint(os.path.exists(os.path.join(os.path.dirname(__file__), 'app.sock')))\nimport helper"
+    script = put(daemon, project / "main.py", code)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(project / "app.sock"))
+        done = run(script)
+    assert (done.returncode, done.stdout) == (1, "False\n"), done.stderr
+    assert "helper.py lies beside the script, but its directory is not shown: the UNIX socket app.sock" in done.stderr
 
 
 def test_a_missing_file_that_is_beside_is_told_with_a_workspace_too(daemon: Daemon, run: Run, project: Path) -> None:

@@ -64,12 +64,13 @@ def test_every_option_has_a_warm_box(daemon: Daemon) -> None:
         (["-l", "bash", "-c", "echo 1"], "pool"),
         (["--", "echo", "1"], "pool"),
         (["-m", "platform"], "pool"),
-        (["--workspace", str(directory), *code], "fork"),
-        (["--data", str(directory), *code], "fork"),
+        (["--workspace", str(directory), *code], "pool"),
+        (["--data", str(directory), *code], "pool"),
         (["--mount", f"{directory}:/mnt/x", *code], "fork"),
         (["--memory", "300m", *code], "fork"),
         (["--timeout", "9s", *code], "pool"),
-        ([str(script)], "fork"),
+        ([str(script)], "pool"),
+        (["--workspace", str(directory), "--data", str(directory), str(script)], "pool"),
         (["--alone", str(script)], "fork"),
         (["--no-daemon", *code], "here"),
     ]
@@ -156,6 +157,24 @@ def test_ctrl_c_is_a_keyboard_interrupt(daemon: Daemon, more: list[str]) -> None
         out, err = process.communicate(timeout=30)
     assert (out, process.returncode) == ("interrupted\n", 130)
     assert err.rstrip().endswith("KeyboardInterrupt")
+
+
+@pytest.mark.parametrize("words", [["-c", "while True: pass"], ["-l", "bash", "-c", "while :; do :; done"]])
+def test_ctrl_c_is_heard_at_every_moment_of_a_start(daemon: Daemon, words: list[str]) -> None:
+    """Also before the interpreter has read what it is to run. The escalation would come after two seconds."""
+    late = []
+    for delay_ms in [step / 2 for step in range(2, 44)]:
+        wait_for_pool(daemon)
+        with daemon.glovebox.popen("run", "--quiet", "--socket", daemon.socket, *words) as process:
+            time.sleep(delay_ms / 1000)
+            begun = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+            took = time.monotonic() - begun
+        assert process.returncode in (130, -signal.SIGINT)  # the latter: before it had asked for a box
+        if took > 1.5:
+            late.append((delay_ms, took))
+    assert late == []
 
 
 @pytest.mark.parametrize("more", [[], ["--no-daemon"]], ids=["warm", "cold"])

@@ -57,7 +57,7 @@ def test_a_sessions_network_outlives_its_proxy_and_its_daemon(start_daemon: Star
     wait_for("the nursery", lambda: (client.request("status")["nursery"] or {}).get("state") == "ready")
     assert fetch(client, web, "/1", network={"allow": [web.rule]}) == "/1"
     arguments = client.execute("open('/proc/self/cmdline').read()", "s")["result"]["text/plain"]
-    assert "nursery" in arguments, "a box of the ward's, with a forked kernel"
+    assert "nursery" in arguments, "a box of the supervisor's, with a forked kernel"
     assert fetch(client, web, "/2", "f", mode="fresh", network={"allow": [web.rule]}) == "/2"
     assert client.request("session.show", session="s")["isolation"]["network"] == "proxy: 1 host"
     assert client.request("session.show", session="plain")["isolation"]["network"] == "none"

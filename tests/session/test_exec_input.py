@@ -28,9 +28,17 @@ def test_code_and_commands_read_standard_input(served_glovebox: Glovebox) -> Non
     assert "EOFError" in served_glovebox("exec", "demo", "-c", "input()", input="").stderr
     script = served_glovebox.place.write("script.py", "import sys\nprint(sys.stdin.read().upper())")
     assert good(served_glovebox("exec", "demo", script, input="abc")) == "ABC\n"
-    # Code that asks for no input: a command's own input would lie there while it looks.
-    left = "import os; print([name for name in os.listdir() if 'input' in name])"
-    assert good(served_glovebox("exec", "demo", "-c", left)) == "[]\n"
+
+
+def test_input_is_not_seen_in_the_workspace(served_glovebox: Glovebox) -> None:
+    names = "import os; print(input(), sorted(os.listdir()))"
+    before = good(served_glovebox("exec", "demo", "-c", "import os; print(sorted(os.listdir()))"))
+    assert good(served_glovebox("exec", "demo", "-c", names, input="a\n" * 500_000)) == f"a {before}"
+    look = ["--", "sh", "-c", "sleep 0.5; ls -A; cat | wc -c"]
+    listed = good(served_glovebox("exec", "demo", *look, input="x" * 900_000))
+    assert listed.split() == [*eval(before), "900000"]
+    kept = good(served_glovebox("exec", "demo", "-c", "import os; print(sorted(os.listdir('/run/session')))"))
+    assert "input" not in kept
 
 
 def test_input_that_nobody_asks_for_is_not_waited_for(served_glovebox: Glovebox) -> None:

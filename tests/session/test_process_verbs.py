@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +49,7 @@ def test_ps_lists_sessions_and_ephemeral_runs_and_kill_ends_them(busy: Glovebox)
     lines = good(busy("ps")).splitlines()
     assert lines[0].split()[:4] == ["ID", "NAME", "STATE", "IMAGE"] and len(lines) == 3
     assert any(" demo " in line and "import time" in line for line in lines)
-    assert any(" (run) " in line and "glovebox run" in line for line in lines)
+    assert any(" (run) " in line and "import time" in line for line in lines)
     assert len(good(busy("ps", "-q")).split()) == 2
     assert good(busy("top", "--once")).splitlines()[0].split()[:4] == lines[0].split()[:4]
     assert good(busy("kill", "demo")) == "demo: interrupted; the session's variables stay\n"
@@ -167,3 +168,26 @@ def test_words_of_other_programs_are_understood(served_glovebox: Glovebox) -> No
     assert good(served_glovebox("session", "list", "--names")) == "demo\n"
     good(served_glovebox("session", "delete", "demo"))
     assert good(served_glovebox("image", "ls", "--names")) == "host\n"
+
+
+def test_runs_without_a_daemon_are_listed_and_ended(glovebox: Glovebox) -> None:
+    def listed() -> list[str]:
+        answer = json.loads(glovebox("ps", "--json").stdout or "{}")
+        return [item["runs"][0]["what"] for item in answer.get("processes", [])]
+
+    runs = glovebox.place.data / "runs"
+    with glovebox.popen("run", "--no-daemon", "--", "sleep", "60") as process:
+        wait_for("the run in the list", lambda: listed() == ["sleep 60"])
+        assert "(run)" in glovebox("top", "--once").stdout
+        (short,) = glovebox("ps", "--quiet").stdout.split()
+        assert glovebox("kill", short).stdout == f"{short}: ended\n"
+        assert process.wait(30) == 128 + signal.SIGTERM
+    assert list(runs.iterdir()) == []
+    assert glovebox("ps").returncode == 125  # no daemon, and nothing runs
+    with glovebox.popen("run", "--no-daemon", "-c", "\nwhile True: pass  # \N{SNOWMAN}") as process:
+        wait_for("the run in the list", lambda: listed() == ["while True: pass  # \N{SNOWMAN}"])
+        process.kill()
+        process.wait(30)
+    assert len(list(runs.iterdir())) == 1  # it could not remove it
+    wait_for("an empty list", lambda: listed() == [])
+    assert list(runs.iterdir()) == []

@@ -20,6 +20,7 @@ class Client(PlainClient):
     def __init__(self, path: str, timeout: float = WAIT_S) -> None:
         super().__init__(path, timeout)
         self.waiting: dict[int, list[tuple[int, bytes]]] = {}
+        self.received = bytearray()
 
     def request(self, op: str, content: bytes | None = None, **fields: Any) -> dict[str, Any]:
         """The answer of one operation; DaemonError where it is an error. `content` follows as DATA … END."""
@@ -68,7 +69,18 @@ class Client(PlainClient):
 
     def receive(self) -> tuple[int, int, bytes]:
         """One message: type, request, payload."""
-        return self._receive()
+        size, kind, _zero, number = HEADER.unpack(self._read(HEADER.size))
+        return kind, number, self._read(size)
+
+    def _read(self, size: int) -> bytes:
+        """From the socket, not from a file object: that could not be read again after a TimeoutError."""
+        while len(self.received) < size:
+            piece = self.socket.recv(1 << 16)
+            if not piece:
+                raise ConnectionError("the daemon closed the connection")
+            self.received += piece
+        piece, self.received = bytes(self.received[:size]), self.received[size:]
+        return piece
 
     def read_file(self, session: str, path: str, **fields: Any) -> bytes:
         self.request("file.read", session=session, path=path, **fields)

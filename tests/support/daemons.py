@@ -57,6 +57,8 @@ def make_daemons(binary: Path, layer: Path | None = None) -> Iterator[StartDaemo
         if left := daemon.leftovers():
             status = daemon.process.returncode if daemon.process else None
             problems.append(f"{left}\nthe daemon ended with {status}; its log:\n{daemon.words()}")
+        if "which cannot be; please report" in daemon.words():  # a move that is not in a table of states
+            problems.append(daemon.words())
         if os.geteuid() == 0:
             daemon.glovebox.groups.remove()
         daemon.glovebox.place.remove()

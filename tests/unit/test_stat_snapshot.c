@@ -1,10 +1,11 @@
-/* Whether an image that is kept open is still what one would open. */
+/* A list of paths is current until one of them changes, in whatever way. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "image/host.h"
 #include "image/stat_snapshot.h"
 #include "scratch.h"
 #include "tap.h"
@@ -54,9 +55,9 @@ static void fill_directory(void) {
         put("directory/entry");
 }
 
-static void api_request_directory(void) {
+static void exchange_directory(void) {
         must(mkdir(at("directory.new"), 0755) == 0, "mkdir");
-        must(renameat2(AT_FDCWD, at("directory.new"), AT_FDCWD, at("directory"), RENAME_EXCHANGE) == 0, "api_request");
+        must(renameat2(AT_FDCWD, at("directory.new"), AT_FDCWD, at("directory"), RENAME_EXCHANGE) == 0, "exchange");
 }
 
 static void turn_link(void) {
@@ -72,7 +73,7 @@ int main(void) {
         static const struct {
                 const char *what;
                 void (*change)(void);
-                bool holds;
+                bool is_current;
         } cases[] = {
                 { "nothing", change_nothing, true },
                 { "a file replaced", replace_file, false },
@@ -81,7 +82,7 @@ int main(void) {
                 { "a file removed", remove_file, false },
                 { "a file that was missing", make_missing, false },
                 { "an entry of a directory", fill_directory, false },
-                { "a directory exchanged", api_request_directory, false },
+                { "a directory exchanged", exchange_directory, false },
                 { "a link turned", turn_link, false },
                 { "what a link leads to", turn_link_behind, false },
         };
@@ -93,22 +94,22 @@ int main(void) {
                 ok(stat_snapshot_add(&list, at("file"), false) == 0 && stat_snapshot_add(&list, at("missing"), false) == 0 &&
                            stat_snapshot_add(&list, at("directory"), false) == 0 &&
                            stat_snapshot_add(&list, at("link"), false) == 0 && stat_snapshot_add(&list, at("link"), true) == 0,
-                   "%s: witnesses", cases[i].what);
+                   "%s: added", cases[i].what);
                 (void) usleep(20000); /* times of change tick every few milliseconds on older kernels */
                 cases[i].change();
-                ok(stat_snapshot_all_hold(&list) == cases[i].holds, "%s: %s", cases[i].what,
-                   cases[i].holds ? "all hold" : "is noticed");
+                ok(stat_snapshot_is_current(&list) == cases[i].is_current, "%s: %s", cases[i].what,
+                   cases[i].is_current ? "is current" : "is noticed");
                 stat_snapshot_release(&list);
                 scratch_remove(dir);
         }
         struct stat_snapshot host = { 0 };
-        ok(stat_snapshot_host(&host, "/nowhere") == 0 && host.n > 10, "what the host image is made of");
-        ok(stat_snapshot_all_hold(&host), "and holds");
+        ok(host_stat(&host, "/nowhere") == 0 && host.n > 10, "what the host image is made of");
+        ok(stat_snapshot_is_current(&host), "and is current");
         stat_snapshot_release(&host);
         struct stat_snapshot full = { 0 };
-        for (size_t i = 0; i < WITNESSES_MAX; i++)
+        for (size_t i = 0; i < STAT_SNAPSHOT_MAX; i++)
                 must(stat_snapshot_add(&full, "/", false) == 0, "room");
-        ok(stat_snapshot_add(&full, "/", false) < 0 && full.n == WITNESSES_MAX, "one too many is refused");
+        ok(stat_snapshot_add(&full, "/", false) < 0 && full.n == STAT_SNAPSHOT_MAX, "one too many is refused");
         stat_snapshot_release(&full);
         return done_testing();
 }

@@ -19,9 +19,9 @@ from glovebox import errors, models  # noqa: E402
 
 HEAD = """# The Python package
 
-Written from the docstrings of `clients/python` by `clients/python/tools/generate_reference.py`; change it there.
-[TUTORIAL.md](TUTORIAL.md) shows how the parts go together, [COMING-FROM.md](COMING-FROM.md) what they are called
-elsewhere.
+Generated from the docstrings of `clients/python` by `clients/python/tools/generate_reference.py`; edit those.
+[TUTORIAL.md](TUTORIAL.md) shows how the parts work together, [COMING-FROM.md](COMING-FROM.md) their names in
+other packages.
 
 `AsyncSandbox` and its parts have the same methods as the classes below, as coroutines: `await sandbox.run_code(…)`,
 `async with await AsyncSandbox.create() as sandbox`, `async for event in sandbox.stream(…)`. There, callbacks may be

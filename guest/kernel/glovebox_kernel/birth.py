@@ -20,7 +20,7 @@ from glovebox_kernel import main as kernel
 from glovebox_kernel.program import program_set_end
 from glovebox_kernel.reseed import reseed, reseed_is_short, reseed_prepared
 
-_IS_AWAITED, _IS_USUAL, _HAS_PACKAGES, _IS_SECOND = 1, 2, 4, 8  # what spawn_serve says in a kernel
+_IS_AWAITED, _IS_USUAL, _HAS_PACKAGES, _IS_SECOND, _IS_UNSETTLED = 1, 2, 4, 8, 16  # what spawn_serve says in a kernel
 
 
 class Birth:
@@ -63,7 +63,7 @@ class Birth:
 
     def pretend(self, fds: tuple[int, int], requests: bytes) -> int:
         """What follows is as in a kernel, asked for this. The other end of its channel, or less than 0."""
-        self._library.spawn_pretend(_IS_USUAL | _IS_SECOND | (0 if self._is_prepared else _IS_AWAITED))
+        self._library.spawn_pretend(_IS_USUAL | _IS_SECOND | _IS_UNSETTLED | (0 if self._is_prepared else _IS_AWAITED))
         return self._library.page_warmup_feed(*fds, requests, len(requests))
 
     def try_out(self, fds: tuple[int, int], requests: bytes, end: Callable[[], object]) -> None:
@@ -92,6 +92,8 @@ class Birth:
     def live(self) -> int:
         """All that a kernel does, until its channel ends; its exit code."""
         self._begin()
+        if self._order & _IS_UNSETTLED:
+            self._made.settle_later(self._library.spawn_settle)
         if not self._order & _IS_AWAITED:
             self._made.rehearse()
         return self._made.serve()

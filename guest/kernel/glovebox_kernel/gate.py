@@ -22,7 +22,7 @@ from typing import Any, Callable
 
 # The plain functions and numbers: `signal` wraps them to speak of enumerations, which takes longer than the calls.
 _SIGINT = int(signal.SIGINT)
-_SIG_UNBLOCK = int(signal.SIG_UNBLOCK)
+_SIG_BLOCK, _SIG_UNBLOCK = int(signal.SIG_BLOCK), int(signal.SIG_UNBLOCK)
 _SIGINT_ONLY = (_SIGINT,)
 REPEAT_S = 1.0
 
@@ -30,13 +30,14 @@ REPEAT_S = 1.0
 class Gate:
     """One per kernel. Also the context manager that postpones a signal (`with gate:`)."""
 
-    __slots__ = ("_boundary", "armed", "handler", "pending", "pid", "shielded", "struck", "struck_at")
+    __slots__ = ("_boundary", "armed", "handler", "pending", "pid", "shielded", "struck", "struck_at", "unheard")
 
     def __init__(self) -> None:
         self.armed = False
         self.struck = False
         self.struck_at = 0.0
         self.pending = False
+        self.unheard = False  # one came while no run was on
         self.shielded = 0
         self.pid = os.getpid()
         self._boundary: CodeType = Gate.run_guarded.__code__
@@ -52,10 +53,18 @@ class Gate:
             signal.signal(signal.SIGINT, self.handler)
         _signal.pthread_sigmask(_SIG_UNBLOCK, _SIGINT_ONLY)
 
+    def hold(self) -> None:
+        """For a program that this process is about to become: from here on SIGINT waits until it is let through, and so
+        does one that came when the host had asked for the program and this process had not read it yet."""
+        _signal.pthread_sigmask(_SIG_BLOCK, _SIGINT_ONLY)
+        if self.unheard:
+            os.kill(os.getpid(), _SIGINT)
+
     def handle(self, _signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self.pid:
             raise KeyboardInterrupt
         if not self.armed:
+            self.unheard = True
             return
         if self.shielded:
             self.pending = True

@@ -1,8 +1,8 @@
 """Standard input of a run, from whoever asked for it, and only when the code wants it.
 
 A client that offers its input sends a token along. The first read shows a display with that token; the client then
-writes pieces into the workspace, `.glovebox-input-TOKEN-N` for N = 0, 1, …, each when the one before is gone. An empty
-piece is the end. Nobody reads a client's input for code that does not ask for it.
+writes pieces into the session's own directory, `input-TOKEN-N` for N = 0, 1, …, each when the one before is gone: the
+workspace shows code nothing that it did not make. An empty piece is the end. Nobody reads a client's input for code that does not ask for it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from typing import Any, Callable
 
 MIME = "application/x-glovebox-input"
+_DIRECTORY = "/run/session"  # the kernel's; the daemon knows it as state/<id>/kernel
 _TOKEN = re.compile(r"[0-9a-f]{8,64}\Z")
 _ASK_AGAIN_S = 2.0
 _PAUSES_S = (0.001, 0.002, 0.005, 0.01, 0.02)
@@ -81,5 +82,4 @@ class HostInput(io.RawIOBase):
                 os.unlink(self._path(number))
 
     def _path(self, number: int) -> str:
-        directory = os.environ.get("WORKSPACE_DIR") or "/workspace"
-        return os.path.join(directory, f".glovebox-input-{self._token}-{number}")
+        return f"{_DIRECTORY}/input-{self._token}-{number}"

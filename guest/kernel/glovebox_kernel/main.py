@@ -37,6 +37,7 @@ from glovebox_kernel.trim import TrimError, Trimmer, memory_release
 
 EXIT_CHANNEL = 76  # EX_PROTOCOL
 EXIT_DATA_LOST = 74  # EX_IOERR
+EXIT_UNSEALED = 125
 _SHORT_RUN = b'{"id":"","code":"print(end=\\"\\")"}'
 
 Answer = dict
@@ -87,6 +88,7 @@ class Kernel:
         self._is_ending = False
         self.has_begun = False
         self._is_hooked = False
+        self._settle: Callable[[], int] | None = None
         self._plain_input = builtins.input
         version = sys.version.split(maxsplit=1)[0]
         self._ready = b'{"protocol":%d,"pid":%%d,"python":"%s"}' % (wire.PROTOCOL, version.encode())
@@ -115,6 +117,10 @@ class Kernel:
         self._install_exit()
         program_prepare()
         sys.argv = [""]
+
+    def settle_later(self, settle: Callable[[], int]) -> None:
+        """The box may be shown a workspace until the first request: then this is called, or nothing is answered."""
+        self._settle = settle
 
     def expect_descriptors(self) -> None:
         self._stdio.expect_descriptors()
@@ -209,6 +215,8 @@ class Kernel:
 
     def answer(self, kind: int, payload: bytes) -> None:
         """One request, to its end."""
+        if self._settle is not None and kind != wire.PING:
+            self._settle_now(self._settle)
         if kind == wire.EXECUTE:
             self._execute(payload)
         elif kind == wire.PING:
@@ -220,8 +228,16 @@ class Kernel:
             if reply is not None:
                 self._channel.send(wire.ANSWER, json_pack(reply))
 
+    def _settle_now(self, settle: Callable[[], int]) -> None:
+        self._settle = None
+        if (code := settle()) < 0:
+            os.write(2, f"glovebox kernel: sealing the box: {os.strerror(-code)}: it ends\n".encode())
+            os._exit(EXIT_UNSEALED)
+        sys.path_importer_cache.pop(os.getcwd(), None)  # what was there before something was mounted on it
+
     def _become_program(self, payload: bytes) -> NoReturn:
         """It has this process from here on; children of it must not speak to the host."""
+        self._gate.hold()
         self._channel.become_input()
         self._stdio.leave()
         program_become(payload, self._channel.tell_end)

@@ -44,6 +44,7 @@ _encoding, _errors = sys.stdout.encoding, sys.stdout.errors
 
 _our_modules: list[str] = []
 _leave = os._exit
+_exec: Callable[[str, list[str], Any], object] = os.execvpe
 
 
 def program_prepare() -> None:
@@ -66,8 +67,9 @@ def program_rehearse() -> None:
 
 def program_set_end(end: Callable[[], object]) -> None:
     """In a process that only tries what a kernel does: called in place of its end."""
-    global _leave
+    global _leave, _exec
     _leave = lambda _status: end()  # type: ignore[assignment]
+    _exec = lambda _path, _argv, _environment: end()
 
 
 class Request:
@@ -133,13 +135,19 @@ def _is_shadowed(argv: list[str]) -> bool:
 def _execute(argv: list[str], tell_end: Callable[[bytes], None]) -> NoReturn:
     if argv[0] == sys.executable:
         os.environ["PYTHONPATH"] = os.pathsep.join((extras.START_PATH, os.environ["PYTHONPATH"]))
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
+    _let_interrupts_through()
     try:
-        os.execvpe(argv[0], argv, os.environ)
+        _exec(argv[0], argv, os.environ)
     except OSError as error:
         tell_end(b"failed %d" % (error.errno or 0))
         _plain_exit(127)
+
+
+def _let_interrupts_through() -> None:
+    """The kernel held them back (Gate.hold): one that has come is heard now."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
 
 def _be_plain() -> None:
@@ -198,6 +206,7 @@ class _Program:
         how = self._argv[1]
         error: BaseException | None = None
         try:
+            _let_interrupts_through()
             if how == "-c":
                 self._run_text(self._argv[2], "<string>", ["-c", *self._argv[3:]])
             elif how == "-":

@@ -75,10 +75,13 @@ def lives_rehearse(library: ctypes.PyDLL, on_idle: Callable[[], None]) -> None:
     gc.collect()
 
 
-def warmup_requests(ends_as_program: bool = False) -> bytes:
-    """What nearly every kernel is asked for, as it would come from a host."""
+PYTHON_PROGRAM, COMMAND = b"python\x002\0-c\0print(6 * 7)\0", b"exec\x004\0\0-c\0true\0bash\0"
+
+
+def warmup_requests(program: bytes = b"") -> bytes:
+    """What nearly every kernel is asked for, as it would come from a host; at last, to be a program."""
     sources = (source for module, source in _COMMON.items() if module in sys.modules)
-    last = frame_pack(PROGRAM, b"python\x002\0-c\0print(6 * 7)\0") if ends_as_program else b""
+    last = frame_pack(PROGRAM, program) if program else b""
     cells = [frame_pack(EXECUTE, json_pack({"id": "", "code": source})) for source in sources]
     return b"".join((*cells, last))
 

@@ -15,7 +15,7 @@ static void keep(const struct cgroup_host *host, const char *name, int fd) __att
 static void keep(const struct cgroup_host *host, const char *name, int fd) {
         /* Out of reach of Ctrl-C and of whoever reads our creator's output. */
         (void) setsid();
-        (void) prctl(PR_SET_NAME, "glovebox-watchdog");
+        (void) prctl(PR_SET_NAME, "glovebox-watchd"); /* fifteen characters at most */
         signal(SIGHUP, SIG_IGN);
         signal(SIGINT, SIG_IGN);
         signal(SIGTERM, SIG_IGN);

@@ -30,6 +30,7 @@ struct nursery_order {
         struct limits limits;
         bool has_memory_cgroup, has_pids_cgroup;
         bool is_awaited; /* somebody waits for this kernel: it does nothing ahead of need */
+        bool mounts_follow; /* box/late_mounts.h: its last walls wait until its first request */
         uint32_t n_writable, n_environment, texts_size;
         char texts[NURSERY_TEXTS_MAX]; /* directories that may be written, then the environment; each ends with NUL */
 };

@@ -269,9 +269,20 @@ static int link_python(const struct stage *stage) {
         return symlinkat(stage->spec->image->python, bin_fd, "python") < 0 ? -errno : 0;
 }
 
+/* Where a box that is ready can still be shown something (box/late_mounts.h). An image that has something else there
+ * than a directory keeps it: its boxes are then made with their mounts. */
+static void make_late_places(int root_fd) {
+        static const char *const places[] = { BOX_DATA_DIR, BOX_CODE_DIR };
+        for (size_t i = 0; i < ELEMENTS(places); i++) {
+                _cleanup_fd_ int made = mount_point_make_directory(root_fd, places[i]);
+                (void) made;
+        }
+}
+
 int rootfs_places(struct stage *stage, struct err *err) {
         static const char *const places[] = { "proc", "tmp", BOX_HOME, BOX_WORKSPACE };
         int code = link_aliases(stage->root_fd);
+        make_late_places(stage->root_fd);
         if (code == 0)
                 code = link_python(stage);
         for (size_t i = 0; i < ELEMENTS(places) && code >= 0; i++) {
@@ -290,17 +301,16 @@ static int attach_workspace(const struct stage *stage) {
 
 /* A project's .sandbox leads to the sockets of its daemon. A box sees an empty directory in its place, and can neither
  * change where the links of the host lead nor put anything there for the host to find. */
-static int cover_project_links(const struct stage *stage, const char *shown) {
+static int cover_project_links(int root_fd, const char *shown) {
         char path[4096];
-        if (snprintf(path, sizeof(path), "%s/.sandbox", shown + strspn(shown, "/")) >= (int) sizeof(path))
+        if (snprintf(path, sizeof(path), "%s/" PROJECT_LINKS, shown + strspn(shown, "/")) >= (int) sizeof(path))
                 return -ENAMETOOLONG;
-        _cleanup_fd_ int target = sys_openat2(stage->root_fd, path, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0,
-                                              RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+        _cleanup_fd_ int target =
+                sys_openat2(root_fd, path, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
         if (target < 0)
                 return 0;
-        _cleanup_fd_ int empty = tree_make_tmpfs(4096, 1, BOX_UID, BOX_GID, 0500);
-        int code = empty < 0 ? empty : make_read_only(empty, "");
-        return code < 0 ? code : mount_point_put(empty, target);
+        _cleanup_fd_ int empty = tree_make_empty(BOX_UID, BOX_GID);
+        return empty < 0 ? empty : mount_point_put(empty, target);
 }
 
 int rootfs_writable(struct stage *stage, struct err *err) {
@@ -311,9 +321,11 @@ int rootfs_writable(struct stage *stage, struct err *err) {
         if (code == 0)
                 code = attach_workspace(stage);
         if (code == 0)
-                code = cover_project_links(stage, BOX_WORKSPACE);
+                code = cover_project_links(stage->root_fd, BOX_WORKSPACE);
         if (code == 0 && !stage->spec->from_mould)
                 code = link_aliases(stage->root_fd);
+        if (code == 0 && !stage->spec->from_mould)
+                make_late_places(stage->root_fd);
         if (code == 0 && !stage->spec->from_mould)
                 code = link_python(stage);
         if (code < 0)
@@ -333,7 +345,7 @@ int rootfs_mounts(struct stage *stage, struct err *err) {
                                        "choose a destination that does not exist in the image, such as /mnt/%s",
                                        mounted->destination, strrchr(mounted->destination, '/') + 1);
                 if (code == 0 && mounted->is_directory)
-                        code = cover_project_links(stage, mounted->destination);
+                        code = cover_project_links(stage->root_fd, mounted->destination);
                 if (code < 0)
                         return err_sys(err, -code, "mounting at %s", mounted->destination);
         }

@@ -5,10 +5,22 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int seccomp_install(void) {
+static int install(const struct sock_fprog *program) {
         /* TSYNC: a wall around one thread of several is no wall. It answers with the thread that could not follow. */
-        long answer = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &seccomp_program);
+        long answer = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, program);
         if (answer < 0)
                 return -errno;
         return answer == 0 ? 0 : -EBUSY;
+}
+
+int seccomp_install(void) {
+        return install(&seccomp_program);
+}
+
+int seccomp_install_early(void) {
+        return install(&seccomp_early_program);
+}
+
+int seccomp_install_closing(void) {
+        return install(&seccomp_closing_program);
 }

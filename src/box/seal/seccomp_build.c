@@ -1,4 +1,6 @@
-/* Compiles seccomp_calls.h into the BPF program of every box; run once, when Glovebox is built.
+/* Compiles seccomp_calls.h into the BPF programs of every box; run once, when Glovebox is built. There are three: the
+ * whole filter; the same with the calls that finish the sealing of a box that waits for its mounts (seccomp.h); and a
+ * short one that closes these.
  *
  * The program: a foreign architecture kills (its numbers would mean other calls); then a balanced tree of comparisons
  * finds the interval of call numbers with the same verdict, in about eight steps; a leaf returns the verdict or jumps
@@ -13,6 +15,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -329,8 +332,24 @@ static size_t find_rule(const char *call) {
         die("there is no rule for", call);
 }
 
-static size_t make_intervals(struct interval intervals[static SECCOMP_NUMBERS]) {
-        static const struct seccomp_call *of_number[SECCOMP_NUMBERS];
+static uint32_t verdict_of(const struct seccomp_call *call) {
+        return call->verdict == SECCOMP_VERDICT_ALLOWED     ? ALLOW
+               : call->verdict == SECCOMP_VERDICT_FORBIDDEN ? ERRNO(EPERM)
+                                                            : ERRNO(ENOSYS);
+}
+
+/* What box/late_mounts.h leaves for later: Landlock, and the filter that takes away both. */
+static bool is_of_sealing(const struct seccomp_call *call) {
+        static const char *const names[] = { "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self",
+                                             "seccomp" };
+        for (size_t i = 0; i < ELEMENTS(names); i++)
+                if (strcmp(names[i], call->name) == 0)
+                        return true;
+        return false;
+}
+
+static size_t make_intervals(struct interval intervals[static SECCOMP_NUMBERS], bool allows_sealing) {
+        const struct seccomp_call *of_number[SECCOMP_NUMBERS] = { NULL };
         for (size_t i = 0; i < ELEMENTS(seccomp_calls); i++) {
                 int number = seccomp_call_number(&seccomp_calls[i]);
                 if (number < 0)
@@ -343,12 +362,10 @@ static size_t make_intervals(struct interval intervals[static SECCOMP_NUMBERS]) 
         for (uint32_t number = 0; number < SECCOMP_NUMBERS; number++) {
                 const struct seccomp_call *call = of_number[number];
                 struct interval interval = { number, ERRNO(ENOSYS), -1 };
-                if (call && call->verdict == SECCOMP_VERDICT_ALLOWED)
-                        interval.verdict = ALLOW;
-                else if (call && call->verdict == SECCOMP_VERDICT_FORBIDDEN)
-                        interval.verdict = ERRNO(EPERM);
-                else if (call && call->verdict == SECCOMP_VERDICT_RULED)
+                if (call && call->verdict == SECCOMP_VERDICT_RULED)
                         interval.rule = (int) find_rule(call->name);
+                else if (call)
+                        interval.verdict = allows_sealing && is_of_sealing(call) ? ALLOW : verdict_of(call);
                 if (n == 0 || intervals[n - 1].verdict != interval.verdict || intervals[n - 1].rule != interval.rule)
                         intervals[n++] = interval;
         }
@@ -404,10 +421,9 @@ static void emit_verdicts(void) {
         }
 }
 
-static void emit_program(void) {
-        static struct interval intervals[SECCOMP_NUMBERS];
-        size_t n_intervals = make_intervals(intervals);
-
+static void begin_program(void) {
+        n_program = n_leaves = 0;
+        memset(ways, 0, sizeof(ways));
         load(offsetof(struct seccomp_data, arch));
         emit(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
         answer(SECCOMP_RET_KILL_PROCESS);
@@ -415,28 +431,53 @@ static void emit_program(void) {
 #ifdef X32_BIT
         answer_if(BPF_JGE, X32_BIT, SECCOMP_RET_KILL_PROCESS);
 #endif
+}
+
+static void emit_program(bool allows_sealing) {
+        static struct interval intervals[SECCOMP_NUMBERS];
+        size_t n_intervals = make_intervals(intervals, allows_sealing);
+        begin_program();
         emit_tree(intervals, n_intervals);
         emit_ways_to_rules();
         emit_rules();
         emit_verdicts();
 }
 
+static void emit_closing_program(void) {
+        begin_program();
+        for (size_t i = 0; i < ELEMENTS(seccomp_calls); i++)
+                if (is_of_sealing(&seccomp_calls[i]))
+                        answer_if(BPF_JEQ, (uint32_t) seccomp_call_number(&seccomp_calls[i]),
+                                  verdict_of(&seccomp_calls[i]));
+        answer(ALLOW);
+        emit_verdicts();
+}
+
+static void write_program(FILE *out, const char *name) {
+        fprintf(out, "static const struct sock_filter %s_filter[] = {\n", name);
+        for (size_t i = 0; i < n_program; i++)
+                fprintf(out, "        { 0x%02x, %u, %u, 0x%08x },\n", program[i].code, program[i].jt, program[i].jf,
+                        program[i].k);
+        fprintf(out, "};\nconst struct sock_fprog %s = { %zu, (struct sock_filter *) %s_filter };\n\n", name, n_program,
+                name);
+}
+
 int main(int argc, char **argv) {
         if (argc != 2)
                 die("usage", "seccomp_build OUTPUT.c");
-        emit_program();
         FILE *out = fopen(argv[1], "we");
         if (!out)
                 die("cannot write", argv[1]);
         char hex[2 * SHA256_SIZE + 1];
-        fprintf(out, "/* Made by seccomp_build from seccomp_calls.h. */\n#include \"box/seal/seccomp.h\"\n\n"
-                     "static const struct sock_filter filter[] = {\n");
-        for (size_t i = 0; i < n_program; i++)
-                fprintf(out, "        { 0x%02x, %u, %u, 0x%08x },\n", program[i].code, program[i].jt, program[i].jf,
-                        program[i].k);
-        fprintf(out, "};\n\nconst struct sock_fprog seccomp_program = { %zu, (struct sock_filter *) filter };\n\n"
-                     "const char seccomp_program_sha256[65] =\n        \"%s\";\n",
-                n_program, sha256_hex(program, n_program * sizeof(program[0]), hex));
+        fprintf(out, "/* Made by seccomp_build from seccomp_calls.h. */\n#include \"box/seal/seccomp.h\"\n\n");
+        emit_program(true);
+        write_program(out, "seccomp_early_program");
+        emit_closing_program();
+        write_program(out, "seccomp_closing_program");
+        emit_program(false);
+        write_program(out, "seccomp_program");
+        fprintf(out, "const char seccomp_program_sha256[65] =\n        \"%s\";\n",
+                sha256_hex(program, n_program * sizeof(program[0]), hex));
         if (fclose(out) != 0)
                 die("cannot write", argv[1]);
         return EXIT_SUCCESS;

@@ -134,3 +134,11 @@ int tree_make_tmpfs(uint64_t bytes, uint64_t files, uid_t uid, gid_t gid, unsign
         int tree = sys_fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
         return tree < 0 ? -errno : tree;
 }
+
+int tree_make_empty(uid_t uid, gid_t gid) {
+        struct mount_attr attributes = { .attr_set = MOUNT_ATTR_RDONLY };
+        _cleanup_fd_ int tree = tree_make_tmpfs(4096, 1, uid, gid, 0500);
+        if (tree >= 0 && sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attributes) < 0)
+                return -errno;
+        return take_fd(&tree);
+}

@@ -27,5 +27,8 @@ int tree_explain(int code, const char *source, struct err *err);
 /* A device node of the host, checked to be the character device that it should be. */
 int tree_clone_device(const char *path, unsigned major_number, unsigned minor_number);
 
+/* An empty directory that cannot be written to. */
+int tree_make_empty(uid_t uid, gid_t gid);
+
 /* A tmpfs that is bounded in bytes and in files, owned by uid/gid. */
 int tree_make_tmpfs(uint64_t bytes, uint64_t files, uid_t uid, gid_t gid, unsigned mode);

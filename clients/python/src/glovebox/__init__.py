@@ -1,4 +1,4 @@
-"""Glovebox runs code that nobody has read yet in a sealed box on this machine.
+"""Glovebox runs untrusted code in a sealed box on this machine.
 
     from glovebox import Sandbox
 

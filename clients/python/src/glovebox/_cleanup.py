@@ -1,4 +1,4 @@
-"""Removing a sandbox that nobody holds any more, from wherever the garbage collector happens to run."""
+"""Removes a sandbox after its last reference is gone, in the thread in which the garbage collector runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE_S = 5.0
 
 
 def remove_quietly(target: Target, name: str, pid: int) -> None:
-    """On a connection of its own and without locks: the collector may have interrupted whoever holds one."""
+    """Uses a separate connection and no locks: the collector may have interrupted code that holds one."""
     if os.getpid() != pid:  # a forked child has copies of the object, and no sandbox
         return
     try:

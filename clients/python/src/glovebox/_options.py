@@ -1,4 +1,4 @@
-"""What the options of `create` mean, in the daemon's words."""
+"""Translates the options of `create` into the daemon's request."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _is_program(path: str) -> bool:
 
 
 def _is_own_script(path: str) -> bool:
-    """A Python script of that name (of another package, or of ours) is not the program."""
+    """A Python script of that name is not the program."""
     try:
         with open(path, "rb") as file:
             return file.read(2) == b"#!"
@@ -91,7 +91,7 @@ def _run(command: list[str]) -> tuple[int, str]:
 def delegation() -> list[str]:
     """What to put before the command so that an ordinary user's daemon may set limits: a scope with control groups.
 
-    Only where systemd serves the user and nobody has arranged for groups already; otherwise nothing.
+    Only if systemd manages the user and no control group is delegated already; otherwise it does nothing.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.geteuid() == 0 or os.environ.get("GLOVEBOX_CGROUP_PARENT") or not runtime:

@@ -1,7 +1,7 @@
-"""What can go wrong. Every message says what happened, why, and what to do next.
+"""The exceptions. Every message says what happened, why, and what to do next.
 
-All exceptions of the package are `GloveboxError`s. Code in a sandbox that fails does not raise here: its exception is
-`Execution.error`. A command that ends with another status than 0 raises `CommandExitError` unless `check=False`.
+All exceptions of the package are `GloveboxError`s. Code that fails in a sandbox raises nothing here: its exception is
+`Execution.error`. A command that exits with a status other than 0 raises `CommandExitError` unless `check=False`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class GloveboxError(Exception):
-    """Anything that this package raises. `code` is the daemon's word for it, for programs to look at."""
+    """The base class. `code` is the daemon's error code."""
 
     code = "error"
 
@@ -30,7 +30,7 @@ class DaemonUnavailableError(GloveboxError, ConnectionError):
 
 
 class ConnectionLostError(GloveboxError, ConnectionError):
-    """The daemon went away in the middle of a request, and did not come back in time."""
+    """The daemon died during a request and did not restart in time."""
 
     code = "connection_lost"
 
@@ -42,19 +42,19 @@ class VersionMismatchError(GloveboxError):
 
 
 class AuthenticationError(GloveboxError):
-    """The service wants a key, or does not know the one that was sent."""
+    """The service needs a key, or does not know the one that was sent."""
 
     code = "unauthorized"
 
 
 class InvalidArgumentError(GloveboxError, ValueError):
-    """Something that was asked for makes no sense."""
+    """An argument is invalid."""
 
     code = "usage"
 
 
 class NotFoundError(GloveboxError):
-    """There is no such thing."""
+    """It does not exist."""
 
     code = "not_found"
 
@@ -77,13 +77,13 @@ class SandboxClosedError(GloveboxError):
 
 
 class ExistsError(GloveboxError):
-    """What was to be made is there already."""
+    """It already exists."""
 
     code = "exists"
 
 
 class SandboxExistsError(ExistsError):
-    """A sandbox of this name is there already."""
+    """A sandbox of this name already exists."""
 
 
 class RefusedError(GloveboxError, PermissionError):
@@ -96,7 +96,7 @@ class RefusedError(GloveboxError, PermissionError):
 
 
 class UnsupportedError(GloveboxError):
-    """This host, or this way of connecting, cannot do it."""
+    """This host, or this kind of connection, does not support it."""
 
     code = "unsupported"
 
@@ -108,7 +108,7 @@ class LimitError(GloveboxError):
 
 
 class BusyError(GloveboxError):
-    """Something else is going on in the sandbox."""
+    """Another operation is in progress in the sandbox."""
 
     code = "busy"
 
@@ -120,7 +120,7 @@ class NoSpaceError(GloveboxError):
 
 
 class ProtocolError(GloveboxError):
-    """What answers is not a daemon of Glovebox, or is damaged."""
+    """The peer is not a Glovebox daemon, or its data is damaged."""
 
     code = "protocol"
 
@@ -142,7 +142,7 @@ class CodeError(GloveboxError):
 
 
 class CommandExitError(GloveboxError):
-    """A command ended with another status than 0. `result` has its output; `check=False` returns that instead."""
+    """A command exited with a status other than 0. `result` has its output; `check=False` returns that instead."""
 
     code = "exit"
 
@@ -164,7 +164,7 @@ class CommandExitError(GloveboxError):
 
 
 class InstallError(GloveboxError):
-    """Packages could not be installed; the sandbox is as it was. The message ends with pip's own words."""
+    """Packages could not be installed; the sandbox is unchanged. The message ends with pip's output."""
 
     code = "install"
 

@@ -1,4 +1,4 @@
-"""What comes back: results of runs, events of streams, descriptions of sandboxes and files. Plain data, all of it."""
+"""Plain data: results of runs, events of streams, descriptions of sandboxes and files."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _NAMES = {
 
 
 class Result(Record):
-    """One thing that the code showed: the value of its last expression, or something displayed on the way.
+    """Something that the code displayed, or the value of its last expression.
 
     `data` maps MIME types to content; images are base64 text. The usual types have names: `text`, `html`, `markdown`,
-    `svg`, `png`, `jpeg`, `pdf`, `latex`, `json`, `javascript`. Notebooks show it as what it is.
+    `svg`, `png`, `jpeg`, `pdf`, `latex`, `json`, `javascript`. Notebooks render it.
     """
 
     __slots__ = ("data", "is_main_result")
@@ -73,7 +73,7 @@ class Result(Record):
     javascript: str | None = property(lambda self: self.data.get("application/javascript"))  # type: ignore[assignment]
 
     def formats(self) -> list[str]:
-        """Which forms it has, by their short names where there are some: `["text", "html"]`."""
+        """The formats it has, by their short names: `["text", "html"]`."""
         names = {mime: name for name, mime in _NAMES.items()}
         return [names.get(mime, mime) for mime in self.data]
 
@@ -81,7 +81,7 @@ class Result(Record):
         return self.data[_NAMES.get(key, key)]
 
     def image(self) -> bytes | None:
-        """The bytes of its PNG or JPEG image, ready to be written to a file; None where it has none."""
+        """The bytes of its PNG or JPEG image, or None."""
         import base64
 
         content = self.png or self.jpeg
@@ -95,7 +95,7 @@ class Result(Record):
 
 
 class Logs(Record):
-    """What a run printed, piece by piece as it came."""
+    """The output of a run, in pieces as it arrived."""
 
     __slots__ = ("stderr", "stdout")
 
@@ -107,7 +107,7 @@ class Logs(Record):
 class ExecutionError(Record):
     """How the code failed: the name of the exception, its text, and the traceback.
 
-    Where the run was ended from outside, `name` is `timeout`, `memory_limit`, `interrupted`, `kernel_died`, … and
+    If the run was ended from outside, `name` is `timeout`, `memory_limit`, `interrupted`, `kernel_died`, … and
     `value` says what to do.
     """
 
@@ -124,7 +124,7 @@ class ExecutionError(Record):
 
 
 class Usage(Record):
-    """What a run took: CPU time in milliseconds, and the most memory that the sandbox has had, in bytes."""
+    """CPU time of a run in milliseconds, and the sandbox's peak memory in bytes."""
 
     __slots__ = ("cpu_ms", "memory_peak_bytes")
 
@@ -134,10 +134,10 @@ class Usage(Record):
 
 
 class Artifact(Record):
-    """A file below /workspace/artifacts that a run made or changed. `host_path` is where it lies on this host.
+    """A file below /workspace/artifacts that a run created or changed. `host_path` is its path on this host.
 
-    `host_path` is None where the daemon is on another host: `sandbox.files.read(artifact.path, format="bytes")`
-    gets its content in any case.
+    `host_path` is None if the daemon is on another host: `sandbox.files.read(artifact.path, format="bytes")`
+    works in any case.
     """
 
     __slots__ = ("host_path", "mime", "path", "size")
@@ -221,7 +221,7 @@ class Execution(Record):
         raise CodeError(f"the code failed: {why}" + (f"\n{trace.rstrip()}" if trace else ""), self)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON types."""
+        """All fields as JSON types."""
         return {
             **self.raw,
             "stdout": self.stdout,
@@ -385,7 +385,7 @@ class CommandResult(Record):
 
 
 class Limits(Record):
-    """What a sandbox may take. `timeout` is the time of one run, in seconds."""
+    """The limits of a sandbox. `timeout` is the time of one run, in seconds."""
 
     __slots__ = ("cpus", "disk_bytes", "memory_bytes", "pids", "timeout", "tmp_bytes")
 
@@ -401,8 +401,8 @@ class Limits(Record):
 class SandboxInfo(Record):
     """A sandbox as the daemon describes it.
 
-    `state` is `new`, `idle`, `running`, `trimmed`, `asleep` or `lost`. `workspace` is where its files lie on the host
-    and `pid` its first process there; a remote service tells neither.
+    `state` is `new`, `idle`, `running`, `trimmed`, `asleep` or `lost`. `workspace` is the path of its files on the host
+    and `pid` its first process there; a remote service reports neither.
     """
 
     __slots__ = (
@@ -431,7 +431,7 @@ class SandboxInfo(Record):
 
 
 class Metrics(Record):
-    """What a sandbox takes now, beside what it may take. `cpu_ms` is the CPU time since its Python was started."""
+    """Current use of a sandbox and its limits. `cpu_ms` is the CPU time since its Python started."""
 
     __slots__ = ("cpu_ms", "cpus", "memory_bytes", "memory_limit_bytes", "runs", "state")
 
@@ -466,7 +466,7 @@ class FileInfo(Record):
 
 
 class InstalledPackage(Record):
-    """A package that an install brought."""
+    """An installed package."""
 
     __slots__ = ("name", "version")
 
@@ -476,7 +476,7 @@ class InstalledPackage(Record):
 
 
 class InstallResult(Record):
-    """What an install brought. `restart_needed` names packages of which another version is imported already."""
+    """The result of an install. `restart_needed` names packages of which another version is already imported."""
 
     __slots__ = ("duration_ms", "installed", "restart_needed", "stderr", "stdout")
     _shown = ("installed", "restart_needed")

@@ -1,4 +1,4 @@
-"""Files that runs leave for whoever asked for them."""
+"""Files that runs left below artifacts/."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def _make(target: Target) -> AnyTransport:
 
 
 def transport_for(target: Target) -> AnyTransport:
-    """It lives, with its connections, as long as somebody uses it."""
+    """Exists, with its connections, while it is used."""
     with _lock:
         transport = _transports.get(target)
         if transport is None:

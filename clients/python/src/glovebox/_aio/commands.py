@@ -23,9 +23,9 @@ Callback = Callable[[str], Any]
 
 
 class AsyncCommands:
-    """Commands in a sandbox: `sandbox.commands`. They see the files that the code sees, and run beside its variables.
+    """Commands in a sandbox: `sandbox.commands`. They see the same files as the code.
 
-    A text goes to the shell; a list is a program and its arguments, and no shell looks at them.
+    A string is run by the shell; a list is a program and its arguments, without a shell.
     """
 
     def __init__(self, sandbox: AsyncSandbox) -> None:
@@ -53,12 +53,12 @@ class AsyncCommands:
         """Runs a command to its end, or with `background=True` returns a handle at once.
 
         `check=True` raises CommandExitError unless it ends with status 0. `stdin` is what it reads (text, bytes, an
-        open file); without it the input is empty. `cwd` is /workspace unless given. `timeout` is in seconds: then it
-        is interrupted, and killed if it does not react; without it, the sandbox's limit counts. `on_stdout` and
+        open file); by default the input is empty. `cwd` is /workspace unless given. `timeout` is in seconds: then it
+        is interrupted, and killed if it does not react; by default the sandbox's limit applies. `on_stdout` and
         `on_stderr` get the output as it is written.
 
-        A command and code of `run_code` take turns. One in the background is started when its turn comes and then
-        runs beside both; it has no time limit, and ends with the sandbox or when that is restarted.
+        Commands and code of `run_code` execute one after the other. A background command starts when its turn comes
+        and then runs beside them; it has no time limit, and ends when the sandbox ends or restarts.
         """
         what: dict[str, Any] = {"shell": cmd} if isinstance(cmd, str) else {"argv": [str(part) for part in cmd]}
         what["cwd"] = WORKSPACE if cwd is None else absolute(cwd)

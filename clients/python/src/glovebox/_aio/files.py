@@ -54,9 +54,9 @@ async def pieces_of(data: Data) -> AsyncIterator[bytes]:
 class AsyncFiles:
     """Files of a sandbox: `sandbox.files`.
 
-    Relative paths count from /workspace. A write is there whole or not at all, and makes the directories it needs.
-    What lies in the workspace is reached at any time. For other places, such as /tmp, the sandbox's Python does the
-    work, when no code runs in it, and with the rights that code in the sandbox has.
+    Relative paths start at /workspace. A file appears whole or not at all, and missing directories are created.
+    Files in the workspace are accessible at any time. For other paths, such as /tmp, the sandbox's Python does the
+    work, after the current run, with the rights of the code in the sandbox.
     """
 
     def __init__(self, sandbox: AsyncSandbox) -> None:
@@ -144,7 +144,7 @@ class AsyncFiles:
         return written
 
     async def list(self, path: PathLike = WORKSPACE, depth: int = 1) -> builtins.list[FileInfo]:
-        """What is in a directory, by name; with a larger `depth` what is in its directories, too."""
+        """The entries of a directory, by name; with a larger `depth` also those of its directories."""
         where = absolute(path)
         answer = await self._ask("file.list", where)
         found: list[FileInfo] = []
@@ -158,12 +158,12 @@ class AsyncFiles:
         return found
 
     async def get_info(self, path: PathLike) -> FileInfo:
-        """What is at a path: its type, its size, when it was changed. FileMissingError where there is nothing."""
+        """Type, size and modification time of a path. Raises FileMissingError if it does not exist."""
         where = absolute(path)
         return _info_of(where, await self._ask("file.stat", where))
 
     async def exists(self, path: PathLike) -> bool:
-        """Whether there is a file or directory."""
+        """Whether the file or directory exists."""
         try:
             await self.get_info(path)
         except FileMissingError:
@@ -171,7 +171,7 @@ class AsyncFiles:
         return True
 
     async def make_dir(self, path: PathLike) -> bool:
-        """Makes a directory, and those above it. False where it was there already."""
+        """Creates a directory and its parents. Returns False if it existed."""
         where = absolute(path)
         if await self.exists(where):
             info = await self.get_info(where)
@@ -181,19 +181,19 @@ class AsyncFiles:
         return True
 
     async def rename(self, old_path: PathLike, new_path: PathLike) -> FileInfo:
-        """Moves a file or directory. A file that is there is replaced."""
+        """Moves a file or directory. Replaces an existing file."""
         await self._ask("file.move", absolute(old_path), to=absolute(new_path))
         return await self.get_info(new_path)
 
     async def remove(self, path: PathLike) -> None:
-        """Removes a file, or a directory with all that is in it."""
+        """Removes a file, or a directory with its contents."""
         await self._ask("file.remove", absolute(path), recursive=True)
 
     async def download(self, path: PathLike, local: PathLike) -> str:
-        """Copies a file, or a whole folder, to this machine; where it lies now. Links are not followed or copied.
+        """Copies a file or a folder to this machine and returns its path. Links are neither followed nor copied.
 
-        `local` is the new file or folder itself; where it is a directory already, or ends with a slash, a file goes
-        into it.
+        `local` is the new file or folder. If it is an existing directory, or ends with a slash, the file is put into
+        it.
         """
         where, target = absolute(path), os.fspath(local)
         info = await self.get_info(where)
@@ -232,9 +232,9 @@ class AsyncFiles:
             raise
 
     async def upload(self, local: PathLike, path: PathLike | None = None) -> builtins.list[FileInfo]:
-        """Copies a file, or a whole folder, into the sandbox; what was written. Links are followed.
+        """Copies a file or a folder into the sandbox and returns what was written. Links are followed.
 
-        Without `path` it gets the name that it has here. A path with a slash at its end is a directory to put it in.
+        Without `path` it keeps its name. A path that ends with a slash is a directory to put it in.
         """
         source = os.fspath(local)
         name = os.path.basename(os.path.abspath(source))

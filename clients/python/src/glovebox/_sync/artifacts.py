@@ -1,5 +1,5 @@
 # Generated from _aio/artifacts.py by tools/generate_sync.py: change that one.
-"""Files that runs leave for whoever asked for them."""
+"""Files that runs left below artifacts/."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class CommandHandle:
     """A command in the background: what `commands.run(…, background=True)` returns.
 
     Iterate over it for its output as it comes (StdoutEvent, StderrEvent), or `wait()` for its end. Its output is kept
-    in the sandbox until somebody has waited for it.
+    in the sandbox until `wait()` has returned.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class CommandHandle:
 
     @property
     def stdout(self) -> str:
-        """What has been read of its output so far."""
+        """Its output so far."""
         return "".join(self._pieces["stdout"])
 
     @property
@@ -77,16 +77,16 @@ class CommandHandle:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs, as far as this handle has heard."""
+        """None while it runs; updated by `poll()`, `wait()` and iteration."""
         return self._exit_code
 
     def poll(self) -> int | None:
-        """Reads what there is now; the exit status, or None while it runs."""
+        """Reads new output; returns the exit status, or None while it runs."""
         self._read_some()
         return self._exit_code
 
     def wait(self, timeout: float | None = None) -> CommandResult:
-        """Waits for its end. After `timeout` seconds TimeoutError is raised; the command goes on.
+        """Waits for its end. Raises TimeoutError after `timeout` seconds; the command continues.
 
         Raises CommandExitError unless it ended with status 0 or `check=False` was given.
         """
@@ -126,7 +126,7 @@ class CommandHandle:
                 pause = min(pause * 1.5, PAUSE_MAX_S)
 
     def kill(self, signal: int | str = "KILL") -> bool:
-        """Ends the command and what it started. False where it had ended already."""
+        """Ends the command and its children. Returns False if it had ended."""
         if self.poll() is not None:
             return False
         number = SIGNALS[signal.replace("SIG", "")] if isinstance(signal, str) else int(signal)
@@ -139,7 +139,7 @@ class CommandHandle:
         self._sent += 1
 
     def close_stdin(self) -> None:
-        """Tells it that its standard input has ended."""
+        """Closes its standard input."""
         self._put(f"in-{self._sent:06d}.end", b"")
         self._sent += 1
 

@@ -166,7 +166,7 @@ def run_to_end(
     on_stderr: Callback | None = None,
     on_display: Callback | None = None,
 ) -> dict[str, Any]:
-    """The result. Whoever is interrupted or cancelled here interrupts the run as well."""
+    """The result. An interrupt or cancellation of this call interrupts the run as well."""
     try:
         while True:
             kind, data = reader.message()

@@ -44,12 +44,12 @@ class Sandbox:
             sandbox.run_code("x = 41")
             print(sandbox.run_code("x + 1").text)
 
-    `files`, `commands` and `artifacts` are its parts. It may be used by many tasks and threads at a time: the daemon
-    runs one piece of code after the other, and the rest waits in order. Where no daemon runs, one is started.
+    `files`, `commands` and `artifacts` are its parts. Many tasks and threads may use it at a time: the daemon
+    executes the runs in order. If no daemon is running, one is started.
 
-    A sandbox without a name is removed when the object is: at the end of the `with` block, by `kill()`, when nothing
-    refers to it any more, or when the program ends. One with a name stays, asleep on disk when nobody uses it, until
-    somebody kills it.
+    A sandbox without a name is removed with its object: at the end of the `with` block, by `kill()`, by garbage
+    collection, or when the program ends. One with a name stays, hibernated when idle, until
+    it is killed.
     """
 
     def __init__(self, transport: AnyTransport, info: SandboxInfo, is_owner: bool, is_nameless: bool) -> None:
@@ -78,20 +78,20 @@ class Sandbox:
         socket: str | os.PathLike[str] | None = None, url: str | None = None, api_key: str | None = None,
         start: bool | None = None,
     ) -> Sandbox:  # fmt: skip
-        """A new sandbox. What is not given is the daemon's to choose; `info().limits` shows it.
+        """Creates a sandbox. The daemon chooses defaults; `info().limits` shows them.
 
-        - `name`: letters, digits, `.`, `_`, `-`. A sandbox with a name outlives this program. Where one of this name
-          is there already, SandboxExistsError is raised; with `exist_ok=True` that one is returned as it is.
+        - `name`: letters, digits, `.`, `_`, `-`. A sandbox with a name survives this program. If one of this name
+          exists, SandboxExistsError is raised; with `exist_ok=True` it is returned unchanged.
         - `memory`, `disk`, `tmp`: bytes, or text such as `"1g"`; `cpus`: processors; `pids`: processes;
           `timeout`: seconds that one run may take.
         - `network`: hosts that it may reach, such as `["api.example.org:443", ".example.net"]`; True for every public
-          host, where the daemon allows that. Without it there is no network.
+          host, if the daemon allows that. By default there is no network.
         - `mounts`: `{"/srv/data": "/data"}`, or `["/srv/data:/data:rw"]`; `data`: a directory shown read-only as
-          /data; `workspace`: a directory shown as /workspace, read and written. All within what the daemon allows.
+          /data; `workspace`: a directory shown as /workspace, read and written. The daemon's policy applies to all.
         - `packages`: installed before this returns, as by `install()`; `preload`: modules imported before it returns.
         - `env`: environment variables; `image`: an imported image; `engine`: `"native"`.
-        - `allow_weaker`: run although this host cannot enforce everything.
-        - `socket`, or `url` and `api_key`: which daemon. Without them the one that runs, or one that is started
+        - `allow_weaker`: run even if this host cannot enforce everything.
+        - `socket`, or `url` and `api_key`: which daemon. By default the running one, or one that is started
           (`start=False` forbids that).
         """
         fields = create_fields(
@@ -126,7 +126,7 @@ class Sandbox:
         cls, name_or_id: str, *, socket: str | os.PathLike[str] | None = None, url: str | None = None,
         api_key: str | None = None, start: bool | None = None,
     ) -> Sandbox:  # fmt: skip
-        """A sandbox that is there, by its name or id. A `with` block leaves it there."""
+        """Finds an existing sandbox by its name or id. A `with` block does not remove it."""
         transport = transport_for(find_target(socket, url, api_key, start))
         try:
             answer = transport.ask("session.show", {"session": name_or_id})
@@ -142,7 +142,7 @@ class Sandbox:
         cls, *, socket: str | os.PathLike[str] | None = None, url: str | None = None, api_key: str | None = None,
         start: bool | None = None,
     ) -> builtins.list[SandboxInfo]:  # fmt: skip
-        """Every sandbox that this user (or this key) has."""
+        """All sandboxes of this user (or this key)."""
         transport = transport_for(find_target(socket, url, api_key, start))
         answer = transport.ask("session.list", {})
         return [SandboxInfo(one) for one in answer.get("sessions") or []]
@@ -151,12 +151,12 @@ class Sandbox:
 
     @property
     def name(self) -> str:
-        """Its name, by which others can connect to it."""
+        """Its name. Other programs can connect to it by this name."""
         return self._name
 
     @property
     def id(self) -> str:
-        """Its id, which no other sandbox ever has."""
+        """Its unique id."""
         return self._id
 
     @property
@@ -164,7 +164,7 @@ class Sandbox:
         """The same as `id`, as E2B calls it."""
         return self._id
 
-    # Made anew each time: parts that it held would hold it, and it could not end when nobody else does.
+    # Created each time: a stored part would refer back to the sandbox, which could then never be collected.
 
     @property
     def files(self) -> Files:
@@ -178,15 +178,15 @@ class Sandbox:
 
     @property
     def artifacts(self) -> Artifacts:
-        """What runs have left for whoever asked for them."""
+        """Files that runs left below artifacts/."""
         return Artifacts(self)
 
     def info(self) -> SandboxInfo:
-        """State, limits, memory, where its files lie."""
+        """State, limits, memory, the path of its files."""
         return SandboxInfo(self._ask("session.show"))
 
     def is_running(self) -> bool:
-        """Whether it is there: not whether code runs in it, which is `info().state`."""
+        """Whether it exists. `info().state` says whether code runs in it."""
         try:
             self.info()
         except (SandboxClosedError, NotFoundError):
@@ -194,13 +194,13 @@ class Sandbox:
         return True
 
     def isolation(self) -> dict[str, Any]:
-        """What separates it from its host; `weaker` names what this host could not enforce."""
+        """The isolation report; `weaker` names what this host could not enforce."""
         answer = self._ask("session.show")
         self._isolation = answer.get("isolation") or {}
         return self._isolation
 
     def metrics(self) -> Metrics:
-        """What it takes now: memory, and how many runs are kept."""
+        """Its current memory and CPU time, and the number of recorded runs."""
         answer = self._ask("session.show")
         return Metrics(SandboxInfo(answer), len(answer.get("runs") or []))
 
@@ -218,7 +218,7 @@ class Sandbox:
     ) -> Execution:  # fmt: skip
         """Runs Python. Variables, imports and files stay for the next call; top-level `await` works.
 
-        Code that fails does not raise here: look at `error` or `status`, or call `raise_for_error()`. `timeout` is in
+        Code that fails raises nothing here: check `error` or `status`, or call `raise_for_error()`. `timeout` is in
         seconds: then the code is interrupted and variables stay. `env` holds for this run only. Callbacks get output
         as text, results as Result and the error as ExecutionError, as they come. Interrupting or cancelling the call
         interrupts the code.
@@ -242,7 +242,7 @@ class Sandbox:
     def stream(
         self, code: str, *, env: Mapping[str, str] | None = None, timeout: float | None = None
     ) -> EventStream:
-        """Runs Python and yields what happens as it happens: StartEvent, StdoutEvent, StderrEvent, ResultEvent,
+        """Runs Python and yields events as they occur: StartEvent, StdoutEvent, StderrEvent, ResultEvent,
         ErrorEvent, and last an EndEvent with the Execution. Use it in a `with` block, or read it to its end.
         """
         return EventStream(self, self._reader(code, env, timeout))
@@ -250,8 +250,8 @@ class Sandbox:
     def get(self, name: str) -> Any:
         """The value of a variable, or of any expression.
 
-        Numbers, texts, lists, dictionaries, dates and the like come as they are; DataFrames and Series by Arrow (where
-        pyarrow is installed here and in the sandbox), arrays by NPY. Other objects are refused: what comes from a
+        Numbers, strings, lists, dictionaries, dates and the like are copied; DataFrames and Series use Arrow (if
+        pyarrow is installed here and in the sandbox), arrays NPY. Other objects are refused: data from a
         sandbox is never unpickled.
         """
         data = self._evaluate_bundle(_values.code_to_give(name))
@@ -264,7 +264,7 @@ class Sandbox:
         return _values.unpack(description, content)
 
     def set(self, name: str, value: Any) -> None:
-        """Binds a variable: tables travel as Arrow, arrays as NPY, everything else as a pickle."""
+        """Sets a variable: tables are sent as Arrow, arrays as NPY, everything else as a pickle."""
         _values.check_name(name)
         kind, content = _values.pack(value)
         path = f"{_values.HIDDEN_DIRECTORY}/set-{os.urandom(8).hex()}"
@@ -277,7 +277,7 @@ class Sandbox:
     ) -> InstallResult:  # fmt: skip
         """Installs packages into this sandbox: `install("humanize", "attrs>=23")`. A running Python sees them at once.
 
-        InstallError says what pip said; the packages are then as they were. The code gets no network by this.
+        InstallError has pip's output; the packages are then unchanged. The code gets no network.
         """
         if not packages:
             raise InvalidArgumentError('name at least one package: install("humanize")')
@@ -293,26 +293,26 @@ class Sandbox:
         return InstallResult(raw, "".join(reader.logs.stdout), "".join(reader.logs.stderr))
 
     def interrupt(self) -> bool:
-        """Interrupts what runs now. Variables stay. False where nothing ran."""
+        """Interrupts the current run. Variables stay. Returns False if nothing ran."""
         return bool((self._ask("session.interrupt")).get("interrupted"))
 
     # ---- life ----
 
     def hibernate(self, depth: str = "sleep") -> str:
-        """Puts it to sleep on disk, variables and all; the next call wakes it. Returns its state then.
+        """Writes all variables to disk and ends the process; the next call restores them. Returns the new state.
 
-        `depth="trim"` only puts large tables and arrays on disk. What cannot be saved is named in BusyError.
+        `depth="trim"` only writes large tables and arrays to disk. BusyError names what cannot be saved.
         """
         self._isolation = None
         return str((self._ask("session.hibernate", depth=depth)).get("state", ""))
 
     def restart(self) -> None:
-        """A new Python: variables are lost, files stay."""
+        """Starts a new Python: variables are lost, files stay."""
         self._isolation = None
         self._ask("session.restart")
 
     def kill(self, *, keep_files: bool = False) -> bool:
-        """Ends everything in it and removes it, files included unless `keep_files`. False where it was gone."""
+        """Ends its processes and removes it, with its files unless `keep_files`. Returns False if it did not exist."""
         if self._finalizer is not None:
             self._finalizer.detach()
         if self._is_closed:
@@ -325,7 +325,7 @@ class Sandbox:
         return True
 
     def close(self) -> None:
-        """The end of the `with` block: kills what `create` made, and leaves alone what `connect` found."""
+        """Ends the `with` block: kills a sandbox that `create` made, not one that `connect` found."""
         if self._is_owner:
             self.kill()
         self._is_closed = True
@@ -371,7 +371,7 @@ class Sandbox:
         return self._guard(self._transport.ask, op, {"session": self._id, **fields})
 
     def _guard(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Does it; a sandbox that is not there any more is told as that."""
+        """Calls it; raises SandboxClosedError if the sandbox does not exist any more."""
         try:
             return work(*arguments)
         except NotFoundError as error:
@@ -423,7 +423,7 @@ def run(
     mounts: Mounts | None = None, env: Mapping[str, str] | None = None, image: str | None = None,
     mode: str | None = None, allow_weaker: bool | None = None, data: str | os.PathLike[str] | None = None,
 ) -> Execution:  # fmt: skip
-    """Runs Python in a fresh box that is gone afterwards. Files that it left in artifacts/ are in `artifacts`."""
+    """Runs Python in a fresh box, which is removed afterwards. `artifacts` lists the files it left in artifacts/."""
     fields = create_fields(
         memory, cpus, None, network, mounts, env, None, image, mode, None, None, None, None, data, allow_weaker
     )

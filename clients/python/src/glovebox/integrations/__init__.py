@@ -1,1 +1,1 @@
-"""Glovebox as the sandbox of agent frameworks, one module for each. None is imported unless somebody asks for it."""
+"""Glovebox as the sandbox of agent frameworks, one module for each. None is imported by default."""

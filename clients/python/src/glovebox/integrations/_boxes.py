@@ -1,4 +1,4 @@
-"""What several adapters need: a sandbox that is made on first use, both its faces, and a run in words for a model."""
+"""Shared by adapters: a sandbox created on first use, blocking and asyncio, and a run as text for a model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def as_async(sandbox: Sandbox) -> AsyncSandbox:
 
 
 def describe(execution: Execution) -> str:
-    """A run in words that a model can use: output, value, how it failed, which files and images it left."""
+    """A run as text for a model: output, value, error, files and images."""
     parts = [cut(execution.stdout), cut(execution.stderr)]
     if execution.text is not None:
         parts.append(cut(execution.text))

@@ -129,7 +129,7 @@ class GloveboxWorkspaceBackend(WorkspaceBackend, SupportsCommands, SupportsFiles
 
     @asynccontextmanager
     async def _use(self) -> AsyncIterator[AsyncSandbox]:
-        """The sandbox, made or found at the first use. One that is gone is told as Pydantic AI has it."""
+        """The sandbox, made or found at the first use. One that was removed raises Pydantic AI's exception."""
         try:
             if self._sandbox is None:
                 if self._opening is None:

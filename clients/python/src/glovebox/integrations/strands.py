@@ -58,7 +58,7 @@ class GloveboxSandbox(PosixShellSandbox):  # type: ignore[misc,unused-ignore]
                 yield chunk
             done = await running
         finally:
-            running.cancel()  # somebody stopped reading: the command is interrupted
+            running.cancel()  # the reader stopped: interrupt the command
         if done.status == "timeout":
             raise SandboxTimeoutError(timeout, done.stdout, done.stderr)
         stderr = f"{done.stderr}{done.error}\n" if done.error else done.stderr

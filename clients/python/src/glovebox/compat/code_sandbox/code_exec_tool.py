@@ -35,7 +35,7 @@ def _session_of(manager: SessionManager, config: RunnableConfig) -> str | None:
 
 
 def describe(run: SandboxRun) -> str:
-    """A run in words that a model can use."""
+    """A run as text for a model."""
     parts = [f"status: {run.status}"]
     for name, text in (("stdout", run.stdout), ("stderr", run.stderr)):
         if text:
@@ -72,7 +72,7 @@ _default = _lazy(_make_default)
 
 
 def __getattr__(name: str) -> BaseTool:
-    """`code_sandbox` itself: made when somebody imports it, over sessions in ./sessions."""
+    """`code_sandbox` itself: created on import, over sessions in ./sessions."""
     if name == "code_sandbox":
         return _default()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

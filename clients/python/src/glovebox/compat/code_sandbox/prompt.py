@@ -1,4 +1,4 @@
-"""What the model is told."""
+"""The system prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that says what it was told to say: for the demonstration without a key, and for tests."""
+"""A model with scripted answers, for the demonstration without a key and for tests."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class SessionManager:
         return self.session_dir(name) + canonical(path)[len("/workspace") :]
 
     def _promote(self, execution: Execution, code: str) -> ArtifactMap:
-        """Copies what an ephemeral run left to a place of its own, where nobody removes it."""
+        """Copies the artifacts of an ephemeral run to a directory that is not removed."""
         paths: dict[str, str] = {}
         written = _written(execution.artifacts, code, "/work")
         for artifact, path in zip(execution.artifacts, written):

@@ -31,7 +31,7 @@ def start_container(
 ) -> None:  # fmt: skip
     """Starts the project's daemon and its sandbox; returns when both are ready. One that runs already is kept.
 
-    Variables that nobody has used for `idle_hibernate_sec` seconds go to disk, and come back with the next call. Large
+    Variables go to disk after `idle_hibernate_sec` idle seconds and are restored with the next call. Large
     tables and arrays are then in the project's `data` directory, too, as `save` would have put them there.
     """
     project = os.path.realpath(os.fspath(project_dir))

@@ -1,4 +1,4 @@
-/* Operations on sessions. */
+/* Sessions: make, show, list, interrupt, restart, hibernate, remove. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,34 +8,31 @@
 #include "session/caller.h"
 #include "session/session.h"
 #include "session/session_config.h"
-#include "session/session_config_check.h"
 
-static int create(struct caller *caller, json_t *json, struct err *err) {
-        static const char *const known[] = { "op", "session", "image", "mode", "limits", "env", "mounts", "data",
-                                             "workspace", "network", "allow_weaker", "operator", NULL };
-        bool created = false;
-        if (session_config_check_members(json, "session.create", known, err) < 0)
-                return -1;
-        struct session *session = session_config_find_or_create(caller, json, &created, err);
+enum { RUNS_SHOWN = 10, RUNS_LOGGED = 20 };
+
+int operation_session_create(struct caller *caller, const char *name, json_t *options,
+                             struct session_created *ret_created, struct err *err) {
+        bool is_new = false;
+        caller_begin(caller, "session.create", name);
+        struct session *session = session_config_find_or_create(caller, name, options, &is_new, err);
         if (!session)
                 return -1;
-        json_t *answer = session_to_json(session, false);
-        json_object_set_new(answer, "created", json_boolean(created));
-        if (!created)
-                json_object_set_new(answer, "unchanged", session_config_list_unchanged(session, json));
-        caller_answer(caller, answer);
+        *ret_created = (struct session_created) {
+                .info = session_info_of(session),
+                .is_new = is_new,
+                .unchanged = is_new ? NULL : session_config_list_unchanged(session, options),
+        };
         return 0;
 }
 
-static int list(struct caller *caller, json_t *json, struct err *err) {
-        (void) json;
-        (void) err;
-        json_t *sessions = json_array();
+void operation_session_list(struct caller *caller, session_visit *each, void *context) {
+        caller_begin(caller, "session.list", NULL);
         for (struct session *session = caller->manager->sessions; session; session = session->next)
-                if (session_is_seen_by(session, caller->owner) && !session->removing)
-                        json_array_append_new(sessions, session_to_json(session, true));
-        caller_answer(caller, json_pack("{s:o}", "sessions", sessions));
-        return 0;
+                if (session_is_seen_by(session, caller->owner) && !session_is_going(session)) {
+                        const struct session_info info = session_info_of(session);
+                        each(context, &info);
+                }
 }
 
 /* A session that sleeps or never ran has no kernel, but its journal is there. */
@@ -47,7 +44,7 @@ static struct journal *open_journal(struct session *session, struct journal **re
 }
 
 /* A result begins with what is small (run_result.c): the rest of it, however large, is not read. */
-static void add_outcome(struct journal *journal, const struct journal_run *run, json_t *item) {
+static void add_run_outcome(struct journal *journal, const struct journal_run *run, json_t *item) {
         char head[512], status[32];
         size_t size = 0;
         struct journal_event event;
@@ -63,7 +60,7 @@ static void add_outcome(struct journal *journal, const struct journal_run *run, 
                 json_object_set_new(item, "duration_ms", json_integer((json_int_t) took_ms));
 }
 
-static json_t *runs_of(struct session *session, size_t limit) {
+static json_t *describe_runs(struct session *session, size_t limit) {
         json_t *array = json_array();
         struct journal *owned;
         struct journal *journal = open_journal(session, &owned, NULL);
@@ -78,7 +75,7 @@ static json_t *runs_of(struct session *session, size_t limit) {
                                          (json_int_t) runs[i].bytes[JOURNAL_ERR], "began",
                                          (json_int_t) runs[i].began_ms, "end", (json_int_t) runs[i].ended_ms);
                 if (item && runs[i].ended)
-                        add_outcome(journal, &runs[i], item);
+                        add_run_outcome(journal, &runs[i], item);
                 if (item && runs[i].damaged) /* on the disk: there is no result */
                         json_object_set_new(item, "status", json_string("damaged"));
                 json_array_append_new(array, item);
@@ -87,45 +84,49 @@ static json_t *runs_of(struct session *session, size_t limit) {
         return array;
 }
 
-static int show(struct caller *caller, json_t *json, struct err *err) {
-        struct session *session = operation_session(caller, json, err);
+int operation_session_show(struct caller *caller, const char *name, struct session_details *ret_details,
+                           struct err *err) {
+        caller_begin(caller, "session.show", name);
+        struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
-        json_t *answer = session_to_json(session, false);
-        json_object_set_new(answer, "runs", runs_of(session, 10));
-        json_object_set_new(answer, "isolation", session_isolation(session));
-        caller_answer(caller, answer);
+        *ret_details = (struct session_details) { .info = session_info_of(session),
+                                                  .runs = describe_runs(session, RUNS_SHOWN),
+                                                  .isolation = session_isolation(session) };
         return 0;
 }
 
-static int show_log(struct caller *caller, json_t *json, struct err *err) {
-        struct session *session = operation_session(caller, json, err);
+int operation_session_log(struct caller *caller, const char *name, size_t limit, struct err *err) {
+        caller_begin(caller, "session.log", name);
+        struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
-        json_int_t limit = json_integer_value(json_object_get(json, "limit"));
-        caller_answer(caller, json_pack("{s:o}", "runs", runs_of(session, limit > 0 ? (size_t) limit : 20)));
+        caller_answer(caller, json_pack("{s:o}", "runs", describe_runs(session, limit ? limit : RUNS_LOGGED)));
         return 0;
 }
 
-static int remove_one(struct caller *caller, json_t *json, struct err *err) {
-        struct session *session = operation_session(caller, json, err);
+int operation_session_remove(struct caller *caller, const char *name, bool keep_files, struct err *err) {
+        caller_begin(caller, "session.remove", name);
+        struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
-        session_remove(session, json_is_true(json_object_get(json, "keep_files")));
+        session_remove(session, keep_files);
         caller_answer(caller, json_object());
         return 0;
 }
 
-static int interrupt(struct caller *caller, json_t *json, struct err *err) {
-        struct session *session = operation_session(caller, json, err);
+int operation_session_interrupt(struct caller *caller, const char *name, struct err *err) {
+        caller_begin(caller, "session.interrupt", name);
+        struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
         caller_answer(caller, json_pack("{s:b}", "interrupted", (int) session_interrupt(session)));
         return 0;
 }
 
-static int restart(struct caller *caller, json_t *json, struct err *err) {
-        struct session *session = operation_session(caller, json, err);
+int operation_session_restart(struct caller *caller, const char *name, struct err *err) {
+        caller_begin(caller, "session.restart", name);
+        struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
         session_restart(session);
@@ -133,20 +134,14 @@ static int restart(struct caller *caller, json_t *json, struct err *err) {
         return 0;
 }
 
-static int hibernate(struct caller *caller, json_t *json, struct err *err) {
-        struct session *session = operation_session(caller, json, err);
+int operation_session_hibernate(struct caller *caller, const char *name, bool trim_only, struct err *err) {
+        caller_begin(caller, "session.hibernate", name);
+        struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
         if (session->state == SESSION_ASLEEP) {
                 caller_answer(caller, json_pack("{s:s}", "state", "asleep"));
                 return 0;
         }
-        const char *depth = json_string_value(json_object_get(json, "depth"));
-        return session_hibernate(session, depth && strcmp(depth, "trim") == 0, caller, err);
+        return session_hibernate(session, trim_only, caller, err);
 }
-
-const struct operation operations_session[] = {
-        { "session.create", create },       { "session.list", list },       { "session.show", show },
-        { "session.remove", remove_one },   { "session.interrupt", interrupt }, { "session.restart", restart },
-        { "session.hibernate", hibernate }, { "session.log", show_log },    { NULL, NULL },
-};

@@ -1,5 +1,4 @@
-/* Operations on what runs now, sessions and ephemeral runs alike: list it, end it, give it more. */
-#include <stddef.h>
+/* What runs now, sessions and ephemeral runs alike: list it, end it, give it more. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@
 enum { WHAT_MAX = 80, PREFIX_MIN = 6 };
 
 static bool is_listed(const struct session *session, const struct caller *caller) {
-        return !session->removing && !session->helps && (session->ephemeral || session_is_seen_by(session, caller->owner)) &&
+        return !session_is_going(session) && !session->helps && (session->ephemeral || session_is_seen_by(session, caller->owner)) &&
                (caller_is_operator(caller) || strcmp(session->row.owner, caller->owner) == 0);
 }
 
@@ -49,31 +48,29 @@ static json_t *describe_run(const struct run *run) {
                          describe_work(run));
 }
 
-/* A program runs by itself (session/program.h): of what it is only its caller knows. */
+/* A program runs by itself (session/program.h): what it is only its caller knows. */
 static json_t *describe_program(const struct session *session) {
         bool running = session->state == SESSION_RUNNING;
         return json_pack("{s:s, s:s, s:I, s:s}", "run_id", session->row.id, "status", running ? "running" : "waiting",
-                         "running_ms", (json_int_t) (loop_now_ms() - session->used_ms), "what", "glovebox run");
+                         "running_ms", (json_int_t) (loop_now_ms() - session->used_ms), "what", *session->what ? session->what : "glovebox run");
 }
 
-static int ps(struct caller *caller, json_t *json, struct err *err) {
-        (void) json;
+int operation_ps(struct caller *caller, struct err *err) {
+        static const struct session_info_form brief = { .is_brief = true };
         (void) err;
+        caller_begin(caller, "ps", NULL);
         json_t *list = json_array();
         for (struct session *session = caller->manager->sessions; session; session = session->next) {
                 if (!is_listed(session, caller))
                         continue;
-                json_t *item = session_to_json(session, true), *runs = json_array();
-                struct cgroup_usage usage = { 0 };
-                if (session->kernel && session->kernel->cgroup.host)
-                        cgroup_read_usage(&session->kernel->cgroup, &usage);
+                const struct session_info info = session_info_of(session);
+                json_t *item = session_info_to_json(&info, &brief), *runs = json_array();
                 for (const struct run *run = session->runs; run; run = run->next)
                         (void) json_array_append_new(runs, describe_run(run));
                 if (session->is_program)
                         (void) json_array_append_new(runs, describe_program(session));
                 (void) json_object_set_new(item, "ephemeral", json_boolean(session->ephemeral));
                 (void) json_object_set_new(item, "owner", json_string(session->row.owner));
-                (void) json_object_set_new(item, "cpu_ms", json_integer((json_int_t) (usage.cpu_us / 1000)));
                 (void) json_object_set_new(item, "runs", runs);
                 (void) json_array_append_new(list, item);
         }
@@ -106,12 +103,14 @@ static struct session *find_target(struct caller *caller, const char *name, stru
 }
 
 /* "interrupt" leaves a session its variables, "end" does not; an ephemeral run is ended by both. */
-static int kill_one(struct caller *caller, json_t *json, struct err *err) {
-        const char *name = operation_text(json, "session", err);
-        struct session *session = name ? find_target(caller, name, err) : NULL;
+int operation_kill(struct caller *caller, const char *target, bool hard, struct err *err) {
+        caller_begin(caller, "kill", target);
+        if (!target)
+                return err_set(err, ERR_USAGE, "\"session\" must be given, as text");
+        struct session *session = find_target(caller, target, err);
         if (!session)
                 return -1;
-        bool hard = json_is_true(json_object_get(json, "hard")), was_running = session->runs && session->runs->started;
+        bool was_running = session->runs && session->runs->started;
         json_t *answer = json_pack("{s:s, s:s, s:b, s:b}", "session", session->row.id, "name", session->row.name,
                                    "ephemeral", (int) session->ephemeral, "was_running", (int) was_running);
         const char *done = "nothing";
@@ -170,25 +169,20 @@ static int change_box(const struct session *session, const struct limits *limits
 }
 
 /* The box, then what the next one is made from. */
-static int set(struct caller *caller, json_t *json, struct err *err) {
-        struct session *session = operation_session(caller, json, err);
-        json_t *wanted = json_object_get(json, "limits");
-        if (!session || check_changeable(wanted, err) < 0)
+int operation_session_set(struct caller *caller, const char *name, json_t *limits, struct session_info *ret_info,
+                          struct err *err) {
+        caller_begin(caller, "session.set", name);
+        struct session *session = caller_find_session(caller, name, err);
+        if (!session || check_changeable(limits, err) < 0)
                 return -1;
-        struct registry_session row = { 0 };
-        memcpy(&row, &session->row, offsetof(struct registry_session, options)); /* see session.h */
-        (void) snprintf(row.options, sizeof(row.options), "%s", session->row.options);
-        if (session_config_read_limits(wanted, &row.limits, err) < 0 || session_config_check_ceiling(caller, &row.limits, err) < 0 ||
-            change_box(session, &row.limits, err) < 0 ||
+        struct registry_session row = session->row;
+        if (session_config_read_limits(limits, &row.limits, err) < 0 ||
+            session_config_check_ceiling(caller, &row.limits, err) < 0 || change_box(session, &row.limits, err) < 0 ||
             registry_set_limits(caller->manager->registry, row.id, &row.limits, err) < 0)
                 return -1;
         session->row.limits = row.limits;
         disk_limit_changed(session);
         (void) session_file_write(session->state_dir, &row, NULL); /* a copy, for when the registry is lost */
-        caller_answer(caller, session_to_json(session, false));
+        *ret_info = session_info_of(session);
         return 0;
 }
-
-const struct operation operations_process[] = {
-        { "ps", ps }, { "kill", kill_one }, { "session.set", set }, { NULL, NULL },
-};

@@ -21,19 +21,17 @@ static int check_packages(json_t *packages, struct err *err) {
         return 0;
 }
 
-static int install(struct caller *caller, json_t *json, struct err *err) {
-        json_t *packages = json_object_get(json, "packages");
-        json_int_t timeout_ms = json_integer_value(json_object_get(json, "timeout_ms"));
+int operation_install(struct caller *caller, const struct install_request *request, struct err *err) {
         bool created;
-        if (check_packages(packages, err) < 0)
+        caller_begin(caller, "session.install", request->session);
+        if (check_packages(request->packages, err) < 0)
                 return -1;
-        struct session *session = session_config_find_or_create(caller, json, &created, err);
+        struct session *session =
+                session_config_find_or_create(caller, request->session, request->options, &created, err);
         if (!session)
                 return -1;
-        caller->stream = json_is_true(json_object_get(json, "stream"));
-        caller->cancel_on_disconnect = json_is_true(json_object_get(json, "cancel_on_disconnect"));
-        return install_begin(session, caller, packages, timeout_ms > 0 ? (uint64_t) timeout_ms : INSTALL_TIMEOUT_MS,
-                             err);
+        caller->stream = request->stream;
+        caller->cancel_on_disconnect = request->cancel_on_disconnect;
+        return install_begin(session, caller, request->packages,
+                             request->timeout_ms ? request->timeout_ms : INSTALL_TIMEOUT_MS, err);
 }
-
-const struct operation operations_install[] = { { "session.install", install }, { NULL, NULL } };

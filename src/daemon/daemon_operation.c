@@ -1,4 +1,4 @@
-/* Operations about the daemon itself: ping, status, shutdown. */
+/* The daemon itself: ping, status, shutdown. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,9 +24,9 @@ static uint64_t memory_bytes_of(pid_t pid) {
         return (uint64_t) pages * (uint64_t) sysconf(_SC_PAGESIZE);
 }
 
-static int ping(struct caller *caller, json_t *json, struct err *err) {
-        (void) json;
+int operation_ping(struct caller *caller, struct err *err) {
         (void) err;
+        caller_begin(caller, "ping", NULL);
         caller_answer(caller, json_pack("{s:s, s:i}", "version", GLOVEBOX_VERSION, "pid", (int) getpid()));
         return 0;
 }
@@ -90,14 +90,17 @@ static json_t *describe_pool(const struct session_manager *manager) {
                          (json_int_t) kernel_pool_ready(manager, true));
 }
 
-static int status(struct caller *caller, json_t *json, struct err *err) {
-        (void) json;
+int operation_status(struct caller *caller, struct err *err) {
+        static const struct session_info_form brief = { .is_brief = true };
         (void) err;
+        caller_begin(caller, "status", NULL);
         struct session_manager *manager = caller->manager;
         json_t *sessions = json_array();
         for (struct session *session = manager->sessions; session; session = session->next)
-                if (session_is_seen_by(session, caller->owner))
-                        json_array_append_new(sessions, session_to_json(session, true));
+                if (session_is_seen_by(session, caller->owner)) {
+                        const struct session_info info = session_info_of(session);
+                        json_array_append_new(sessions, session_info_to_json(&info, &brief));
+                }
         caller_answer(caller, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "daemon",
                                         describe_daemon(daemon_of(manager)), "pool", describe_pool(manager), "nursery",
                                         describe_nursery(manager, false), "light_nursery",
@@ -106,18 +109,14 @@ static int status(struct caller *caller, json_t *json, struct err *err) {
         return 0;
 }
 
-static int shutdown_daemon(struct caller *caller, json_t *json, struct err *err) {
+int operation_shutdown(struct caller *caller, bool end_sessions, struct err *err) {
+        caller_begin(caller, "shutdown", NULL);
         if (!caller_is_operator(caller))
                 return err_set(err, ERR_REFUSED, "only the operator ends the daemon");
-        const char *sessions = json_string_value(json_object_get(json, "sessions"));
         struct daemon *daemon = daemon_of(caller->manager); /* read before the answer frees the caller */
-        daemon->end_sessions = sessions && strcmp(sessions, "end") == 0;
+        daemon->end_sessions = end_sessions;
         daemon->manager.draining = true;
         caller_answer(caller, json_object());
         loop_stop(daemon->manager.loop);
         return 0;
 }
-
-const struct operation operations_daemon[] = {
-        { "ping", ping }, { "status", status }, { "shutdown", shutdown_daemon }, { NULL, NULL },
-};

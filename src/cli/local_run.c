@@ -1,0 +1,163 @@
+#include "cli/local_run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/data_dir.h"
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/cgroup/cgroup.h"
+#include "cli/run_program.h"
+
+enum { ID_LENGTH = 32, PREFIX_MIN = 6, TEXT_MAX = 2048, WHAT_MAX = 80 };
+
+static uint64_t wall_ms(void) {
+        struct timespec now;
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
+}
+
+/* ---- a run of our own ---- */
+
+void local_run_announce(struct local_run *run, const char *data_dir, const char *id, const struct run_request *request) {
+        char directory[4150], what[WHAT_MAX + 1];
+        struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+        (void) snprintf(directory, sizeof(directory), "%.4090s/runs", data_dir);
+        (void) snprintf(run->path, sizeof(run->path), "%s/%.32s", directory, id);
+        if (mkdir(directory, 0700) < 0 && errno != EEXIST)
+                return;
+        run->fd = open(run->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (run->fd < 0)
+                return;
+        run_program_describe(request, what, sizeof(what));
+        json_t *text = json_pack("{s:s, s:s, s:I}", "image", request->image, "what", what, "started_ms",
+                                 (json_int_t) wall_ms());
+        _cleanup_free_ char *line = text ? json_dumps(text, JSON_COMPACT) : NULL;
+        json_decref(text);
+        if (!line || fcntl(run->fd, F_SETLK, &whole) < 0 || fd_write_all(run->fd, line, strlen(line)) < 0)
+                local_run_end(run);
+}
+
+void local_run_end(struct local_run *run) {
+        if (run->fd >= 0)
+                (void) unlink(run->path);
+        fd_close(&run->fd);
+}
+
+/* ---- those of others ---- */
+
+/* The process that holds the lock; 0: there is none any more, and the file is removed. */
+static pid_t holder_of(int directory_fd, const char *name, int fd) {
+        struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+        if (fcntl(fd, F_GETLK, &whole) < 0)
+                return 0;
+        if (whole.l_type != F_UNLCK)
+                return whole.l_pid;
+        struct stat status;
+        if (fstat(fd, &status) == 0 && status.st_size > 0) /* an empty one is locked in a moment */
+                (void) unlinkat(directory_fd, name, 0);
+        return 0;
+}
+
+static void add_usage(json_t *item, const char *id) {
+        struct cgroup_host host;
+        struct cgroup cgroup;
+        struct cgroup_usage usage = { 0 };
+        struct err ignored;
+        char name[64];
+        (void) snprintf(name, sizeof(name), "run-%.32s", id);
+        cgroup_host_look(&host);
+        if (cgroup_adopt(&host, name, &cgroup, &ignored) == 0) {
+                cgroup_read_usage(&cgroup, &usage);
+                cgroup_release(&cgroup);
+        }
+        (void) json_object_set_new(item, "memory_bytes", json_integer((json_int_t) usage.memory_now_bytes));
+        (void) json_object_set_new(item, "cpu_ms", json_integer((json_int_t) (usage.cpu_us / 1000)));
+}
+
+/* As the daemon describes a program. */
+static json_t *describe(const char *id, const json_t *text, pid_t pid) {
+        uint64_t now = wall_ms(), started = (uint64_t) json_integer_value(json_object_get(text, "started_ms"));
+        const char *image = json_string_value(json_object_get(text, "image"));
+        const char *what = json_string_value(json_object_get(text, "what"));
+        json_t *item = json_pack("{s:s, s:s, s:s, s:s, s:i, s:b, s:b, s:[{s:s, s:s, s:I, s:s}]}", "id", id, "name", "",
+                                 "state", "running", "image", image ? image : "", "pid", (int) pid, "ephemeral", 1,
+                                 "local", 1, "runs", "run_id", id, "status", "running", "running_ms",
+                                 (json_int_t) (now > started ? now - started : 0), "what", what ? what : "");
+        if (item)
+                add_usage(item, id);
+        return item;
+}
+
+/* Calls `take` with each; it returns false to end it. */
+static void each_local_run(bool (*take)(const char *id, const json_t *text, pid_t pid, void *context), void *context) {
+        char path[DATA_DIR_PATH_MAX + 8], data_dir[DATA_DIR_PATH_MAX];
+        struct err ignored;
+        if (data_dir_find(data_dir, &ignored) < 0)
+                return;
+        (void) snprintf(path, sizeof(path), "%s/runs", data_dir);
+        DIR *directory = opendir(path);
+        struct dirent *entry;
+        bool more = true;
+        while (more && directory && (entry = readdir(directory))) {
+                char line[TEXT_MAX];
+                _cleanup_fd_ int fd = strlen(entry->d_name) == ID_LENGTH ? openat(dirfd(directory), entry->d_name,
+                                                                                  O_RDONLY | O_NOFOLLOW | O_CLOEXEC) :
+                                                                           -1;
+                pid_t pid = fd < 0 ? 0 : holder_of(dirfd(directory), entry->d_name, fd);
+                ssize_t size = pid > 0 ? read(fd, line, sizeof(line)) : 0;
+                json_t *text = size > 0 ? json_loadb(line, (size_t) size, 0, NULL) : NULL;
+                if (text)
+                        more = take(entry->d_name, text, pid, context);
+                json_decref(text);
+        }
+        if (directory)
+                (void) closedir(directory);
+}
+
+static bool add_one(const char *id, const json_t *text, pid_t pid, void *processes) {
+        json_t *item = describe(id, text, pid);
+        if (item)
+                (void) json_array_append_new(processes, item);
+        return true;
+}
+
+void local_run_list(json_t *processes) {
+        each_local_run(add_one, processes);
+}
+
+struct search {
+        const char *prefix;
+        size_t n_found;
+        pid_t pid;
+};
+
+static bool match_one(const char *id, const json_t *text, pid_t pid, void *context) {
+        struct search *search = context;
+        (void) text;
+        if (strncmp(id, search->prefix, strlen(search->prefix)) == 0) {
+                search->n_found++;
+                search->pid = pid;
+        }
+        return true;
+}
+
+int local_run_kill(const char *id, bool hard, struct err *err) {
+        struct search search = { .prefix = id };
+        if (strlen(id) >= PREFIX_MIN)
+                each_local_run(match_one, &search);
+        if (search.n_found > 1)
+                return err_set(err, ERR_USAGE, "\"%.100s\" begins more than one id; write more of it", id);
+        if (search.n_found == 0)
+                return err_set(err, ERR_NOT_FOUND, "nothing of the name or id \"%.100s\" is here; see glovebox ps", id);
+        if (kill(search.pid, hard ? SIGKILL : SIGTERM) < 0 && errno != ESRCH)
+                return err_sys(err, errno, "ending run %.100s", id);
+        return 0;
+}

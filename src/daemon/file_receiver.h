@@ -1,0 +1,46 @@
+/* A file on its way into a session's workspace, whatever front end it comes through: begin, pieces, then finish or
+ * abandon. Nobody sees the file before it is finished; then it is in its place whole. Each piece is admitted to the
+ * session's disk limit first, and given back when the file does not come to its end. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "store/workspace.h"
+
+struct caller;
+struct file_request;
+struct session_manager;
+
+struct file_receiver {
+        struct session_manager *manager; /* NULL: there is nothing to abandon */
+        char session_id[27];
+        uint64_t max, size; /* how large it may become, and is */
+        struct workspace_file file;
+        char *path;    /* below the workspace */
+        bool is_finished;
+        bool replaced; /* after it was finished: something was there before */
+};
+
+/* `max_bytes` (0: none) bounds the file besides the session's disk limit. -1: there is nothing to abandon. The request
+ * is recorded as file.write when the caller is answered. */
+int file_receiver_begin(struct caller *caller, const struct file_request *request, uint64_t max_bytes,
+                        struct file_receiver *ret_receiver, struct err *err);
+
+/* The most that the file may still have: for whoever knows its size before. */
+int file_receiver_check_size(const struct file_receiver *receiver, uint64_t size, struct err *err);
+
+/* After -1 only file_receiver_abandon is called. ERR_LIMIT: it is too large. */
+int file_receiver_piece(struct file_receiver *receiver, const char *bytes, size_t size, struct err *err);
+
+/* Puts it in its place. file_receiver_abandon is called afterwards all the same. */
+int file_receiver_finish(struct file_receiver *receiver, struct err *err);
+
+/* The same, and the caller is answered with {"size"} when the file is on the disk with its name: a helper job waits for
+ * that. -1: not answered, and nothing was put in place. */
+int file_receiver_finish_durably(struct file_receiver *receiver, struct caller *caller, struct err *err);
+
+/* Lets go of it, and of what was admitted for it unless it was finished. Always the last. */
+void file_receiver_abandon(struct file_receiver *receiver);

@@ -1,0 +1,274 @@
+/* Runs: code, commands and programs, and reading a run again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "daemon/operation.h"
+#include "session/caller.h"
+#include "session/session.h"
+#include "session/session_config.h"
+#include "session/spill.h"
+#include "session/waiting.h"
+#include "store/disk_reserve.h"
+
+static struct session *find_run_session(struct caller *caller, const struct run_request *request, struct err *err) {
+        if (!request->is_ephemeral) {
+                bool created;
+                if (request->must_exist) /* one that was removed stays so */
+                        return caller_find_session(caller, request->session, err);
+                return session_config_find_or_create(caller, request->session, request->options, &created, err);
+        }
+        struct registry_session row;
+        if (session_config_from_json(caller, request->options, SESSION_CONFIG_LOOK_NOW, &row, err) < 0 ||
+            registry_make_id(row.id, err) < 0)
+                return NULL;
+        return session_make(caller->manager, &row, true, err);
+}
+
+static int check_queue(const struct session *session, struct err *err) {
+        size_t waiting = 0;
+        for (const struct run *run = session->runs; run; run = run->next)
+                waiting++;
+        if (waiting >= SESSION_RUNS_MAX)
+                return err_set(err, ERR_LIMIT, "%d runs already wait in session %s; wait for some to end",
+                               SESSION_RUNS_MAX, session->row.name);
+        return 0;
+}
+
+/* A run of this payload, which is EXECUTE but for its id. NULL: refused, and an ephemeral session is gone. */
+static struct run *make_run(struct caller *caller, const struct run_request *request, json_t *payload,
+                            struct err *err) {
+        struct session *session = find_run_session(caller, request, err);
+        struct run *run = NULL;
+        if (!session)
+                return NULL;
+        if (session->ephemeral)
+                session->light = json_object_get(payload, "argv") || request->is_light;
+        if (run_fits(session, payload, err) == 0 && check_queue(session, err) == 0) {
+                run = run_make(session, payload,
+                               request->timeout_ms ? request->timeout_ms : session->row.limits.timeout_ms);
+                if (!run)
+                        (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        }
+        if (!run && session->ephemeral)
+                session_remove(session, false);
+        return run;
+}
+
+/* Takes the payload; NULL: there was no memory for it. */
+static int submit_run(struct caller *caller, const struct run_request *request, json_t *payload, struct err *err) {
+        struct run *run = NULL;
+        if (!payload)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        if (disk_reserve_check(err) == 0)
+                run = make_run(caller, request, payload, err);
+        json_decref(payload);
+        if (!run)
+                return -1;
+        struct session *session = run->session;
+        struct err refusal = { 0 };
+        caller->stream = request->stream;
+        caller->cancel_on_disconnect = request->cancel_on_disconnect;
+        run->refusal = &refusal;
+        session_submit(session, run);
+        if (refusal.code != ERR_NONE) {
+                *err = refusal;
+                return -1;
+        }
+        run->refusal = NULL;
+        /* Whoever learns its id has it acknowledged: then it is in the journal, or on disk until it is its turn. */
+        if (!run->started && (request->detach || caller->type->accepted) &&
+            waiting_put(run, caller->cancel_on_disconnect, err) < 0) {
+                session_cancel(session, run);
+                return -1;
+        }
+        if (request->detach)
+                caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run->id, "session", session->row.id));
+        else
+                run_add_caller(run, caller);
+        return 0;
+}
+
+static void set_text(json_t *payload, const char *key, const char *text) {
+        if (text)
+                json_object_set_new(payload, key, json_string(text));
+}
+
+static void set_value(json_t *payload, const char *key, json_t *value) {
+        if (value)
+                json_object_set(payload, key, value);
+}
+
+int operation_execute(struct caller *caller, const struct run_request *request, struct err *err) {
+        caller_begin(caller, "execute", request->session);
+        if (!request->code)
+                return err_set(err, ERR_USAGE, "\"code\" must be given, as text");
+        json_t *code = json_stringn(request->code, request->code_size);
+        if (!code)
+                return err_set(err, ERR_USAGE, "the code is not UTF-8 text");
+        json_t *payload = json_pack("{s:o}", "code", code);
+        set_text(payload, "context", request->context);
+        set_text(payload, "file", request->file);
+        set_text(payload, "input", request->input);
+        set_value(payload, "args", request->args);
+        if (!request->is_ephemeral) /* a fresh box has it in its environment */
+                set_value(payload, "env", request->env);
+        if (request->is_not_counted)
+                json_object_set_new(payload, "store_history", json_false());
+        return submit_run(caller, request, payload, err);
+}
+
+/* A new reference, or NULL. */
+static json_t *command_words(const struct run_request *request, struct err *err) {
+        size_t i;
+        json_t *word;
+        json_array_foreach(request->argv, i, word) if (!json_is_string(word)) {
+                (void) err_set(err, ERR_USAGE, "argv holds texts only");
+                return NULL;
+        }
+        if (request->shell) /* the kernel knows which shell the image has */
+                return json_pack("[s, s, s]", "", "-c", request->shell);
+        if (json_array_size(request->argv) > 0)
+                return json_incref(request->argv);
+        (void) err_set(err, ERR_USAGE, "\"argv\" (a list of texts) or \"shell\" (a text) must be given");
+        return NULL;
+}
+
+int operation_command(struct caller *caller, const struct run_request *request, struct err *err) {
+        caller_begin(caller, "command", request->session);
+        json_t *argv = command_words(request, err);
+        if (!argv)
+                return -1;
+        json_t *payload = json_pack("{s:o}", "argv", argv);
+        set_text(payload, "cwd", request->cwd);
+        set_text(payload, "stdin", request->stdin_path);
+        set_text(payload, "input", request->input);
+        set_value(payload, "env", request->env);
+        return submit_run(caller, request, payload, err);
+}
+
+int operation_program(struct caller *caller, const struct program_request *request, struct err *err) {
+        caller_begin(caller, "program", NULL);
+        return program_begin(caller, request, err);
+}
+
+int operation_program_usage(struct caller *caller, const char *id, struct err *err) {
+        caller_begin(caller, "program.usage", NULL);
+        return program_usage(caller, id, err);
+}
+
+/* ---- reading again ---- */
+
+static int read_result_text(struct journal *journal, const struct journal_run *run, char **ret_text, size_t *ret_size,
+                            struct err *err) {
+        struct journal_event event;
+        bool is_there = journal_event(journal, run->run_id, run->events, &event, err) == 0;
+        if (!is_there && err->code == ERR_DAMAGED)
+                return -1;
+        if (!is_there || event.kind != JOURNAL_EVENT_RESULT)
+                return err_set(err, ERR_GONE, "run %s has no result: the daemon that ran it was lost", run->run_id);
+        _cleanup_free_ char *text = malloc(event.size + 1);
+        size_t size = 0;
+        if (!text)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        if (journal_read(journal, &event, 0, text, event.size, &size, err) < 0)
+                return -1;
+        if (size < 2)
+                return err_set(err, ERR_SYSTEM, "the result of run %s cannot be read", run->run_id);
+        *ret_text = take_ptr(text);
+        *ret_size = size;
+        return 0;
+}
+
+/* A run that is over, from the journal, as fast as the caller reads. */
+static int send_events(struct caller *caller, const struct session *session, struct journal *journal,
+                       const struct journal_run *run, struct err *err) {
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        if (read_result_text(journal, run, &text, &size, err) < 0)
+                return -1;
+        if (caller->type->accepted)
+                caller->type->accepted(caller, run->run_id);
+        caller_tell_begun(caller, run->run_id);
+        return spill_run(caller, journal, run->run_id, text, size, session->row.id, err);
+}
+
+/* The session's journal; *ret_owned is to be closed, unless it is NULL. */
+static struct journal *journal_of(struct session *session, struct journal **ret_owned, struct err *err) {
+        *ret_owned = NULL;
+        if (session->kernel && session->kernel->journal)
+                return session->kernel->journal;
+        return session_open_journal(session, ret_owned, err) < 0 ? NULL : *ret_owned;
+}
+
+static struct session *find_referred(struct caller *caller, const struct run_reference *reference, struct err *err) {
+        struct session *session = caller_find_session(caller, reference->session, err);
+        if (session && !reference->run_id)
+                (void) err_set(err, ERR_USAGE, "\"run\" must be given, as text");
+        return reference->run_id ? session : NULL;
+}
+
+/* The run, when it is not over. */
+static struct run *find_run(const struct session *session, const char *run_id) {
+        struct run *run = session->runs;
+        while (run && strcmp(run->id, run_id) != 0)
+                run = run->next;
+        return run;
+}
+
+int operation_run_read(struct caller *caller, const struct run_reference *reference, struct err *err) {
+        caller_begin(caller, "run.read", reference->session);
+        struct session *session = find_referred(caller, reference, err);
+        if (!session)
+                return -1;
+        caller->stream = true;
+        caller->cursor = reference->from > 0 ? reference->from : 1;
+        struct run *run = find_run(session, reference->run_id);
+        if (run) {
+                run_add_caller(run, caller);
+                return 0;
+        }
+        struct journal *owned, *journal = journal_of(session, &owned, err);
+        struct journal_run found;
+        int code = journal ? journal_find(journal, reference->run_id, &found, err) : -1;
+        if (code == 0)
+                code = send_events(caller, session, journal, &found, err);
+        journal_close(owned);
+        return code;
+}
+
+int operation_run_show(struct caller *caller, const struct run_reference *reference, struct err *err) {
+        caller_begin(caller, "run.show", reference->session);
+        struct session *session = find_referred(caller, reference, err);
+        if (!session)
+                return -1;
+        const struct run *run = find_run(session, reference->run_id);
+        if (run) {
+                caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run->id, "status",
+                                                run->started ? "running" : "waiting"));
+                return 0;
+        }
+        struct journal *owned, *journal = journal_of(session, &owned, err);
+        struct journal_run found;
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        int code = journal ? journal_find(journal, reference->run_id, &found, err) : -1;
+        if (code == 0)
+                code = read_result_text(journal, &found, &text, &size, err);
+        if (code == 0)
+                run_answer_again(caller, journal, &found, text, size);
+        journal_close(owned);
+        return code;
+}
+
+int operation_run_cancel(struct caller *caller, const struct run_reference *reference, struct err *err) {
+        caller_begin(caller, "run.cancel", reference->session);
+        struct session *session = find_referred(caller, reference, err);
+        if (!session)
+                return -1;
+        struct run *run = find_run(session, reference->run_id);
+        if (run) /* one that waits never begins */
+                session_cancel(session, run);
+        caller_answer(caller, json_pack("{s:b}", "interrupted", (int) (run != NULL)));
+        return 0;
+}

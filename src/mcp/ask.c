@@ -1,0 +1,128 @@
+#include "mcp/ask.h"
+
+#include <string.h>
+
+#include "daemon/file_receiver.h"
+#include "session/session.h"
+#include "session/session_config.h"
+#include "store/workspace.h"
+
+int ask_require(const struct mcp_call *call, const char *name, struct err *err) {
+        if (session_find(call->peer->manager, call->peer->owner, name))
+                return 0;
+        return err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%s\": it was closed, has expired or was never made; "
+                       "leave \"sandbox\" out and run something to get the default one, or use create_sandbox",
+                       call->sandbox);
+}
+
+int ask_check_timeout(const struct mcp_call *call, uint64_t timeout_ms, struct err *err) {
+        return session_config_check_ceiling(&call->caller, &(const struct limits) { .timeout_ms = timeout_ms }, err);
+}
+
+/* ---- operations ---- */
+
+/* Of a sandbox that is made for the call. */
+static json_t *options_of(const struct mcp_call *call) {
+        return (json_t *) (uintptr_t) call->peer->options;
+}
+
+void ask_python(struct mcp_call *call, const char *name, json_t *code, uint64_t timeout_ms, ask_finish *finish) {
+        const struct run_request request = { .session = name, .options = options_of(call),
+                                             .code = json_string_value(code), .code_size = json_string_length(code),
+                                             .timeout_ms = timeout_ms, .stream = true };
+        struct err err;
+        mcp_call_expect(call, finish);
+        mcp_call_settle(call, operation_execute(&call->caller, &request, &err), &err);
+}
+
+void ask_shell(struct mcp_call *call, const char *name, json_t *command, uint64_t timeout_ms, ask_finish *finish) {
+        const struct run_request request = { .session = name, .options = options_of(call),
+                                             .shell = json_string_value(command), .timeout_ms = timeout_ms,
+                                             .stream = true };
+        struct err err;
+        mcp_call_expect(call, finish);
+        mcp_call_settle(call, operation_command(&call->caller, &request, &err), &err);
+}
+
+void ask_install(struct mcp_call *call, const char *name, json_t *packages, uint64_t timeout_ms, ask_finish *finish) {
+        const struct install_request request = { .session = name, .options = options_of(call), .packages = packages,
+                                                 .timeout_ms = timeout_ms, .stream = true,
+                                                 .cancel_on_disconnect = true };
+        struct err err;
+        mcp_call_expect(call, finish);
+        mcp_call_settle(call, operation_install(&call->caller, &request, &err), &err);
+}
+
+void ask_read_run(struct mcp_call *call, const char *name, const char *run_id, ask_finish *finish) {
+        const struct run_reference reference = { .session = name, .run_id = run_id };
+        struct err err;
+        mcp_call_expect(call, finish);
+        mcp_call_settle(call, operation_run_read(&call->caller, &reference, &err), &err);
+}
+
+void ask_cancel_run(struct mcp_call *call, const char *name, const char *run_id, ask_finish *finish) {
+        const struct run_reference reference = { .session = name, .run_id = run_id };
+        struct err err;
+        mcp_call_expect(call, finish);
+        mcp_call_settle(call, operation_run_cancel(&call->caller, &reference, &err), &err);
+}
+
+void ask_interrupt(struct mcp_call *call, const char *name, ask_finish *finish) {
+        struct err err;
+        mcp_call_expect(call, finish);
+        mcp_call_settle(call, operation_session_interrupt(&call->caller, name, &err), &err);
+}
+
+void ask_create(struct mcp_call *call, const char *name, ask_finish *finish) {
+        struct session_created created;
+        struct err err;
+        mcp_call_expect(call, finish);
+        int code = operation_session_create(&call->caller, name, options_of(call), &created, &err);
+        if (code == 0) {
+                json_decref(created.unchanged);
+                caller_answer(&call->caller, json_object());
+        } else
+                mcp_call_settle(call, code, &err);
+}
+
+void ask_list(struct mcp_call *call, session_visit *each, void *context) {
+        operation_session_list(&call->caller, each, context);
+}
+
+void ask_remove(struct mcp_call *call, const char *name, ask_finish *finish) {
+        struct err err;
+        mcp_call_expect(call, finish);
+        mcp_call_settle(call, operation_session_remove(&call->caller, name, false, &err), &err);
+}
+
+/* ---- files ---- */
+
+int ask_open_file(struct mcp_call *call, const char *name, const char *path, char ret_relative[static 4096],
+                  struct stat *ret_status, struct err *err) {
+        const struct file_request request = { .session = name, .path = path };
+        struct open_file file;
+        if (ask_require(call, name, err) < 0 || operation_file_open(&call->caller, &request, &file, err) < 0)
+                return -1;
+        (void) memcpy(ret_relative, file.path, sizeof(file.path));
+        *ret_status = file.status;
+        return file.fd;
+}
+
+json_t *ask_list_directory(int directory_fd, bool *ret_cut, struct err *err) {
+        return workspace_list(directory_fd, ".", ret_cut, err);
+}
+
+int ask_write_file(struct mcp_call *call, const char *name, const char *path, const char *bytes, size_t size,
+                   struct err *err) {
+        const struct file_request request = { .session = name, .path = path, .creates = true,
+                                              .options = options_of(call) };
+        struct file_receiver receiver = { 0 };
+        int code = file_receiver_begin(&call->caller, &request, 0, &receiver, err);
+        if (code == 0)
+                code = file_receiver_piece(&receiver, bytes, size, err);
+        if (code == 0)
+                code = file_receiver_finish(&receiver, err);
+        file_receiver_abandon(&receiver);
+        caller_done(&call->caller, code == 0 ? "ok" : err_code_name(err->code)); /* the tool answers by itself */
+        return code;
+}

@@ -1,0 +1,28 @@
+/* What a model reads: a run's result as content of a tool's result. Bounded; what was left out is named, with the way to
+ * read it. */
+#pragma once
+
+#include "mcp/mcp.h"
+#include "mcp/slice.h"
+
+/* "content":[{"type":"text","text":…}], and "isError" if so. */
+void content_put_text_result(struct json_writer *members, const char *text, size_t size, bool is_error);
+
+/* Answers with a run's result (the JSON of docs/PROTOCOL.md) and the output that was collected. */
+void content_answer_run(struct mcp_call *call, const char *result, size_t size);
+
+/* The members of such a result, for tasks, which nest it. */
+void content_put_run(const struct mcp_call *call, const char *result, size_t size, struct json_writer *members);
+
+/* Answers with what there is of a run that is still on. */
+void content_answer_unfinished(struct mcp_call *call);
+
+/* The name of the call's run for read_output: SANDBOX.RUN. */
+void content_name_run(const struct mcp_call *call, char *ret_name, size_t room);
+
+/* One block that shows an image; base64 is JSON, with its quotes. */
+void content_put_image(struct json_writer *members, const char *mime, const char *base64, size_t size);
+
+/* One block that links to a file: its path below /workspace. */
+void content_put_link(const struct mcp_call *call, struct json_writer *members, const char *relative, int64_t size,
+                      const char *mime);

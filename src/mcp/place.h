@@ -1,0 +1,11 @@
+/* What the sandboxes of a caller can reach, in words for a model. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Of these options of session.create (or NULL): a fresh text, or NULL when memory is short. */
+char *place_describe(const json_t *options);
+
+/* Was the daemon started for the conformance tests? */
+bool place_has_fixtures(void);

@@ -1,0 +1,13 @@
+/* Tasks (the extension of the modern era): a run that its client follows by polling. A task is a run in the journal, so
+ * it is there before it is told, and outlives the daemon; its id names the sandbox, the run, and when it began. */
+#pragma once
+
+#include "mcp/mcp.h"
+
+#define MCP_TASKS_EXTENSION "io.modelcontextprotocol/tasks"
+
+/* Answers a call whose run goes on with a task for it. */
+void task_answer(struct mcp_call *call);
+
+/* Writes what tasks/get and the answer above have in common: taskId, status, times. */
+void task_put(const struct mcp_call *call, const char *status, int64_t updated_ms, struct json_writer *members);

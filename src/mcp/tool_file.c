@@ -1,0 +1,245 @@
+/* Tools for files below /workspace. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "mcp/ask.h"
+#include "mcp/base64.h"
+#include "mcp/content.h"
+#include "mcp/tool.h"
+#include "store/artifact.h"
+
+enum {
+        LOOK_MAX = 4 << 20,  /* of a file that is searched for a line */
+        IMAGE_MAX = 1 << 20, /* of one that is shown */
+};
+
+static const char *get(json_t *arguments, const char *name) {
+        return json_string_value(json_object_get(arguments, name));
+}
+
+/* ---- read ---- */
+
+struct image_cache {
+        int fd;
+        const char *relative;
+        uint64_t size;
+        uint64_t line, lines; /* the first one wanted, and how many; 0: all */
+};
+
+/* Up to max bytes from the beginning of the file: a fresh text. */
+static char *read_beginning(int fd, size_t max, size_t *ret_size, struct err *err) {
+        char *bytes = malloc(max);
+        size_t size = 0;
+        ssize_t n = 1;
+        while (bytes && size < max && (n = pread(fd, bytes + size, max - size, (off_t) size)) > 0)
+                size += (size_t) n;
+        if (bytes && n >= 0) {
+                *ret_size = size;
+                return bytes;
+        }
+        (void) (bytes ? err_sys(err, errno, "reading the file") : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY));
+        free(bytes);
+        return NULL;
+}
+
+static void answer_link(struct mcp_call *call, const struct image_cache *view, const char *why) {
+        _cleanup_json_writer_ struct json_writer members = { 0 };
+        char words[300];
+        int n = snprintf(words, sizeof(words), "%s (%" PRIu64 " bytes); use run_python or run_shell to look into it", why,
+                         view->size);
+        json_writer_put_literal(&members, "\"content\":[{\"type\":\"text\",\"text\":");
+        json_writer_put_string(&members, words, (size_t) n);
+        json_writer_put_literal(&members, "},");
+        content_put_link(call, &members, view->relative, (int64_t) view->size, artifact_mime(view->relative));
+        json_writer_put_literal(&members, "]");
+        mcp_call_result(call, &members, NULL);
+}
+
+static void answer_image(struct mcp_call *call, const struct image_cache *view, const char *mime, struct err *err) {
+        _cleanup_json_writer_ struct json_writer members = { 0 }, data = { 0 };
+        size_t size;
+        _cleanup_free_ char *bytes = read_beginning(view->fd, IMAGE_MAX, &size, err);
+        if (!bytes) {
+                mcp_call_refuse(call, err);
+                return;
+        }
+        json_writer_put_literal(&data, "\"");
+        base64_put(&data, bytes, size);
+        json_writer_put_literal(&data, "\"");
+        json_writer_put_literal(&members, "\"content\":[");
+        content_put_image(&members, mime, data.bytes, data.size);
+        json_writer_put_literal(&members, "]");
+        members.failed |= data.failed;
+        mcp_call_result(call, &members, NULL);
+}
+
+/* Where the wanted line begins, or NULL. */
+static const char *find_line(const char *bytes, size_t size, uint64_t line) {
+        const char *at = bytes, *end = bytes + size;
+        while (line > 1 && at < end) {
+                const char *feed = memchr(at, '\n', (size_t) (end - at));
+                if (!feed)
+                        return NULL;
+                at = feed + 1;
+                line--;
+        }
+        return at;
+}
+
+static void answer_lines(struct mcp_call *call, const struct image_cache *view, const char *bytes, size_t size) {
+        const char *begin = find_line(bytes, size, view->line), *end = bytes + size, *at = begin;
+        _cleanup_json_writer_ struct json_writer plain = { 0 };
+        char words[200];
+        uint64_t n = 0;
+        if (!begin) {
+                int length = snprintf(words, sizeof(words), "line %" PRIu64 " is beyond the first %d MiB of the file, or "
+                                      "beyond its end; use run_shell with sed", view->line, LOOK_MAX >> 20);
+                mcp_call_say(call, words, (size_t) length, true);
+                return;
+        }
+        while (at < end && (view->lines == 0 || n < view->lines)) {
+                const char *feed = memchr(at, '\n', (size_t) (end - at));
+                size_t length = (size_t) ((feed ? feed + 1 : end) - at);
+                if ((size_t) (at - begin) + length > MCP_FILE_TEXT_MAX && n > 0)
+                        break;
+                at += length;
+                n++;
+        }
+        size_t shown = (size_t) (at - begin) < MCP_FILE_TEXT_MAX ? (size_t) (at - begin) : MCP_FILE_TEXT_MAX;
+        json_writer_put(&plain, begin, shown);
+        if (begin + shown < end || view->size > size) {
+                int length = snprintf(words, sizeof(words), "\n[more follows: read_file line=%" PRIu64 "; the file has %"
+                                      PRIu64 " bytes]", view->line + n, view->size);
+                json_writer_put(&plain, words, (size_t) length);
+        }
+        if (plain.size == 0)
+                json_writer_put_literal(&plain, "[the file is empty]");
+        mcp_call_say(call, plain.bytes ? plain.bytes : "", plain.size, false);
+}
+
+static void answer_file(struct mcp_call *call, const struct image_cache *view, struct err *err) {
+        const char *mime = artifact_mime(view->relative);
+        static const char *const images[] = { "image/png", "image/jpeg", "image/gif", "image/webp" };
+        for (size_t i = 0; i < ELEMENTS(images); i++)
+                if (strcmp(images[i], mime) == 0 && view->size <= IMAGE_MAX) {
+                        answer_image(call, view, mime, err);
+                        return;
+                }
+        size_t size;
+        _cleanup_free_ char *bytes = read_beginning(view->fd, view->size < LOOK_MAX ? (size_t) view->size + 1 : LOOK_MAX,
+                                                    &size, err);
+        if (!bytes)
+                mcp_call_refuse(call, err);
+        else if (memchr(bytes, '\0', size < 8192 ? size : 8192))
+                answer_link(call, view, "this is not a text file");
+        else
+                answer_lines(call, view, bytes, size);
+}
+
+void tool_read_file(struct mcp_call *call, json_t *arguments) {
+        char name[TOOL_NAME_ROOM], relative[4096];
+        struct stat status;
+        struct err err;
+        _cleanup_fd_ int fd = tool_name_sandbox(call, get(arguments, "sandbox"), name, &err) < 0
+                                      ? -1
+                                      : ask_open_file(call, name, get(arguments, "path"), relative, &status, &err);
+        if (fd >= 0 && S_ISDIR(status.st_mode))
+                (void) err_set(&err, ERR_USAGE, "%.200s is a directory; use list_files", relative);
+        if (fd < 0 || S_ISDIR(status.st_mode)) {
+                mcp_call_refuse(call, &err);
+                return;
+        }
+        json_int_t line = json_integer_value(json_object_get(arguments, "line"));
+        const struct image_cache view = { .fd = fd, .relative = relative, .size = (uint64_t) status.st_size,
+                                   .line = line > 0 ? (uint64_t) line : 1,
+                                   .lines = (uint64_t) json_integer_value(json_object_get(arguments, "lines")) };
+        answer_file(call, &view, &err);
+}
+
+/* ---- write ---- */
+
+void tool_write_file(struct mcp_call *call, json_t *arguments) {
+        char name[TOOL_NAME_ROOM], words[4300];
+        struct err err;
+        const char *path = get(arguments, "path"), *content = get(arguments, "content");
+        size_t size = json_string_length(json_object_get(arguments, "content"));
+        _cleanup_free_ char *decoded = NULL;
+        int code = tool_name_sandbox(call, get(arguments, "sandbox"), name, &err);
+        if (code == 0 && strcmp(call->sandbox, "default") != 0)
+                code = ask_require(call, name, &err);
+        if (code == 0 && call->link->admit_sandbox)
+                code = call->link->admit_sandbox(call, name, &err);
+        if (code == 0 && json_is_true(json_object_get(arguments, "base64"))) {
+                decoded = malloc(size / 4 * 3 + 4);
+                if (!decoded || base64_decode(content, size, decoded, &size) < 0)
+                        code = err_set(&err, ERR_USAGE, "write_file: \"content\" is not base64");
+                content = decoded;
+        }
+        if (code < 0 || ask_write_file(call, name, path, content, size, &err) < 0) {
+                mcp_call_refuse(call, &err);
+                return;
+        }
+        int n = snprintf(words, sizeof(words), "wrote %zu bytes to %.4096s", size, path);
+        mcp_call_say(call, words, (size_t) n, false);
+}
+
+/* ---- list ---- */
+
+static void answer_entries(struct mcp_call *call, json_t *entries, bool is_cut) {
+        _cleanup_json_writer_ struct json_writer plain = { 0 };
+        json_t *entry;
+        size_t i, n = json_array_size(entries), shown = 0;
+        json_array_foreach(entries, i, entry) {
+                const char *name = json_string_value(json_object_get(entry, "path"));
+                const char *type = json_string_value(json_object_get(entry, "type"));
+                char words[64];
+                if (plain.size > MCP_TEXT_MAX)
+                        break;
+                if (!name || !type)
+                        continue;
+                bool is_directory = strcmp(type, "directory") == 0;
+                int length = is_directory ? snprintf(words, sizeof(words), "/\n")
+                                          : snprintf(words, sizeof(words), "  %lld%s%s\n",
+                                                     (long long) json_integer_value(json_object_get(entry, "size")),
+                                                     strcmp(type, "file") == 0 ? "" : "  ",
+                                                     strcmp(type, "file") == 0 ? "" : type);
+                json_writer_put(&plain, name, strlen(name));
+                json_writer_put(&plain, words, (size_t) length);
+                shown++;
+        }
+        if (shown < n || is_cut) {
+                char words[100];
+                int length = snprintf(words, sizeof(words), "[%zu%s entries; use run_shell with ls or find]", n,
+                                      is_cut ? " and more" : "");
+                json_writer_put(&plain, words, (size_t) length);
+        }
+        if (plain.size == 0)
+                json_writer_put_literal(&plain, "[the directory is empty]");
+        mcp_call_say(call, plain.bytes ? plain.bytes : "", plain.size, false);
+}
+
+void tool_list_files(struct mcp_call *call, json_t *arguments) {
+        char name[TOOL_NAME_ROOM], relative[4096];
+        const char *path = get(arguments, "path");
+        struct stat status;
+        struct err err;
+        bool is_cut = false;
+        _cleanup_fd_ int fd = tool_name_sandbox(call, get(arguments, "sandbox"), name, &err) < 0
+                                      ? -1
+                                      : ask_open_file(call, name, path ? path : ".", relative, &status, &err);
+        if (fd >= 0 && !S_ISDIR(status.st_mode))
+                (void) err_set(&err, ERR_USAGE, "%.200s is a file; use read_file", relative);
+        json_t *entries = fd >= 0 && S_ISDIR(status.st_mode) ? ask_list_directory(fd, &is_cut, &err) : NULL;
+        if (entries)
+                answer_entries(call, entries, is_cut);
+        else
+                mcp_call_refuse(call, &err);
+        json_decref(entries);
+}
