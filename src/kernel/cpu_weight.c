@@ -6,7 +6,7 @@
 
 enum {
         LOOK_MS = 50,
-        SHORT_US = 1000, /* of a request: up to this a box has its full weight; twice as much halves it, and so on */
+        SHORT_US = 2000, /* of a request: up to this a box has its full weight; twice as much halves it, and so on */
         LEVEL_MAX = 6,
         BUSY_LEVEL = 2, /* of one box: then somebody may have to wait for a processor */
 };
