@@ -48,6 +48,7 @@ enum manager_share {
         SHARE_ORDERS, /* boxes that wait to be made */
         SHARE_SPILL,  /* bytes put aside for slow readers */
         SHARE_CODE,   /* bytes of the text of runs that are not over */
+        SHARE_ANSWERS,     /* bytes of large answers that clients have not taken; counted by the server that holds them */
         SHARE_HELPER_JOBS, /* processes that remove, list, copy or ask on somebody's behalf */
         MANAGER_SHARES
 };
