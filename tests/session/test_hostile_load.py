@@ -145,8 +145,8 @@ def attack(client: Client, name: str, kind: int, is_over: threading.Event) -> No
             client.execute(FIND + HOSTILE[kind // 2 % len(HOSTILE)], name, timeout_ms=1500)
 
 
-# A process of its own: beside twenty attackers in one interpreter it would measure how those share it. Says how long runs
-# took, and in turn with them a bare question and answer of two processes, the least that this machine can do just then.
+# A process of its own: beside twenty attackers in one interpreter it would measure how those share it. It prints how
+# long runs took and, in turn with them, a bare question and answer of two processes: the least that is possible then.
 QUIET_CLIENT = """
 import json, os, sys, time
 sys.path[:0] = sys.argv[3:]
