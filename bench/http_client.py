@@ -36,7 +36,7 @@ class HttpClient:
             raise ConnectionError("the service closed the connection")
         return piece
 
-    def ask(self, method: str, path: str, **fields: Any) -> dict[str, Any]:
+    def ask(self, method: str, path: str, /, **fields: Any) -> dict[str, Any]:
         self.send(method, path, json.dumps(fields).encode(), "Content-Type: application/json\r\n")
         status, body = self.receive()
         answer: dict[str, Any] = json.loads(body)

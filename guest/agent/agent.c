@@ -2,7 +2,7 @@
  *
  * Theory of operation. The host holds the other end of one socket (descriptor 3, or the one named as the argument). The
  * host asks for processes and files; the agent starts the processes, carries their input and output where the host
- * cannot pass descriptors, reaps everything that dies in the box, and tells how each process it started ended. One
+ * cannot pass descriptors, reaps everything that dies in the box, and reports how each process it started ended. One
  * thread, one poll; nothing in it waits for the host, for a process or for a file that could make it wait, and nothing
  * it holds grows past bounds.h. When the host closes the socket or says QUIT, the agent exits, and the kernel kills
  * every other process of the box with it, however it hid. Nothing in the box can signal, trace or read the agent: it is
@@ -46,7 +46,7 @@ static bool serve_host(void) {
         return going_on;
 }
 
-/* SIGCHLD comes as a descriptor. The other two would tell what the call that caused them answers anyway; blocked and
+/* SIGCHLD comes as a descriptor. The calls that cause the other two return the same error anyway; blocked and
  * not ignored, because what is ignored stays so in the processes we start. */
 static int block_signals(void) {
         sigset_t signals;

@@ -4,7 +4,7 @@
 #include "wire/frame.h"
 
 enum {
-        CHILDREN_MAX = 256,            /* processes that the host started and was not told the end of */
+        CHILDREN_MAX = 256,            /* processes that the host started and whose end was not reported */
         STREAM_WINDOW = 256 << 10,     /* bytes of OUTPUT that the host has not acknowledged, of one process */
         STREAM_INPUT_MAX = 256 << 10,  /* bytes of INPUT that the process has not taken */
         STREAM_CHUNK = 60 << 10,       /* bytes in one OUTPUT; with its fields in one block of 64 KiB */

@@ -15,7 +15,7 @@ struct child {
         uint32_t id;
         pid_t pid;
         struct streams streams;
-        bool dead; /* and not told yet, because of output; its pid may be somebody else's by now */
+        bool dead; /* and not reported yet, because of output; its pid may be in use again */
         int status;
         uint64_t cpu_us, memory_peak_kib;
 };

@@ -16,7 +16,7 @@
 #include "base/signals.h"
 #include "wire/frame.h"
 
-/* What the child tells its parent when it could not become the process. */
+/* What the child reports to its parent when it could not become the process. */
 struct failure {
         int code;
         uint32_t step;

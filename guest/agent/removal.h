@@ -1,5 +1,5 @@
-/* Directories removed with all they hold, a little in each turn: however large or deep one is, and whatever the box
- * adds to it meanwhile, nobody else waits. */
+/* Removes directories with their contents, a few entries in each iteration of the loop: other requests do not wait,
+ * however large a directory is and whatever the box adds to it meanwhile. */
 #pragma once
 
 #include "request.h"

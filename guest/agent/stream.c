@@ -57,7 +57,7 @@ void streams_release(struct streams *streams) {
                 fd_close(&streams->outputs[i].fd);
 }
 
-/* Gives the process what it takes, and returns how much that was; an input nobody reads takes everything. */
+/* Writes as much as the process takes, and returns how much; input that is closed takes everything. */
 static size_t give(struct streams *streams, const char *bytes, size_t size) {
         size_t given = 0;
         while (given < size && streams->input.fd >= 0) {
@@ -98,7 +98,7 @@ bool streams_put_input(struct streams *streams, uint32_t id, const char *bytes, 
         struct stream_input *input = &streams->input;
         if (size > STREAM_INPUT_MAX - input->size)
                 return false;
-        size_t given = size; /* nobody will read what comes after INPUT_END */
+        size_t given = size; /* what comes after INPUT_END is dropped */
         if (!input->ending)
                 given = input->size ? 0 : give(streams, bytes, size);
         if (given < size) {
@@ -168,7 +168,7 @@ static bool move_output(struct streams *streams, size_t which, uint32_t id) {
                 streams->sent += (uint64_t) n;
                 if (output->left != UINT64_MAX)
                         output->left -= (uint64_t) n;
-        } else if (n != -EAGAIN) /* a terminal says EIO when nobody holds its other side */
+        } else if (n != -EAGAIN) /* a terminal returns EIO when its other side is closed */
                 fd_close(&output->fd);
         frame_writer_release(&payload);
         return n > 0;

@@ -8,7 +8,7 @@
 /* As streams_open, with one stream of output. */
 int terminal_open(struct streams *ret_streams, uint32_t rows, uint32_t columns, int ret_theirs[static 3]);
 
-/* 0 or -errno. Whoever runs in the foreground there is told by a SIGWINCH. */
+/* 0 or -errno. The foreground process group gets SIGWINCH. */
 int terminal_resize(int terminal_fd, uint32_t rows, uint32_t columns);
 
 /* The key that ends input: usually control-D. */

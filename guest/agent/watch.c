@@ -74,7 +74,7 @@ int watch_end(struct request *request) {
         return -ENOENT;
 }
 
-static void tell(uint32_t id, const struct inotify_event *event, enum frame_change what) {
+static void send_change(uint32_t id, const struct inotify_event *event, enum frame_change what) {
         struct frame_writer payload = { 0 };
         frame_put_text(&payload, event->len ? event->name : "");
         frame_put_u32(&payload, what);
@@ -86,7 +86,7 @@ static void tell(uint32_t id, const struct inotify_event *event, enum frame_chan
 
 static void serve(const struct inotify_event *event) {
         if (event->len && strncmp(event->name, WRITE_PREFIX, sizeof(WRITE_PREFIX) - 1) == 0)
-                return; /* a write of the host's own; that it comes into its place is told */
+                return; /* a temporary file of the host's own write; its rename is reported */
         for (size_t kind = 0; kind < ELEMENTS(kinds); kind++) {
                 if (!(event->mask & kinds[kind].mask))
                         continue;
@@ -94,7 +94,7 @@ static void serve(const struct inotify_event *event) {
                 for (size_t i = n_watches; i-- > 0;) {
                         if (what != FRAME_CHANGE_LOST && watches[i].number != event->wd)
                                 continue;
-                        tell(watches[i].id, event, what);
+                        send_change(watches[i].id, event, what);
                         if (what == FRAME_CHANGE_GONE)
                                 drop(i);
                 }

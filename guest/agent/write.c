@@ -15,7 +15,7 @@
 
 struct write {
         uint32_t id;
-        int code; /* the first thing that went wrong; told at the end */
+        int code; /* the first error; reported at the end */
         const char *step;
         int dir_fd, fd;
         uint64_t size;

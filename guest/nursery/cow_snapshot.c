@@ -2,8 +2,8 @@
  *
  * Theory of operation. After its imports the nursery copies the memory that Python and its libraries write to into a
  * memfd, seals that against every change, and maps it in place of what it copied, privately: the same bytes at the same
- * addresses. Nobody can write to the file; whoever writes to his memory gets a page of his own, as after any fork.
- * Two things are won:
+ * addresses. The file cannot be written to; a process that writes to its memory gets a page of its own, as after any
+ * fork. This has two benefits:
  * - a fork copies no page tables for it: they fill as pages are touched;
  * - a page can be given back. Most pages that a kernel writes to hold what they held before when the run is over
  *   (counts of references go up and down). cow_snapshot_return compares, and drops the kernel's own copy of those.
@@ -68,18 +68,18 @@ static struct {
 
 static int pagemap_fd = -1;
 
-static void know(uintptr_t start, uintptr_t end) {
+static void add_known(uintptr_t start, uintptr_t end) {
         if (start < end && snapshot.n_known < SPANS_MAX)
                 snapshot.known[snapshot.n_known++] = (struct span) { .start = start, .end = end };
 }
 
-/* It was unmapped, or will be: the next to be mapped there is a stranger. */
-static void forget(uintptr_t start, uintptr_t end) {
+/* It was unmapped, or will be: what is mapped there next is not known. */
+static void remove_known(uintptr_t start, uintptr_t end) {
         for (size_t i = 0; i < snapshot.n_known; i++) {
                 struct span *span = &snapshot.known[i];
                 if (span->end <= start || end <= span->start)
                         continue;
-                know(end, span->end);
+                add_known(end, span->end);
                 span->end = span->start < start ? start : span->start;
         }
 }
@@ -87,7 +87,7 @@ static void forget(uintptr_t start, uintptr_t end) {
 static int visit_mappings(mapping_visitor visit) {
         struct mapping_scratch scratch;
         int code = mapping_visit(visit, &scratch);
-        forget(scratch.start, scratch.end);
+        remove_known(scratch.start, scratch.end);
         return code;
 }
 
@@ -100,8 +100,8 @@ static size_t mapped_block_at(uintptr_t address, uintptr_t end) {
         return head[0] == 0 && (head[1] & 7) == 2 && size % PAGE == 0 && size > 0 && size <= end - address ? size : 0;
 }
 
-/* Whatever is anonymous now is the interpreter's or the loader's; but large blocks come and go. */
-static int know_early(const struct mapping *mapping) {
+/* All anonymous memory is now the interpreter's or the loader's; but large blocks of the C library come and go. */
+static int add_early_mapping(const struct mapping *mapping) {
         if (mapping->inode || *mapping->name || mapping->protection != (PROT_READ | PROT_WRITE))
                 return 0;
         uintptr_t begin = mapping->start, at = begin;
@@ -110,12 +110,12 @@ static int know_early(const struct mapping *mapping) {
                 bool is_own = at == (uintptr_t) snapshot.known;
                 size_t skipped = is_own ? SPANS_BYTES : mapped_block_at(at, mapping->end);
                 if (skipped > 0)
-                        know(begin, at);
+                        add_known(begin, at);
                 at += skipped > 0 ? skipped : PAGE;
                 if (skipped > 0)
                         begin = at;
         }
-        know(begin, mapping->end);
+        add_known(begin, mapping->end);
         return 0;
 }
 
@@ -128,7 +128,7 @@ int cow_snapshot_open(void) {
         if (!snapshot.known || pagemap_fd < 0)
                 return snapshot.known ? -errno : -ENOMEM;
         snapshot.spans = snapshot.known + SPANS_MAX;
-        int code = visit_mappings(know_early);
+        int code = visit_mappings(add_early_mapping);
         if (code < 0)
                 return code;
         snapshot.arenas = mapping_make(ARENAS_MAX);
@@ -165,7 +165,7 @@ void cow_snapshot_arena_free(void *context, void *arena, size_t size) {
                         snapshot.freed[snapshot.n_freed++] = (struct span) { .start = start, .end = start + size };
                 return;
         }
-        forget(start, start + size);
+        remove_known(start, start + size);
         (void) munmap(arena, size);
 }
 
@@ -213,7 +213,7 @@ void cow_snapshot_fill(cow_snapshot_allocate allocate, cow_snapshot_free release
 }
 
 /* What the loader mapped of libraries to be written to: of their files, and right behind for what begins as zero. */
-static int know_library(struct dl_phdr_info *info, size_t size, void *context) {
+static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
         (void) size;
         (void) context;
         for (size_t i = 0; i < info->dlpi_phnum; i++) {
@@ -224,23 +224,23 @@ static int know_library(struct dl_phdr_info *info, size_t size, void *context) {
                 uintptr_t end = (start + segment->p_memsz + PAGE - 1) & -(uintptr_t) PAGE;
                 start &= -(uintptr_t) PAGE;
                 if (start <= own && own < end)
-                        forget(start, end); /* may have been taken for an early one */
+                        remove_known(start, end); /* may have been taken for an early one */
                 else
-                        know(start, end);
+                        add_known(start, end);
         }
         return 0;
 }
 
 /* One that continues the last is one mapping with it, and is worth having for that alone. */
-static bool continues(uintptr_t start, int protection) {
+static bool continues_last_span(uintptr_t start, int protection) {
         const struct span *last = snapshot.n_spans > 0 ? &snapshot.spans[snapshot.n_spans - 1] : NULL;
         return last && last->end == start && last->protection == protection && !last->is_block;
 }
 
-static void choose(uintptr_t start, uintptr_t end, int protection, bool is_block) {
+static void add_span(uintptr_t start, uintptr_t end, int protection, bool is_block) {
         uintptr_t own = (uintptr_t) &snapshot;
         if (start >= end || snapshot.n_spans == SPANS_MAX || (start <= own && own < end) ||
-            ((is_block || !continues(start, protection)) && !page_any_own(pagemap_fd, start, end)))
+            ((is_block || !continues_last_span(start, protection)) && !page_any_own(pagemap_fd, start, end)))
                 return;
         snapshot.spans[snapshot.n_spans++] =
                 (struct span) { start, end, .offset = snapshot.size, .protection = protection, .is_block = is_block };
@@ -248,7 +248,7 @@ static void choose(uintptr_t start, uintptr_t end, int protection, bool is_block
 }
 
 /* What is known; and large blocks of the C library, in anonymous memory, that begin where such a thing ends. */
-static void choose_parts(const struct mapping *mapping) {
+static void add_known_parts(const struct mapping *mapping) {
         bool may_be_blocks = !mapping->inode && mapping->protection == (PROT_READ | PROT_WRITE);
         uintptr_t at = mapping->start;
         for (size_t i = 0; at < mapping->end; at = snapshot.known[i++].end) {
@@ -259,23 +259,23 @@ static void choose_parts(const struct mapping *mapping) {
                         size = mapped_block_at(at, mapping->end < next ? mapping->end : next);
                         if (size < BLOCK_MIN)
                                 break;
-                        choose(at, at + size, mapping->protection, true);
+                        add_span(at, at + size, mapping->protection, true);
                 }
                 if (i == snapshot.n_known)
                         return;
-                choose(next > mapping->start ? next : mapping->start,
+                add_span(next > mapping->start ? next : mapping->start,
                        snapshot.known[i].end < mapping->end ? snapshot.known[i].end : mapping->end, mapping->protection,
                        false);
         }
 }
 
-static int choose_mapping(const struct mapping *mapping) {
+static int add_mapping_parts(const struct mapping *mapping) {
         if ((mapping->protection & PROT_EXEC) || !(mapping->protection & PROT_READ))
                 return 0;
         if (strcmp(mapping->name, "[heap]") == 0)
-                choose(mapping->start, mapping->end, mapping->protection, false);
+                add_span(mapping->start, mapping->end, mapping->protection, false);
         else if (*mapping->name != '[') /* the stack, and what the system maps */
-                choose_parts(mapping);
+                add_known_parts(mapping);
         return 0;
 }
 
@@ -348,15 +348,15 @@ int cow_snapshot_take(void) {
                 return -EINVAL;
         if (snapshot.arenas) {
                 uint8_t *unused = snapshot.arenas + snapshot.arenas_used;
-                know((uintptr_t) snapshot.arenas, (uintptr_t) unused);
+                add_known((uintptr_t) snapshot.arenas, (uintptr_t) unused);
                 if (snapshot.arenas_used < ARENAS_MAX)
                         (void) munmap(unused, ARENAS_MAX - snapshot.arenas_used);
                 snapshot.arenas = NULL;
         }
         merge_mappings();
-        (void) dl_iterate_phdr(know_library, NULL);
+        (void) dl_iterate_phdr(add_library, NULL);
         sort_known();
-        int code = visit_mappings(choose_mapping);
+        int code = visit_mappings(add_mapping_parts);
         fd_close(&pagemap_fd);
         _cleanup_fd_ int fd = code < 0 ? -1 : make_file();
         if (fd < 0)
@@ -379,12 +379,12 @@ static bool has_one_thread(void) {
 }
 
 /* Drops the pages [first, last) of a span, all equal to the file's. */
-static void drop(const struct span *span, size_t first, size_t last) {
+static void drop_pages(const struct span *span, size_t first, size_t last) {
         if (first < last)
                 (void) madvise((void *) (span->start + first * PAGE), (last - first) * PAGE, MADV_DONTNEED);
 }
 
-static void return_span(const struct span *span) {
+static void release_span(const struct span *span) {
         uint64_t entries[PAGES_AT_ONCE];
         size_t n;
         for (uintptr_t window = span->start; window < span->end; window += n * PAGE) {
@@ -397,15 +397,15 @@ static void return_span(const struct span *span) {
                         if (page_is_present(entries[i]) && page_is_own(entries[i]) &&
                             memcmp((const void *) (span->start + at), snapshot.original + span->offset + at, PAGE) == 0)
                                 continue;
-                        drop(span, first, base + i);
+                        drop_pages(span, first, base + i);
                         first = base + i + 1;
                 }
-                drop(span, first, base + n);
+                drop_pages(span, first, base + n);
         }
 }
 
 /* Is it still our file that is mapped there? An arena may have been unmapped, and something else have come. */
-static int return_mapping(const struct mapping *mapping) {
+static int release_mapping(const struct mapping *mapping) {
         if (mapping->inode != snapshot.inode)
                 return 0;
         for (size_t i = 0; i < snapshot.n_spans; i++) {
@@ -415,7 +415,7 @@ static int return_mapping(const struct mapping *mapping) {
                 part.offset += start - part.start;
                 part.start = start;
                 if (part.start < part.end && mapping->offset + (start - mapping->start) == part.offset)
-                        return_span(&part);
+                        release_span(&part);
         }
         return 0;
 }
@@ -431,7 +431,7 @@ int cow_snapshot_return(void) {
         if (pagemap_fd < 0)
                 code = -errno;
         else if (has_one_thread()) /* another one could write between comparison and drop */
-                code = visit_mappings(return_mapping);
+                code = visit_mappings(release_mapping);
         fd_close(&pagemap_fd);
         /* Looking at the file took page tables. */
         (void) madvise((void *) (uintptr_t) snapshot.original, snapshot.size, MADV_DONTNEED);

@@ -1,5 +1,5 @@
-/* What a nursery has in memory when it is ready, shared by its kernels page by page: see cow_snapshot.c. For ctypes. All
- * return 0 or -errno unless said otherwise; none needs anything of Python. */
+/* The nursery's memory as a sealed file that its kernels map: see cow_snapshot.c. For ctypes. All functions return 0 or
+ * -errno unless said otherwise; none needs anything of Python. */
 #pragma once
 
 #include <stddef.h>
@@ -21,5 +21,5 @@ EXPORTED void cow_snapshot_fill(cow_snapshot_allocate allocate, cow_snapshot_fre
 /* Takes it, in a process of one thread. A failure leaves everything as it was. */
 EXPORTED int cow_snapshot_take(void);
 
-/* In a kernel that is idle: gives back its own copies of pages that hold what the snapshot holds. */
+/* In an idle kernel: drops its own copies of pages that equal the snapshot's. */
 EXPORTED int cow_snapshot_return(void);

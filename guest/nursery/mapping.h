@@ -1,4 +1,4 @@
-/* What this process has mapped, as /proc tells it, and which of its pages are its own. */
+/* The mappings of this process, from /proc, and which of their pages are its own. */
 #pragma once
 
 #include <stdbool.h>

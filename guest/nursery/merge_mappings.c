@@ -2,8 +2,8 @@
  *
  * Every mapping is copied by each fork and removed by each exit, and two hundred libraries have five of them each.
  * Neighbours in one file that have the same rights are one mapping. So headers and constants get the right to be
- * executed, and tables that the loader has filled in the right to be written to, as the data beside them. A box loses
- * no wall by that: code in it may map whatever it likes, with the rights it likes. No code becomes writable. */
+ * executed, and tables that the loader has filled in the right to be written to, as the data beside them. This
+ * does not weaken a box: code in it may map any memory with any rights. No code becomes writable. */
 #include "merge_mappings.h"
 
 #include <link.h>

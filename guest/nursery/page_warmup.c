@@ -3,9 +3,9 @@
  * A fork copies the page tables of a mapping of a file only if the process has written to a page of it; otherwise the
  * child fills them fault by fault. A kernel had some 650 read faults of 2 to 5 µs before its first cell had run, where
  * to copy an entry and to remove it again takes about 0.3 µs. So the nursery forks one child that starts as a kernel
- * does, runs a few cells and reports which pages of files it has in its page tables. The nursery drops from its own page
- * tables what it read during its imports, reads the reported pages, and writes one byte of each such mapping (the byte
- * that is there), so that forks copy their entries.
+ * does, runs a few cells and reports which pages of files it has in its page tables. The nursery drops from its own
+ * page tables what it read during its imports, reads the reported pages, and writes one byte of each such mapping (the
+ * byte that is there), so that forks copy their entries.
  *
  * For one page that is read, Linux enters up to 16 that lie around it in the same mapping, which would be 9,000 entries
  * too many. So the child splits its mappings into short ones before it begins. */
@@ -36,8 +36,8 @@ enum {
         MAPPINGS_MAX = 4096,
         RANGES_MAX = 16 << 10,
         CHILD_WAIT_MS = 10000,
-        /* Pages of a mapping after the split. With pandas and its like loaded there are 30,000 writable pages and 54,000
-         * others; Linux allows 65,530 mappings. Where they do not suffice the report is less exact. */
+        /* Pages of a mapping after the split. With pandas and the like loaded there are 30,000 writable pages and
+         * 54,000 others; Linux allows 65,530 mappings. Beyond that the report is less exact. */
         SPLIT_WRITABLE = 1,
         SPLIT_OTHERS = 4,
 };
@@ -68,10 +68,14 @@ static int add_mapping(const struct mapping *mapping) {
         return 0;
 }
 
+static const struct mapping *mappings_end(void) {
+        return report->mappings + report->n_mappings;
+}
+
 /* The pages of each mapping, in order. */
 static int visit_pages(void (*visit)(const struct mapping *mapping, uintptr_t page, uint64_t entry)) {
         uint64_t entries[PAGES_AT_ONCE];
-        for (const struct mapping *mapping = report->mappings; mapping < report->mappings + report->n_mappings; mapping++)
+        for (const struct mapping *mapping = report->mappings; mapping < mappings_end(); mapping++)
                 for (uintptr_t at = mapping->start; at < mapping->end;) {
                         size_t n = page_read(pagemap_fd, at, mapping->end, entries);
                         if (n == 0)
@@ -175,7 +179,7 @@ static void populate_range(const struct page_range *range) {
 
 static void populate_mappings(void) {
         const struct page_range *range = report->ranges, *end = report->ranges + report->n_ranges;
-        for (const struct mapping *mapping = report->mappings; mapping < report->mappings + report->n_mappings; mapping++)
+        for (const struct mapping *mapping = report->mappings; mapping < mappings_end(); mapping++)
                 for (bool is_first = true; range < end && range->start < mapping->end; range++, is_first = false) {
                         populate_range(range);
                         if (is_first)

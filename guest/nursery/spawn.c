@@ -1,11 +1,10 @@
-/* The nursery's hands: forks kernels into boxes. Loaded into the image's Python by glovebox_kernel/nursery.py; uses
- * nothing of Python.
+/* Forks kernels into boxes. Loaded into the image's Python by glovebox_kernel/nursery.py; uses nothing of Python.
  *
  * Theory of operation. An order names a box by its agent's pidfd. The nursery sets the pid namespace for its children
- * to the box's, clones once, and sets it back. The child belongs to the supervisor, not to us (CLONE_PARENT): it is reaped
- * whatever becomes of the nursery. Before it returns to Python, the child has entered the box's control groups and
- * namespaces, become its user, given up every privilege and descriptor, and heard from the maker that it may go: no
- * byte of Python code runs in between. Order is the security argument, as in the box's own stage (src/box/seal/stage.c).
+ * to the box's, clones once, and sets it back. The child is a child of the supervisor (CLONE_PARENT): it is reaped even
+ * if the nursery has died. Before it returns to Python, the child has entered the box's control groups and namespaces,
+ * become its user, dropped every privilege and descriptor, and got the maker's permission: no Python code runs in
+ * between. Order is the security argument, as in the box's own stage (src/box/seal/stage.c).
  *
  * Between two forks no Python code runs in the nursery either: it would write to memory that it shares with kernels,
  * and for each large page of it that it touches every later fork would have 512 entries to copy. */
@@ -45,11 +44,11 @@ EXPORTED int spawn_open(void);
 EXPORTED int spawn_announce(int code, unsigned n_preloaded, const char *text);
 EXPORTED int spawn_serve(void); /* in each sealed kernel SPAWN_…, or 0; in the nursery -ENODATA after the last order */
 EXPORTED int spawn_settle(void); /* in a kernel, once: its mounts are final. Without it no request may be answered */
-EXPORTED void spawn_pretend(int kernel);            /* the next spawn_serve returns this, at once and in this process */
+EXPORTED void spawn_simulate(int kernel);           /* the next spawn_serve returns this, at once and in this process */
 EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after the last */
 
 enum {
-        SPAWN_AWAITED = 1, /* somebody waits for this kernel already */
+        SPAWN_AWAITED = 1, /* a client waits for this kernel already */
         SPAWN_USUAL = 2,   /* its environment is the nursery's */
         SPAWN_PACKAGES = 4, /* there is a place for packages of its own */
         SPAWN_SECOND = 8,   /* it is process 2 */
@@ -58,7 +57,7 @@ enum {
 
 enum { ORDER_DONE = 1 << 8 };
 
-static int pretended = ORDER_DONE; /* or SPAWN_… */
+static int simulated = ORDER_DONE; /* or SPAWN_… */
 static struct nursery_order order;
 static size_t order_size; /* of it, as received */
 static int fds[NURSERY_FDS];
@@ -112,7 +111,7 @@ int spawn_announce(int code, unsigned n_preloaded, const char *text) {
         links_alone = count_links();
         remember_environment();
         forget_order();
-        pretended = ORDER_DONE; /* from here on whoever returns from spawn_serve as a kernel is one, and sealed */
+        simulated = ORDER_DONE; /* from here on spawn_serve returns only in sealed kernels */
         struct nursery_answer answer = { .code = code, .ready = code == 0, .n_preloaded = n_preloaded };
         (void) snprintf(answer.failed, sizeof(answer.failed), "%s", text);
         return fd_write_all(NURSERY_ANSWER_FD, &answer, sizeof(answer));
@@ -219,7 +218,7 @@ static int arrange_descriptors(void) {
 static int enter_workspace(void) {
         if (chdir("/workspace") < 0)
                 return -errno;
-        /* Changes of ids made /proc/self somebody else's. */
+        /* Changes of ids have changed the owner of /proc/self. */
         return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
@@ -285,7 +284,7 @@ int spawn_settle(void) {
         return code;
 }
 
-/* Tells the maker, and waits for its word. */
+/* Reports to the maker and waits for its permission. */
 static void settle(void) {
         struct err verdict = { 0 };
         for (size_t i = 0; i < ELEMENTS(steps) && verdict.code == ERR_NONE; i++) {
@@ -318,11 +317,11 @@ static int clone_kernel(void) {
 /* ORDER_DONE in the nursery; SPAWN_… in a sealed kernel. */
 static int fork_kernel(void) {
         if (count_links() != links_alone) {
-                int told = answer_order(-EDEADLK, 0); /* a fork would copy locks that nobody holds any more */
+                int told = answer_order(-EDEADLK, 0); /* a fork would copy held locks */
                 return told < 0 ? told : ORDER_DONE;
         }
         if (setns(fds[NURSERY_AGENT], CLONE_NEWPID) < 0) {
-                int refusal = -errno; /* the box is gone, most likely: no reason to give up */
+                int refusal = -errno; /* the box is gone, most likely: the nursery continues */
                 int told = answer_order(refusal, 0);
                 return told < 0 ? told : ORDER_DONE;
         }
@@ -332,18 +331,18 @@ static int fork_kernel(void) {
                 return describe_kernel();
         }
         if (setns(own_pidfd, CLONE_NEWPID) < 0)
-                _exit(125); /* the next kernel would land in a stranger's box */
+                _exit(125); /* the next kernel would be forked into another box */
         int code = answer_order(pid < 0 ? pid : 0, pid < 0 ? 0 : pid);
         return code < 0 ? code : ORDER_DONE;
 }
 
-void spawn_pretend(int kernel) {
-        pretended = kernel;
+void spawn_simulate(int kernel) {
+        simulated = kernel;
 }
 
 int spawn_serve(void) {
-        int code = pretended;
-        pretended = ORDER_DONE;
+        int code = simulated;
+        simulated = ORDER_DONE;
         while (code == ORDER_DONE) {
                 code = receive_order();
                 if (code == 0)

@@ -22,7 +22,7 @@ enum { ZIPS_MAX = 8 }; /* of one owner at a time: each holds the names of what i
 /* ---- the list ---- */
 
 /* Names that are not UTF-8 cannot be told in JSON, and are left out. */
-static void describe(const struct artifact *artifact, const char *user, struct json_writer *text) {
+static void artifact_describe(const struct artifact *artifact, const char *user, struct json_writer *text) {
         char path[ARTIFACT_PATH_MAX + 16];
         _cleanup_free_ char *encoded = http_encode(artifact->path, true);
         _cleanup_free_ char *url = NULL;
@@ -49,7 +49,7 @@ static void describe(const struct artifact *artifact, const char *user, struct j
 static void write_list(const struct artifact_list *list, const char *user, struct json_writer *text) {
         json_writer_put_literal(text, "{\"artifacts\":[");
         for (size_t i = 0; !text->failed && i < list->count; i++)
-                describe(&list->items[i], user, text);
+                artifact_describe(&list->items[i], user, text);
         json_writer_put_literal(text, "],\"cut\":");
         json_writer_put_bool(text, list->cut);
         json_writer_put_literal(text, "}");

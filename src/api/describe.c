@@ -53,7 +53,7 @@ static const struct {
         { 507, "the disk is full" },
 };
 
-static int parse(const char *text, const char *whose, json_t **ret_json, struct err *err) {
+static int describe_parse(const char *text, const char *whose, json_t **ret_json, struct err *err) {
         json_error_t where;
         *ret_json = text ? json_loads(text, JSON_REJECT_DUPLICATES, &where) : json_object();
         if (!*ret_json)
@@ -96,8 +96,8 @@ static json_t *describe_parameters(const struct api_route *route) {
 
 static int describe_body(const struct api_route *route, json_t **ret_body, struct err *err) {
         _cleanup_json_ json_t *schema = NULL, *example = NULL;
-        if (parse(route->body_schema, route->name, &schema, err) < 0 ||
-            (route->body_example && parse(route->body_example, route->name, &example, err) < 0))
+        if (describe_parse(route->body_schema, route->name, &schema, err) < 0 ||
+            (route->body_example && describe_parse(route->body_example, route->name, &example, err) < 0))
                 return -1;
         _cleanup_json_ json_t *content = json_pack("{s:O}", "schema", schema), *types = json_object();
         if (example)
@@ -180,7 +180,7 @@ static json_t *describe_answers(const struct api_route *route, json_t *schema) {
 static int describe_operation(const struct api_route *route, json_t **ret_operation, struct err *err) {
         _cleanup_json_ json_t *answer = NULL;
         json_t *body = NULL;
-        if (parse(route->answer_schema, route->name, &answer, err) < 0 ||
+        if (describe_parse(route->answer_schema, route->name, &answer, err) < 0 ||
             (route->body_type && describe_body(route, &body, err) < 0))
                 return -1;
         json_t *operation = json_pack("{s:s, s:s, s:o, s:o}", "operationId", route->name, "summary", route->summary,
@@ -203,11 +203,11 @@ static int describe_operation(const struct api_route *route, json_t **ret_operat
 static int describe_components(const struct api_routes *routes, json_t **ret_components, struct err *err) {
         _cleanup_json_ json_t *schemas = json_object();
         json_t *schema;
-        if (parse(problem_schema, "Problem", &schema, err) < 0)
+        if (describe_parse(problem_schema, "Problem", &schema, err) < 0)
                 return -1;
         (void) json_object_set_new(schemas, "Problem", schema);
         for (const struct api_schema *row = routes->schemas; row && row->name; row++) {
-                if (parse(row->text, row->name, &schema, err) < 0)
+                if (describe_parse(row->text, row->name, &schema, err) < 0)
                         return -1;
                 (void) json_object_set_new(schemas, row->name, schema);
         }

@@ -132,7 +132,7 @@ static int check_file(int fd, const char *path, struct err *err) {
         return 0;
 }
 
-static int load(struct api_keys *keys, int fd, const char *path, struct err *err) {
+static int key_load(struct api_keys *keys, int fd, const char *path, struct err *err) {
         _cleanup_free_ char *text = NULL;
         size_t size;
         if (check_file(fd, path, err) < 0)
@@ -147,7 +147,7 @@ static int load(struct api_keys *keys, int fd, const char *path, struct err *err
 
 int api_keys_load(struct api_keys *keys, const char *path, struct err *err) {
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-        return fd < 0 ? err_sys(err, errno, "opening the keys in %s", path) : load(keys, fd, path, err);
+        return fd < 0 ? err_sys(err, errno, "opening the keys in %s", path) : key_load(keys, fd, path, err);
 }
 
 static int check_plain(const char *key, struct err *err) {
@@ -170,7 +170,7 @@ int api_keys_append(const char *path, const char *name, const char *key, struct 
         _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd < 0 || flock(fd, LOCK_EX) < 0)
                 return err_sys(err, errno, "opening the keys in %s", path);
-        if (load(&keys, fd, path, err) < 0 || check_new(&keys, name, err) < 0)
+        if (key_load(&keys, fd, path, err) < 0 || check_new(&keys, name, err) < 0)
                 return -1;
         char hex[2 * SHA256_SIZE + 1], line[API_KEY_NAME_MAX + 2 * SHA256_SIZE + 8];
         /* The line break first: the last line may have been written without one. */

@@ -197,7 +197,7 @@ static void answer_error(struct api_request *api, const json_t *id, struct mcp_e
         api_request_free(api);
 }
 
-static void cancel(struct service *service, const struct api_request *api, const json_t *id, const char *session) {
+static void mcp_cancel(struct service *service, const struct api_request *api, const json_t *id, const char *session) {
         for (struct mcp_request *own = service->mcp_requests; id && own; own = own->next)
                 if (own->call.link && own->call.era == MCP_LEGACY && json_equal(own->call.id, id) &&
                     strcmp(own->peer.owner, api->visitor.owner) == 0 && strcmp(own->session, session) == 0) {
@@ -217,7 +217,7 @@ static void take_notification(struct api_request *api, const struct mcp_message 
         const char *session = http_header(api->request, session_header);
         if (message->kind == MCP_NOTIFICATION && strcmp(message->method, "notifications/cancelled") == 0 &&
             message->era == MCP_LEGACY)
-                cancel(api->service, api, json_object_get(message->params, "requestId"), session ? session : "");
+                mcp_cancel(api->service, api, json_object_get(message->params, "requestId"), session ? session : "");
         (void) http_respond(api->request, 202, NULL, "", 0);
         api_request_free(api);
 }

@@ -34,7 +34,7 @@ struct metric {
         void (*lines)(const struct metrics_view *view, const struct metric *metric); /* instead of value */
 };
 
-static void put(const struct metrics_view *view, const char *name, const char *label, const char *text, double value) {
+static void metrics_put(const struct metrics_view *view, const char *name, const char *label, const char *text, double value) {
         if (label)
                 (void) fprintf(view->out, "%s{%s=\"%s\"} %.15g\n", name, label, text, value);
         else
@@ -77,7 +77,7 @@ static double uptime_seconds(const struct metrics_view *view) {
 }
 
 static void build_lines(const struct metrics_view *view, const struct metric *metric) {
-        put(view, metric->name, "version", GLOVEBOX_VERSION, 1);
+        metrics_put(view, metric->name, "version", GLOVEBOX_VERSION, 1);
 }
 
 /* ---- sandboxes and kernels ---- */
@@ -89,7 +89,7 @@ static void session_lines(const struct metrics_view *view, const struct metric *
                 if (!session->ephemeral && !session_is_going(session) && session->state < ELEMENTS(names))
                         n[session->state]++;
         for (size_t i = 0; i < ELEMENTS(names); i++)
-                put(view, metric->name, "state", names[i], n[i]);
+                metrics_put(view, metric->name, "state", names[i], n[i]);
 }
 
 static double sandboxes_max(const struct metrics_view *view) {
@@ -106,9 +106,9 @@ static double pool_holds(const struct metrics_view *view) {
 
 static void kernel_lines(const struct metrics_view *view, const struct metric *metric) {
         const struct counters *counters = &view->manager->counters;
-        put(view, metric->name, "how", "forked", (double) counters->kernels_forked);
-        put(view, metric->name, "how", "cold", (double) counters->kernels_cold);
-        put(view, metric->name, "how", "failed", (double) counters->kernels_failed);
+        metrics_put(view, metric->name, "how", "forked", (double) counters->kernels_forked);
+        metrics_put(view, metric->name, "how", "cold", (double) counters->kernels_cold);
+        metrics_put(view, metric->name, "how", "failed", (double) counters->kernels_failed);
 }
 
 static double orders_waiting(const struct metrics_view *view) {
@@ -127,7 +127,7 @@ static double runs_started(const struct metrics_view *view) {
 
 static void run_lines(const struct metrics_view *view, const struct metric *metric) {
         for (size_t i = 0; i < COUNTERS_ENDS; i++)
-                put(view, metric->name, "status", counters_end_names[i], (double) view->manager->counters.runs_ended[i]);
+                metrics_put(view, metric->name, "status", counters_end_names[i], (double) view->manager->counters.runs_ended[i]);
 }
 
 static void duration_lines(const struct metrics_view *view, const struct metric *metric) {
@@ -141,10 +141,10 @@ static void duration_lines(const struct metrics_view *view, const struct metric 
                 if (i < COUNTERS_SPANS)
                         (void) snprintf(bound, sizeof(bound), "%g", (double) counters_spans_us[i] / 1e6);
                 n += counters->runs_within[i];
-                put(view, bucket, "le", i < COUNTERS_SPANS ? bound : "+Inf", (double) n);
+                metrics_put(view, bucket, "le", i < COUNTERS_SPANS ? bound : "+Inf", (double) n);
         }
-        put(view, sum, NULL, NULL, (double) counters->run_us / 1e6);
-        put(view, count, NULL, NULL, (double) n);
+        metrics_put(view, sum, NULL, NULL, (double) counters->run_us / 1e6);
+        metrics_put(view, count, NULL, NULL, (double) n);
 }
 
 static double runs_waiting(const struct metrics_view *view) {
@@ -166,8 +166,8 @@ static double clients(const struct metrics_view *view) {
 }
 
 static void connection_lines(const struct metrics_view *view, const struct metric *metric) {
-        put(view, metric->name, "outcome", "accepted", (double) view->http->accepted);
-        put(view, metric->name, "outcome", "turned_away", (double) view->http->turned_away);
+        metrics_put(view, metric->name, "outcome", "accepted", (double) view->http->accepted);
+        metrics_put(view, metric->name, "outcome", "turned_away", (double) view->http->turned_away);
 }
 
 static double connections_open(const struct metrics_view *view) {
@@ -190,15 +190,15 @@ static double streams(const struct metrics_view *view) {
 }
 
 static void refused_lines(const struct metrics_view *view, const struct metric *metric) {
-        put(view, metric->name, "reason", "malformed", (double) view->http->refused);
-        put(view, metric->name, "reason", "slow", (double) view->http->timeouts);
-        put(view, metric->name, "reason", "unauthorized", (double) view->service->counted.unauthorized);
-        put(view, metric->name, "reason", "quota", (double) view->service->counted.turned_away);
+        metrics_put(view, metric->name, "reason", "malformed", (double) view->http->refused);
+        metrics_put(view, metric->name, "reason", "slow", (double) view->http->timeouts);
+        metrics_put(view, metric->name, "reason", "unauthorized", (double) view->service->counted.unauthorized);
+        metrics_put(view, metric->name, "reason", "quota", (double) view->service->counted.turned_away);
 }
 
 static void byte_lines(const struct metrics_view *view, const struct metric *metric) {
-        put(view, metric->name, "direction", "in", (double) view->http->bytes_in);
-        put(view, metric->name, "direction", "out", (double) view->http->bytes_out);
+        metrics_put(view, metric->name, "direction", "in", (double) view->http->bytes_in);
+        metrics_put(view, metric->name, "direction", "out", (double) view->http->bytes_out);
 }
 
 /* ---- keys ---- */
@@ -212,14 +212,14 @@ static void key_sandbox_lines(const struct metrics_view *view, const struct metr
         for (size_t i = 0; i < view->service->keys.n; i++) {
                 const char *key = view->service->keys.keys[i].name;
                 if (is_shown(view, key))
-                        put(view, metric->name, "key", key, service_count_sandboxes(view->service, key));
+                        metrics_put(view, metric->name, "key", key, service_count_sandboxes(view->service, key));
         }
 }
 
 static void key_run_lines(const struct metrics_view *view, const struct metric *metric) {
         for (const struct quota_use *use = view->service->uses.uses; use; use = use->next)
                 if (is_shown(view, use->owner))
-                        put(view, metric->name, "key", use->owner,
+                        metrics_put(view, metric->name, "key", use->owner,
                             (double) share_used(&view->manager->shares, SHARE_RUNS, use->owner));
 }
 
@@ -280,7 +280,7 @@ void metrics_show(struct api_request *api_request) {
                 if (metric->lines)
                         metric->lines(&view, metric);
                 else
-                        put(&view, metric->name, NULL, NULL, metric->value(&view));
+                        metrics_put(&view, metric->name, NULL, NULL, metric->value(&view));
         }
         if (view.out && fclose(view.out) == 0)
                 api_request_answer_bytes(api_request, 200, "text/plain; version=0.0.4; charset=utf-8", text, size);

@@ -6,6 +6,7 @@
 
 #include "api/api_request.h"
 #include "api/file.h"
+#include "api/sandbox.h"
 #include "api/service.h"
 #include "base/memory.h"
 #include "daemon/file_receiver.h"
@@ -82,7 +83,9 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
                 receiving->is_crowded = true;
                 return -1;
         }
+        /* Room for one more sandbox is looked for when it is made: meanwhile others may have been. */
         if (file_check_name(relative, err) < 0 ||
+            (receiving->creates && !sandbox_has_room(api_request, receiving->session, err)) ||
             file_receiver_begin(&api_request->caller, &request, api_request->service->settings->upload_max, receiver,
                                 err) < 0) {
                 receiving->is_crowded = err->code == ERR_LIMIT; /* of something else than the file's size */

@@ -73,7 +73,7 @@ void zip_close(struct zip *zip) {
 
 /* ---- bytes ---- */
 
-static char *put(char *to, uint64_t value, int n_bytes) {
+static char *zip_put(char *to, uint64_t value, int n_bytes) {
         for (; n_bytes > 0; n_bytes--, value >>= 8)
                 *to++ = (char) (value & 0xff);
         return to;
@@ -114,21 +114,21 @@ static size_t put_name(char *to, const char *path) {
 static size_t put_local_head(const struct entry *entry, const char *path, char *bytes) {
         char name[NAME_ROOM];
         size_t size = put_name(name, path);
-        char *to = put(bytes, 0x04034b50, 4);
-        to = put(to, entry->is_large ? VERSION_64 : VERSION_PLAIN, 2);
-        to = put(to, FLAGS, 2);
-        to = put(to, METHOD_DEFLATE, 2);
-        to = put(to, entry->time, 4);
-        to = put(to, 0, 4);
-        to = put(to, entry->is_large ? none_32 : 0, 4);
-        to = put(to, entry->is_large ? none_32 : 0, 4);
-        to = put(to, size, 2);
-        to = put(to, entry->is_large ? 20 : 0, 2);
+        char *to = zip_put(bytes, 0x04034b50, 4);
+        to = zip_put(to, entry->is_large ? VERSION_64 : VERSION_PLAIN, 2);
+        to = zip_put(to, FLAGS, 2);
+        to = zip_put(to, METHOD_DEFLATE, 2);
+        to = zip_put(to, entry->time, 4);
+        to = zip_put(to, 0, 4);
+        to = zip_put(to, entry->is_large ? none_32 : 0, 4);
+        to = zip_put(to, entry->is_large ? none_32 : 0, 4);
+        to = zip_put(to, size, 2);
+        to = zip_put(to, entry->is_large ? 20 : 0, 2);
         memcpy(to, name, size);
         to += size;
         if (entry->is_large) {
-                to = put(put(to, EXTRA_64, 2), 16, 2);
-                to = put(put(to, 0, 8), 0, 8);
+                to = zip_put(zip_put(to, EXTRA_64, 2), 16, 2);
+                to = zip_put(zip_put(to, 0, 8), 0, 8);
         }
         return (size_t) (to - bytes);
 }
@@ -161,7 +161,7 @@ static ssize_t put_block(struct zip *zip, char *bytes) {
         ssize_t n = wanted ? pread(zip->file_fd, bytes + BLOCK_HEAD, wanted, (off_t) entry->size) : 0;
         if (n < 0)
                 return -errno;
-        char *to = put(put(put(bytes, n == 0, 1), (uint64_t) n, 2), ~(uint64_t) n, 2) + n;
+        char *to = zip_put(zip_put(zip_put(bytes, n == 0, 1), (uint64_t) n, 2), ~(uint64_t) n, 2) + n;
         entry->crc = (uint32_t) crc32(entry->crc, (const Bytef *) bytes + BLOCK_HEAD, (uInt) n);
         entry->size += (uint64_t) n;
         entry->packed += (uint64_t) n + BLOCK_HEAD;
@@ -169,8 +169,8 @@ static ssize_t put_block(struct zip *zip, char *bytes) {
         if (n > 0)
                 return to - bytes;
         int width = entry->is_large ? 8 : 4;
-        to = put(put(to, 0x08074b50, 4), entry->crc, 4);
-        to = put(put(to, entry->packed, width), entry->size, width);
+        to = zip_put(zip_put(to, 0x08074b50, 4), entry->crc, 4);
+        to = zip_put(zip_put(to, entry->packed, width), entry->size, width);
         fd_close(&zip->file_fd);
         zip->at++;
         zip->step = ZIP_FILES;
@@ -186,25 +186,25 @@ static ssize_t put_listing(struct zip *zip, char *bytes) {
                 return 0;
         size_t size = put_name(name, zip->list.items[zip->at].path);
         bool is_large = entry->is_large || entry->offset >= large;
-        char *to = put(bytes, 0x02014b50, 4);
-        to = put(to, MADE_BY_UNIX | VERSION_64, 2);
-        to = put(to, is_large ? VERSION_64 : VERSION_PLAIN, 2);
-        to = put(to, FLAGS, 2);
-        to = put(to, METHOD_DEFLATE, 2);
-        to = put(to, entry->time, 4);
-        to = put(to, entry->crc, 4);
-        to = put(to, is_large ? none_32 : entry->packed, 4);
-        to = put(to, is_large ? none_32 : entry->size, 4);
-        to = put(to, size, 2);
-        to = put(to, is_large ? 28 : 0, 2);
-        to = put(to, 0, 6); /* comment, disk, internal attributes */
-        to = put(to, (uint64_t) MODE_REGULAR << 16, 4);
-        to = put(to, is_large ? none_32 : entry->offset, 4);
+        char *to = zip_put(bytes, 0x02014b50, 4);
+        to = zip_put(to, MADE_BY_UNIX | VERSION_64, 2);
+        to = zip_put(to, is_large ? VERSION_64 : VERSION_PLAIN, 2);
+        to = zip_put(to, FLAGS, 2);
+        to = zip_put(to, METHOD_DEFLATE, 2);
+        to = zip_put(to, entry->time, 4);
+        to = zip_put(to, entry->crc, 4);
+        to = zip_put(to, is_large ? none_32 : entry->packed, 4);
+        to = zip_put(to, is_large ? none_32 : entry->size, 4);
+        to = zip_put(to, size, 2);
+        to = zip_put(to, is_large ? 28 : 0, 2);
+        to = zip_put(to, 0, 6); /* comment, disk, internal attributes */
+        to = zip_put(to, (uint64_t) MODE_REGULAR << 16, 4);
+        to = zip_put(to, is_large ? none_32 : entry->offset, 4);
         memcpy(to, name, size);
         to += size;
         if (is_large) {
-                to = put(put(to, EXTRA_64, 2), 24, 2);
-                to = put(put(put(to, entry->size, 8), entry->packed, 8), entry->offset, 8);
+                to = zip_put(zip_put(to, EXTRA_64, 2), 24, 2);
+                to = zip_put(zip_put(zip_put(to, entry->size, 8), entry->packed, 8), entry->offset, 8);
         }
         zip->n_listed++;
         return to - bytes;
@@ -214,19 +214,19 @@ static ssize_t put_end(struct zip *zip, char *bytes) {
         uint64_t size = zip->offset - zip->directory_offset, n = zip->n_listed;
         char *to = bytes;
         if (n >= UINT16_MAX || size >= large || zip->directory_offset >= large) {
-                to = put(put(to, 0x06064b50, 4), 44, 8);
-                to = put(put(to, MADE_BY_UNIX | VERSION_64, 2), VERSION_64, 2);
-                to = put(put(to, 0, 4), 0, 4);
-                to = put(put(to, n, 8), n, 8);
-                to = put(put(to, size, 8), zip->directory_offset, 8);
-                to = put(put(to, 0x07064b50, 4), 0, 4);
-                to = put(put(to, zip->offset, 8), 1, 4);
+                to = zip_put(zip_put(to, 0x06064b50, 4), 44, 8);
+                to = zip_put(zip_put(to, MADE_BY_UNIX | VERSION_64, 2), VERSION_64, 2);
+                to = zip_put(zip_put(to, 0, 4), 0, 4);
+                to = zip_put(zip_put(to, n, 8), n, 8);
+                to = zip_put(zip_put(to, size, 8), zip->directory_offset, 8);
+                to = zip_put(zip_put(to, 0x07064b50, 4), 0, 4);
+                to = zip_put(zip_put(to, zip->offset, 8), 1, 4);
         }
         uint64_t short_n = n < UINT16_MAX ? n : UINT16_MAX;
-        to = put(put(to, 0x06054b50, 4), 0, 4);
-        to = put(put(to, short_n, 2), short_n, 2);
-        to = put(put(to, low_32(size), 4), low_32(zip->directory_offset), 4);
-        to = put(to, 0, 2);
+        to = zip_put(zip_put(to, 0x06054b50, 4), 0, 4);
+        to = zip_put(zip_put(to, short_n, 2), short_n, 2);
+        to = zip_put(zip_put(to, low_32(size), 4), low_32(zip->directory_offset), 4);
+        to = zip_put(to, 0, 2);
         zip->step = ZIP_OVER;
         return to - bytes;
 }

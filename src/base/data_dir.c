@@ -15,13 +15,13 @@
 #include "base/private_dir.h"
 
 /* A variable that is set but empty counts as not set, as for XDG. */
-static const char *variable(const char *name) {
+static const char *data_dir_variable(const char *name) {
         const char *value = getenv(name);
         return value && *value ? value : NULL;
 }
 
 static const char *home_directory(void) {
-        const char *home = variable("HOME");
+        const char *home = data_dir_variable("HOME");
         if (home && *home == '/')
                 return home;
         const struct passwd *user = getpwuid(geteuid());
@@ -34,7 +34,7 @@ static int too_long(struct err *err) {
 
 /* Where it is when no variable names one. */
 static int choose_usual(char ret[static DATA_DIR_PATH_MAX], struct err *err) {
-        const char *xdg = variable("XDG_DATA_HOME"), *home = home_directory();
+        const char *xdg = data_dir_variable("XDG_DATA_HOME"), *home = home_directory();
         int length;
         if (geteuid() == 0)
                 length = snprintf(ret, DATA_DIR_PATH_MAX, "/var/lib/glovebox");
@@ -49,11 +49,11 @@ static int choose_usual(char ret[static DATA_DIR_PATH_MAX], struct err *err) {
         return length >= DATA_DIR_PATH_MAX ? too_long(err) : 0;
 }
 
-static int choose(char ret[static DATA_DIR_PATH_MAX], struct err *err) {
+static int data_dir_choose(char ret[static DATA_DIR_PATH_MAX], struct err *err) {
         static const char *const named[] = { "GLOVEBOX_DATA_DIR", "SANDBOX_DATA_DIR" };
         int length = -1;
         for (size_t i = 0; i < ELEMENTS(named) && length < 0; i++) {
-                const char *value = variable(named[i]);
+                const char *value = data_dir_variable(named[i]);
                 if (!value)
                         continue;
                 if (*value != '/')
@@ -82,7 +82,7 @@ static int make_directories(char *path) {
 }
 
 /* Is the directory ours alone? */
-static int resolve(const char *path, char ret_path[static DATA_DIR_PATH_MAX], struct err *err) {
+static int data_dir_resolve(const char *path, char ret_path[static DATA_DIR_PATH_MAX], struct err *err) {
         _cleanup_fd_ int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         struct stat st;
         if (fd < 0 || fstat(fd, &st) < 0)
@@ -107,14 +107,14 @@ static char shared[DATA_DIR_PATH_MAX];
 
 /* Now, and not when it is asked for: by then we may be in a user namespace, where everybody is root. */
 static void find_shared(const char *data_dir) {
-        const char *named = variable("GLOVEBOX_SHARED_DATA_DIR");
+        const char *named = data_dir_variable("GLOVEBOX_SHARED_DATA_DIR");
         char path[DATA_DIR_PATH_MAX];
         shared[0] = '\0';
         if (named && strcmp(named, "none") == 0)
                 return;
         if (named && (size_t) snprintf(path, sizeof(path), "%s", named) >= sizeof(path))
                 return;
-        if ((!named && choose_usual(path, NULL) < 0) || *path != '/' || resolve(path, shared, NULL) < 0 ||
+        if ((!named && choose_usual(path, NULL) < 0) || *path != '/' || data_dir_resolve(path, shared, NULL) < 0 ||
             strcmp(shared, data_dir) == 0)
                 shared[0] = '\0';
 }
@@ -125,22 +125,22 @@ const char *data_dir_shared(void) {
 
 int data_dir_find(char ret_path[static DATA_DIR_PATH_MAX], struct err *err) {
         char path[DATA_DIR_PATH_MAX];
-        if (choose(path, err) < 0)
+        if (data_dir_choose(path, err) < 0)
                 return -1;
-        int code = resolve(path, ret_path, err);
+        int code = data_dir_resolve(path, ret_path, err);
         find_shared(code < 0 ? "" : ret_path);
         return code;
 }
 
 int data_dir_open(char ret_path[static DATA_DIR_PATH_MAX], struct err *err) {
         char path[DATA_DIR_PATH_MAX];
-        if (choose(path, err) < 0)
+        if (data_dir_choose(path, err) < 0)
                 return -1;
         int code = make_directories(path);
         if (code < 0)
                 return err_sys(err, -code, "cannot make the data directory %.600s (set GLOVEBOX_DATA_DIR to another)",
                                path);
-        if (resolve(path, ret_path, err) < 0)
+        if (data_dir_resolve(path, ret_path, err) < 0)
                 return -1;
         find_shared(ret_path);
         return 0;
@@ -155,7 +155,7 @@ int data_dir_mark(const char *path, struct err *err) {
 size_t runtime_dirs(char ret_paths[static RUNTIME_DIRS][RUNTIME_MAX]) {
         unsigned uid = (unsigned) geteuid();
         size_t n = 0;
-        const char *runtime = variable("XDG_RUNTIME_DIR");
+        const char *runtime = data_dir_variable("XDG_RUNTIME_DIR");
         if (uid == 0)
                 (void) snprintf(ret_paths[n++], RUNTIME_MAX, "/run/glovebox");
         else {

@@ -16,6 +16,7 @@
 
 #include "base/fd.h"
 #include "base/priority.h"
+#include "base/process_title.h"
 
 enum {
         FIRST_FD = 3,
@@ -46,14 +47,14 @@ static unsigned n_jobs, n_queued_running;
 static uint64_t last_turn; /* of the queued job that was begun last */
 
 /* Keeps nothing of the daemon's but what it was given: a client's socket held here would look open. */
-_Noreturn static void run(const struct helper_job_order *order, int out_fd, pid_t parent) {
+_Noreturn static void helper_job_run(const struct helper_job_order *order, int out_fd, pid_t parent) {
         int fds[HELPER_JOB_FDS_MAX], moved[HELPER_JOB_FDS_MAX];
         sigset_t none;
         sigemptyset(&none);
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void) signal(SIGPIPE, SIG_DFL);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
-        (void) prctl(PR_SET_NAME, "glovebox-job");
+        process_title_set("job", "");
         priority_stand_back();
         if (getppid() != parent || dup2(out_fd, STDOUT_FILENO) < 0)
                 _exit(EXIT_FAILURE);
@@ -93,7 +94,7 @@ static void helper_job_free(struct helper_job *job) {
 static void begin_waiting(void);
 
 /* It has ended, and is no longer a process. */
-static void finish(struct helper_job *job, bool good) {
+static void helper_job_finish(struct helper_job *job, bool good) {
         void (*done)(void *, const char *, size_t) = job->state == JOB_DROPPED ? NULL : job->order.done;
         void *context = job->order.context;
         char *bytes = job->bytes;
@@ -109,27 +110,27 @@ static void finish(struct helper_job *job, bool good) {
 }
 
 /* False: it is still a process. It may be for long, if it hangs in the disk; nobody waits for that here. */
-static bool reap(struct helper_job *job) {
+static bool helper_job_reap(struct helper_job *job) {
         int status = 0;
         pid_t waited;
         while ((waited = waitpid(job->pid, &status, WNOHANG)) < 0 && errno == EINTR)
                 ;
         if (waited == 0)
                 return false;
-        finish(job, waited == job->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        helper_job_finish(job, waited == job->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
         return true;
 }
 
 static void on_end(void *context, uint32_t events) {
         (void) events;
-        (void) reap(context);
+        (void) helper_job_reap(context);
 }
 
 /* It has said what there was to say, or is not to say more: all that is left is its end. */
 static void await_end(struct helper_job *job) {
         loop_unwatch(&job->watch);
         fd_close(&job->fd);
-        if (!reap(job) && !job->end_watch)
+        if (!helper_job_reap(job) && !job->end_watch)
                 job->end_watch = loop_watch(job->loop, job->pid_fd, EPOLLIN, on_end, job);
 }
 
@@ -157,7 +158,7 @@ static void on_words(void *context, uint32_t events) {
         await_end(job);
 }
 
-static int begin(struct helper_job *job) {
+static int helper_job_begin(struct helper_job *job) {
         int ends[2];
         const struct helper_job_order *order = &job->order;
         pid_t parent = getpid();
@@ -170,7 +171,7 @@ static int begin(struct helper_job *job) {
             (job->watch = loop_watch(job->loop, job->fd, EPOLLIN, on_words, job)))
                 job->pid = fork();
         if (job->pid == 0)
-                run(order, ends[1], parent);
+                helper_job_run(order, ends[1], parent);
         fd_close(&ends[1]);
         if (job->pid < 0)
                 return -EAGAIN;
@@ -211,7 +212,7 @@ static struct helper_job *find_next(void) {
 static void begin_waiting(void) {
         struct helper_job *job;
         while ((job = find_next())) {
-                if (begin(job) == 0)
+                if (helper_job_begin(job) == 0)
                         continue;
                 void (*done)(void *, const char *, size_t) = job->order.done;
                 void *context = job->order.context;
@@ -285,7 +286,7 @@ struct helper_job *helper_job_start(struct loop *loop, const struct helper_job_o
                 code = keep_descriptors(job);
                 job->state = JOB_WAITS;
         } else
-                code = begin(job);
+                code = helper_job_begin(job);
         job->next = jobs;
         jobs = job;
         n_jobs++;

@@ -239,7 +239,7 @@ static bool end_number(struct json_scan *scan, unsigned char byte) {
         return take_between(scan, byte);
 }
 
-static bool become(struct json_scan *scan, enum state state) {
+static bool json_scan_become(struct json_scan *scan, enum state state) {
         scan->state = (int) state;
         return true;
 }
@@ -248,24 +248,24 @@ static bool take_number_byte(struct json_scan *scan, unsigned char byte) {
         bool digit = is_digit(byte), exponent = byte == 'e' || byte == 'E';
         switch ((enum state) scan->state) {
         case STATE_MINUS:
-                return digit && become(scan, byte == '0' ? STATE_ZERO : STATE_DIGITS);
+                return digit && json_scan_become(scan, byte == '0' ? STATE_ZERO : STATE_DIGITS);
         case STATE_ZERO:
         case STATE_DIGITS:
                 if (digit)
                         return scan->state == STATE_DIGITS;
-                return byte == '.' ? become(scan, STATE_POINT)
-                       : exponent  ? become(scan, STATE_EXPONENT)
+                return byte == '.' ? json_scan_become(scan, STATE_POINT)
+                       : exponent  ? json_scan_become(scan, STATE_EXPONENT)
                                    : end_number(scan, byte);
         case STATE_POINT:
-                return digit && become(scan, STATE_FRACTION);
+                return digit && json_scan_become(scan, STATE_FRACTION);
         case STATE_FRACTION:
-                return digit ? true : exponent ? become(scan, STATE_EXPONENT) : end_number(scan, byte);
+                return digit ? true : exponent ? json_scan_become(scan, STATE_EXPONENT) : end_number(scan, byte);
         case STATE_EXPONENT:
                 if (byte == '+' || byte == '-')
-                        return become(scan, STATE_EXPONENT_SIGN);
-                return digit && become(scan, STATE_EXPONENT_DIGITS);
+                        return json_scan_become(scan, STATE_EXPONENT_SIGN);
+                return digit && json_scan_become(scan, STATE_EXPONENT_DIGITS);
         case STATE_EXPONENT_SIGN:
-                return digit && become(scan, STATE_EXPONENT_DIGITS);
+                return digit && json_scan_become(scan, STATE_EXPONENT_DIGITS);
         default:
                 return digit || end_number(scan, byte);
         }
@@ -279,7 +279,7 @@ static bool take_literal(struct json_scan *scan, unsigned char byte) {
         return true;
 }
 
-static bool take(struct json_scan *scan, unsigned char byte) {
+static bool json_scan_take(struct json_scan *scan, unsigned char byte) {
         switch ((enum state) scan->state) {
         case STATE_STRING:
                 return take_string_byte(scan, byte);
@@ -325,7 +325,7 @@ bool json_scan_feed(struct json_scan *scan, const char *bytes, size_t size) {
                         if (i == size)
                                 break;
                 }
-                scan->failed = !take(scan, (unsigned char) bytes[i++]);
+                scan->failed = !json_scan_take(scan, (unsigned char) bytes[i++]);
                 scan->at++;
         }
         return !scan->failed;

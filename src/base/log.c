@@ -37,7 +37,7 @@ uint64_t log_dropped(void) {
         return n_dropped;
 }
 
-static bool put(const char *line, size_t size) {
+static bool log_put(const char *line, size_t size) {
         ssize_t n;
         do
                 n = is_socket ? send(log_fd, line, size, MSG_DONTWAIT | MSG_NOSIGNAL) : write(log_fd, line, size);
@@ -58,7 +58,7 @@ static bool tell_dropped(void) {
         size += (size_t) snprintf(line + size, sizeof(line) - size,
                                   "%llu lines of this log were dropped: nobody read it\n",
                                   (unsigned long long) (n_dropped - n_told));
-        if (!put(line, size))
+        if (!log_put(line, size))
                 return false;
         n_told = n_dropped;
         return true;
@@ -81,6 +81,6 @@ void daemon_log(const char *format, ...) {
                 if ((unsigned char) line[i] < ' ' || line[i] == 127)
                         line[i] = '?';
         line[size++] = '\n';
-        if ((n_dropped != n_told && !tell_dropped()) || !put(line, size))
+        if ((n_dropped != n_told && !tell_dropped()) || !log_put(line, size))
                 n_dropped++;
 }

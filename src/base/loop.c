@@ -157,7 +157,7 @@ void loop_unwatch(struct loop_watch **watch) {
 
 /* ---- timers: a binary heap ---- */
 
-static void put(struct loop *loop, size_t place, struct loop_timer *timer) {
+static void loop_put(struct loop *loop, size_t place, struct loop_timer *timer) {
         loop->heap[place] = timer;
         timer->place = place;
 }
@@ -165,7 +165,7 @@ static void put(struct loop *loop, size_t place, struct loop_timer *timer) {
 static void sift(struct loop *loop, size_t place) {
         struct loop_timer *timer = loop->heap[place];
         while (place > 0 && loop->heap[(place - 1) / 2]->at_ms > timer->at_ms) {
-                put(loop, place, loop->heap[(place - 1) / 2]);
+                loop_put(loop, place, loop->heap[(place - 1) / 2]);
                 place = (place - 1) / 2;
         }
         for (;;) {
@@ -176,10 +176,10 @@ static void sift(struct loop *loop, size_t place) {
                         child++;
                 if (loop->heap[child]->at_ms >= timer->at_ms)
                         break;
-                put(loop, place, loop->heap[child]);
+                loop_put(loop, place, loop->heap[child]);
                 place = child;
         }
-        put(loop, place, timer);
+        loop_put(loop, place, timer);
 }
 
 struct loop_timer *loop_timer(struct loop *loop, uint64_t at_ms, void (*call)(void *context), void *context) {
@@ -195,7 +195,7 @@ struct loop_timer *loop_timer(struct loop *loop, uint64_t at_ms, void (*call)(vo
         if (!timer)
                 return NULL;
         *timer = (struct loop_timer) { .loop = loop, .at_ms = at_ms, .call = call, .context = context };
-        put(loop, loop->n_timers++, timer);
+        loop_put(loop, loop->n_timers++, timer);
         sift(loop, timer->place);
         return timer;
 }
@@ -205,7 +205,7 @@ static void take_out(struct loop_timer *timer) {
         size_t place = timer->place;
         struct loop_timer *last = loop->heap[--loop->n_timers];
         if (last != timer) {
-                put(loop, place, last);
+                loop_put(loop, place, last);
                 sift(loop, place);
         }
 }

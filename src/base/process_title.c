@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static char *area; /* argv[0]: from there on lie the arguments and, behind them, the environment */
@@ -53,6 +54,9 @@ void process_title_erase(const char *secret) {
 }
 
 void process_title_set(const char *name, const char *detail) {
+        char command[16]; /* Linux keeps 15 characters */
+        (void) snprintf(command, sizeof(command), "glovebox-%s", name);
+        (void) prctl(PR_SET_NAME, command);
         if (area_size == 0)
                 return;
         memset(area, 0, area_size);

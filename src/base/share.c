@@ -25,7 +25,7 @@ void share_table_release(struct share_table *table) {
         }
 }
 
-static struct share_holder *find(const struct share_table *table, const char *name, bool is_box) {
+static struct share_holder *share_find(const struct share_table *table, const char *name, bool is_box) {
         struct share_holder *holder = table->holders;
         while (holder && (holder->is_box != is_box || strcmp(holder->name, name) != 0))
                 holder = holder->next;
@@ -33,7 +33,7 @@ static struct share_holder *find(const struct share_table *table, const char *na
 }
 
 static struct share_holder *find_or_make(struct share_table *table, const char *name, bool is_box) {
-        struct share_holder *holder = find(table, name, is_box);
+        struct share_holder *holder = share_find(table, name, is_box);
         if (holder || !(holder = calloc(1, sizeof(*holder))))
                 return holder;
         holder->is_box = is_box;
@@ -44,7 +44,7 @@ static struct share_holder *find_or_make(struct share_table *table, const char *
 }
 
 static uint64_t held_by(const struct share_table *table, size_t row, const char *name, bool is_box) {
-        const struct share_holder *holder = find(table, name, is_box);
+        const struct share_holder *holder = share_find(table, name, is_box);
         return holder ? holder->used[row] : 0;
 }
 
@@ -123,7 +123,7 @@ int share_take(struct share_table *table, size_t row, const struct share_claim *
 
 /* A holder of nothing is forgotten: boxes come and go. */
 static void give_back(struct share_table *table, size_t row, const char *name, bool is_box, uint64_t amount) {
-        struct share_holder *holder = find(table, name, is_box);
+        struct share_holder *holder = share_find(table, name, is_box);
         if (!holder)
                 return;
         holder->used[row] -= amount < holder->used[row] ? amount : holder->used[row];

@@ -26,7 +26,7 @@ static const struct unit thousandth_units[] = { { "", 1000 } };
 
 /* digits [ "." digits ] suffix, in exact integer arithmetic: value = whole*factor + fraction*factor. At most nine
  * digits of fraction are read; more would not change any value we accept. */
-static bool parse(const char *text, const struct unit *units, size_t n_units, bool fraction_allowed,
+static bool units_parse(const char *text, const struct unit *units, size_t n_units, bool fraction_allowed,
                   uint64_t *ret_value) {
         if (!isdigit((unsigned char) *text))
                 return false;
@@ -59,7 +59,7 @@ static bool parse(const char *text, const struct unit *units, size_t n_units, bo
         return false;
 }
 
-#define PARSE(text, units, fraction, ret) parse(text, units, ELEMENTS(units), fraction, ret)
+#define PARSE(text, units, fraction, ret) units_parse(text, units, ELEMENTS(units), fraction, ret)
 
 int units_parse_bytes(const char *what, const char *text, uint64_t min, uint64_t max, uint64_t *ret_bytes,
                       struct err *err) {

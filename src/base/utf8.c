@@ -17,7 +17,7 @@ static const struct {
 };
 
 /* How many bytes belong to the character at `at`, or, when it is ill-formed, to what one U+FFFD stands for. */
-static size_t measure(const unsigned char *at, size_t left, bool *ret_good) {
+static size_t utf8_measure(const unsigned char *at, size_t left, bool *ret_good) {
         *ret_good = false;
         for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
                 if (*at < forms[i].first_low || *at > forms[i].first_high)
@@ -46,7 +46,7 @@ int utf8_repair(const char *bytes, size_t size, char **ret_text, size_t *ret_siz
         size_t used = 0;
         for (size_t at = 0; at < size;) {
                 bool good;
-                size_t n = measure((const unsigned char *) bytes + at, size - at, &good);
+                size_t n = utf8_measure((const unsigned char *) bytes + at, size - at, &good);
                 const char *from = good ? bytes + at : replacement;
                 size_t length = good ? n : 3;
                 memcpy(text + used, from, length);
@@ -70,7 +70,7 @@ bool utf8_is_valid(const char *bytes, size_t size) {
                                 continue;
                         }
                 }
-                at += measure((const unsigned char *) bytes + at, size - at, &good);
+                at += utf8_measure((const unsigned char *) bytes + at, size - at, &good);
         }
         return good;
 }

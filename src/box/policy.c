@@ -341,7 +341,7 @@ static int refuse_unlisted(const struct question *question, struct err *err) {
 int policy_open_source(const struct policy *policy, const char *source, bool writable, int *ret_fd, struct err *err) {
         struct question question = { .policy = policy, .writable = writable };
         (void) policy_show_path(source, question.shown);
-        if (!policy->operator && source[0] != '/')
+        if (!policy->is_operator && source[0] != '/')
                 return err_set(err, ERR_USAGE, "cannot mount \"%s\": write an absolute path", question.shown);
 
         _cleanup_free_ struct where *where = malloc(sizeof(*where));
@@ -351,7 +351,7 @@ int policy_open_source(const struct policy *policy, const char *source, bool wri
         if (fd < 0) {
                 int reason = errno;
                 /* A stranger learns only about allowed places whether something is there. */
-                if (!policy->operator && (strstr(source, "/..") || !lists_allow(policy, writable, source)))
+                if (!policy->is_operator && (strstr(source, "/..") || !lists_allow(policy, writable, source)))
                         return refuse_unlisted(&question, err);
                 if (reason == ENOENT || reason == ENOTDIR)
                         return err_set(err, ERR_NOT_FOUND, "cannot mount \"%s\": it does not exist; create it first",
@@ -366,7 +366,7 @@ int policy_open_source(const struct policy *policy, const char *source, bool wri
         if (code < 0)
                 return err_sys(err, -code, "cannot mount %s: it cannot be examined", question.shown);
         question.source = where;
-        if (!policy->operator && !lists_allow(policy, writable, where->path))
+        if (!policy->is_operator && !lists_allow(policy, writable, where->path))
                 return refuse_unlisted(&question, err);
         if (check_type(&question, err) < 0 || check_never(&question, err) < 0 ||
             check_private(&question, fd, err) < 0)

@@ -8,7 +8,7 @@
 /* What a caller may show to a box. `operator` is the person at the command line: naming a path is permission. Anybody
  * else needs the path below an allowed one, after full resolution; empty lists deny everything. */
 struct policy {
-        bool operator;
+        bool is_operator;
         const char *const *read_paths; /* NULL-terminated, absolute */
         const char *const *write_paths;
         const char *socket_path; /* of the daemon, or NULL; other daemons' are found (box/policy_private.h) */

@@ -53,7 +53,7 @@ static int join(const char *directory, const char *name, char ret_path[static PA
         return 0;
 }
 
-static int call(struct daemon_client *client, const char *operation, const char *session, const char *path,
+static int cp_call(struct daemon_client *client, const char *operation, const char *session, const char *path,
                 struct daemon_request *request, json_t **ret_answer, struct err *err) {
         json_t *body = json_pack("{s:s, s:s, s:s}", "op", operation, "session", session, "path", path);
         json_t *answer = NULL;
@@ -73,7 +73,7 @@ static const char *type_of(struct daemon_client *client, const struct side *side
         json_t *answer = NULL;
         struct err ignored;
         ret_type[0] = '\0';
-        if (call(client, "file.stat", side->session, side->path, &request, &answer, &ignored) == 0)
+        if (cp_call(client, "file.stat", side->session, side->path, &request, &answer, &ignored) == 0)
                 (void) snprintf(ret_type, 16, "%s", json_string_value(json_object_get(answer, "type")));
         json_decref(answer);
         return ret_type;
@@ -83,7 +83,7 @@ static const char *type_of(struct daemon_client *client, const struct side *side
 
 static int copy_file_in(struct daemon_client *client, int fd, const char *session, const char *path, struct err *err) {
         struct daemon_request request = { .with_input = true, .input_fd = fd };
-        return call(client, "file.write", session, path, &request, NULL, err);
+        return cp_call(client, "file.write", session, path, &request, NULL, err);
 }
 
 static int copy_in(struct daemon_client *client, const char *from, const char *session, const char *to, int depth,
@@ -98,7 +98,7 @@ static int copy_directory_in(struct daemon_client *client, const char *from, con
                              int depth, struct err *err) {
         struct daemon_request request = { 0 };
         struct err exists = { 0 };
-        if (call(client, "file.mkdir", session, to, &request, NULL, &exists) < 0 && exists.code != ERR_EXISTS) {
+        if (cp_call(client, "file.mkdir", session, to, &request, NULL, &exists) < 0 && exists.code != ERR_EXISTS) {
                 *err = exists;
                 return -1;
         }
@@ -174,7 +174,7 @@ static int copy_file_out(struct daemon_client *client, const char *session, cons
                 return err_sys(err, errno, "cannot write %.300s", name);
         struct arrival arrival = { .fd = fd };
         struct daemon_request request = { .calls = { .data = take_data, .context = &arrival } };
-        int code = call(client, "file.read", session, path, &request, NULL, err);
+        int code = cp_call(client, "file.read", session, path, &request, NULL, err);
         return arrival.code < 0 ? err_sys(err, -arrival.code, "cannot write %.300s", name) : code;
 }
 
@@ -194,7 +194,7 @@ static int copy_directory_out(struct daemon_client *client, const char *session,
         _cleanup_fd_ int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0)
                 return err_sys(err, errno, "cannot open the directory %.300s", name);
-        int code = call(client, "file.list", session, path, &request, &answer, err);
+        int code = cp_call(client, "file.list", session, path, &request, &answer, err);
         json_array_foreach(json_object_get(answer, "entries"), i, entry) {
                 const char *type = json_string_value(json_object_get(entry, "type"));
                 const char *at = json_string_value(json_object_get(entry, "path"));

@@ -70,7 +70,7 @@ static json_t *describe_host(int images_fd) {
         return json;
 }
 
-static int describe(const char *data_dir, int images_fd, const char *name, json_t **ret_json, struct err *err) {
+static int image_describe(const char *data_dir, int images_fd, const char *name, json_t **ret_json, struct err *err) {
         if (image_check_name(name, err) < 0)
                 return -1;
         if (strcmp(name, IMAGE_HOST) == 0) {
@@ -164,7 +164,7 @@ static int run_list(struct request *request, struct err *err) {
         for (size_t i = 0; i < n; i++) {
                 json_t *image = NULL;
                 struct err why;
-                if (describe(request->data_dir, images_fd, names[i], &image, &why) < 0)
+                if (image_describe(request->data_dir, images_fd, names[i], &image, &why) < 0)
                         image = json_pack("{s:s, s:s, s:s}", "name", names[i], "kind", "damaged", "problem",
                                           why.message);
                 json_array_append_new(images, image);
@@ -222,7 +222,7 @@ static int run_show(struct request *request, struct err *err) {
         _cleanup_fd_ int images_fd = -1;
         _cleanup_json_ json_t *image = NULL;
         if (store_open(request->data_dir, &images_fd, err) < 0 ||
-            describe(request->data_dir, images_fd, request->args[0], &image, err) < 0)
+            image_describe(request->data_dir, images_fd, request->args[0], &image, err) < 0)
                 return -1;
         if (request->json)
                 return print_json(image, err);
@@ -356,15 +356,16 @@ static size_t list_users(const char *data_dir, const char *image, char *ret_name
 static int confirm_removal(const struct request *request, const char *name, struct err *err) {
         char names[160], answer[16] = "";
         size_t n = request->force ? 0 : list_users(request->data_dir, name, names, sizeof(names));
+        const char *would = strcmp(name, IMAGE_HOST) == 0 ? "would miss its packages" : "could not run any more";
         if (n == 0)
                 return 0;
         if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
                 return err_set(err, ERR_BUSY,
-                               "image %s is in use by %zu session%s (%s%s), which could not run any more; remove them "
-                               "first (glovebox session rm), or add --force",
-                               name, n, n == 1 ? "" : "s", names, n > 3 ? ", ..." : "");
-        (void) fprintf(stderr, "image %s is in use by %zu session%s (%s%s), which could not run any more. Remove it? [y/N] ",
-                       name, n, n == 1 ? "" : "s", names, n > 3 ? ", ..." : "");
+                               "image %s is in use by %zu session%s (%s%s), which %s; remove them first (glovebox "
+                               "session rm), or add --force",
+                               name, n, n == 1 ? "" : "s", names, n > 3 ? ", ..." : "", would);
+        (void) fprintf(stderr, "image %s is in use by %zu session%s (%s%s), which %s. Remove it? [y/N] ", name, n,
+                       n == 1 ? "" : "s", names, n > 3 ? ", ..." : "", would);
         if (!fgets(answer, sizeof(answer), stdin) || (answer[0] != 'y' && answer[0] != 'Y'))
                 return err_set(err, ERR_REFUSED, "image %s stays", name);
         return 0;
@@ -382,7 +383,7 @@ static int run_rm(struct request *request, struct err *err) {
                                "image %s belongs to the shared data directory; to remove it for all: "
                                "GLOVEBOX_DATA_DIR=%.300s glovebox image rm %s",
                                name, data_dir_shared(), name);
-        if (image_fd >= 0 && !host && confirm_removal(request, name, err) < 0)
+        if (image_fd >= 0 && confirm_removal(request, name, err) < 0)
                 return -1;
         if (store_remove(images_fd, name, host ? "python" : NULL, err) == 0) {
                 printf(host ? "image host: the Python layer is removed\n" : "image %s: removed\n", name);
@@ -437,7 +438,7 @@ static int take_option(struct request *request, const struct sub_verb *verb, int
         }
 }
 
-static int parse(struct request *request, const struct sub_verb *verb, int argc, char **argv, struct err *err) {
+static int image_parse(struct request *request, const struct sub_verb *verb, int argc, char **argv, struct err *err) {
         static const struct option options[] = {
                 { "json", no_argument, NULL, OPTION_JSON },
                 { "names", no_argument, NULL, OPTION_NAMES },
@@ -515,7 +516,7 @@ int verb_image(int argc, char **argv) {
         for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
                 if (is_help(argv[i]))
                         return print_part(verb->name);
-        if (parse(&request, verb, argc - 1, argv + 1, &err) == 0 && data_dir_open(request.data_dir, &err) == 0 &&
+        if (image_parse(&request, verb, argc - 1, argv + 1, &err) == 0 && data_dir_open(request.data_dir, &err) == 0 &&
             verb->run(&request, &err) == 0) {
                 if (fflush(stdout) == 0)
                         return 0;

@@ -28,7 +28,7 @@ int input_feed_init(struct input_feed *feed, const struct socket_place *place, c
         return 0;
 }
 
-static int call(struct daemon_client *client, const char *operation, const struct input_feed *feed, unsigned number,
+static int input_feed_call(struct daemon_client *client, const char *operation, const struct input_feed *feed, unsigned number,
                 const char *bytes, size_t size, struct err *err) {
         char path[80];
         json_t *answer = NULL;
@@ -44,7 +44,7 @@ static int call(struct daemon_client *client, const char *operation, const struc
 
 static void wait_until_taken(struct daemon_client *client, const struct input_feed *feed, unsigned number) {
         struct err gone;
-        while (call(client, "file.stat", feed, number, NULL, 0, &gone) == 0)
+        while (input_feed_call(client, "file.stat", feed, number, NULL, 0, &gone) == 0)
                 (void) poll(NULL, 0, PAUSE_MS);
 }
 
@@ -60,7 +60,7 @@ static void feed_input(const struct input_feed *feed) {
                         continue;
                 if (feed->written)
                         *feed->written = number + 1;
-                code = call(&client, "file.write", feed, number, bytes, n > 0 ? (size_t) n : 0, &err);
+                code = input_feed_call(&client, "file.write", feed, number, bytes, n > 0 ? (size_t) n : 0, &err);
                 if (n <= 0)
                         break;
                 if (code == 0)
@@ -93,7 +93,7 @@ static void remove_last(const struct input_feed *feed) {
         struct err ignored;
         if (!feed->written || *feed->written == 0 || daemon_client_open(feed->place, 0, &client, &ignored) < 0)
                 return;
-        (void) call(&client, "file.remove", feed, *feed->written - 1, NULL, 0, &ignored);
+        (void) input_feed_call(&client, "file.remove", feed, *feed->written - 1, NULL, 0, &ignored);
         daemon_client_close(&client);
 }
 

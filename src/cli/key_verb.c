@@ -43,7 +43,7 @@ static int find_file(char ret_data_dir[static DATA_DIR_PATH_MAX], char *ret_path
 }
 
 /* Who changed the keys, and when. */
-static void record(const char *data_dir, const char *what, const char *name, const struct err *err) {
+static void key_record(const char *data_dir, const char *what, const char *name, const struct err *err) {
         const struct audit_entry entry = { .key = "", .via = "command", .what = what, .session = name,
                                            .status = err ? err_code_name(err->code) : "ok" };
         audit_append(data_dir, &entry);
@@ -55,7 +55,7 @@ static int do_new(const struct line *line, char **names, struct err *err) {
         if (find_file(data_dir, path, sizeof(path), err) < 0 || api_key_make(key, err) < 0 ||
             api_keys_append(path, names[0], key, err) < 0)
                 return -1;
-        record(data_dir, "key.new", names[0], NULL);
+        key_record(data_dir, "key.new", names[0], NULL);
         (void) printf("%s\n", key);
         (void) fprintf(stderr, "glovebox: this is the key \"%s\"; it is not shown again\n", names[0]);
         return fflush(stdout) == 0 ? 0 : err_sys(err, errno, "printing the key");
@@ -112,11 +112,11 @@ static int do_rm(const struct line *line, char **names, struct err *err) {
         for (; *names; names++) {
                 struct err why = { 0 };
                 if (api_keys_strike(path, *names, &why) == 0) {
-                        record(data_dir, "key.rm", *names, NULL);
+                        key_record(data_dir, "key.rm", *names, NULL);
                         (void) fprintf(stderr, "glovebox: the key \"%s\" is revoked; its sandboxes stay: \"glovebox "
                                        "session rm --key %s\" removes them\n", *names, *names);
                 } else if (result == 0) {
-                        record(data_dir, "key.rm", *names, &why);
+                        key_record(data_dir, "key.rm", *names, &why);
                         *err = why;
                         result = -1;
                 }

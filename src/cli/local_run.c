@@ -83,7 +83,7 @@ static void add_usage(json_t *item, const char *id) {
 }
 
 /* As the daemon describes a program. */
-static json_t *describe(const char *id, const json_t *text, pid_t pid) {
+static json_t *local_run_describe(const char *id, const json_t *text, pid_t pid) {
         uint64_t now = wall_ms(), started = (uint64_t) json_integer_value(json_object_get(text, "started_ms"));
         const char *image = json_string_value(json_object_get(text, "image"));
         const char *what = json_string_value(json_object_get(text, "what"));
@@ -123,7 +123,7 @@ static void each_local_run(bool (*take)(const char *id, const json_t *text, pid_
 }
 
 static bool add_one(const char *id, const json_t *text, pid_t pid, void *processes) {
-        json_t *item = describe(id, text, pid);
+        json_t *item = local_run_describe(id, text, pid);
         if (item)
                 (void) json_array_append_new(processes, item);
         return true;

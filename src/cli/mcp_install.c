@@ -259,7 +259,7 @@ static int change_toml(const struct client *client, const char *old, json_t *ent
 
 /* ---- with the person ---- */
 
-static void show(const struct client *client, const char *path, json_t *entry) {
+static void mcp_install_show(const struct client *client, const char *path, json_t *entry) {
         (void) printf("%s: %s\n\n", client->name, path);
         if (!entry)
                 (void) printf("  the server \"" SERVER "\" is taken out of \"%s\"\n\n", client->parent);
@@ -295,7 +295,7 @@ int mcp_install_run(const struct mcp_install *order, struct err *err) {
         json_t *entry = order->is_removal ? NULL : make_entry(client, order->arguments, err);
         if (!entry && !order->is_removal)
                 return -1;
-        show(client, path, entry);
+        mcp_install_show(client, path, entry);
         int code = client->form == FORM_TOML ? change_toml(client, old, entry, &text, err)
                                              : change_json(client, old ? old : "", size, entry, &text, err);
         json_decref(entry);

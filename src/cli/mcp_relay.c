@@ -330,7 +330,7 @@ static int take_input(struct relay *relay) {
 /* ---- the whole ---- */
 
 /* As take_input. */
-static int turn(struct relay *relay) {
+static int mcp_relay_turn(struct relay *relay) {
         size_t queued = message_queue_size(&relay->client.queue);
         struct pollfd fds[] = { { .fd = queued < QUEUE_FULL ? STDIN_FILENO : -1, .events = POLLIN },
                                 { .fd = relay->client.fd, .events = POLLIN | (queued ? POLLOUT : 0) },
@@ -352,7 +352,7 @@ int mcp_relay_run(const struct socket_place *place, json_t *opening, struct err 
         (void) signal(SIGPIPE, SIG_IGN);
         int code = open_channel(&relay, DAEMON_START, err);
         while (code == 0) {
-                int ended = turn(&relay);
+                int ended = mcp_relay_turn(&relay);
                 if (relay.is_refused) {
                         *err = relay.refusal;
                         code = -1;

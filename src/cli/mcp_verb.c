@@ -74,7 +74,7 @@ static int fill_opening(struct line *line, json_t *opening, struct err *err) {
         return line->name ? registry_check_name(line->name, err) : 0;
 }
 
-static int serve(struct line *line, struct err *err) {
+static int mcp_serve(struct line *line, struct err *err) {
         struct socket_place place;
         json_t *opening = json_object();
         int code = fill_opening(line, opening, err);
@@ -131,7 +131,7 @@ int verb_mcp(int argc, char **argv) {
                                                    .is_sure = line.yes };
                 code = mcp_install_run(&order, &err);
         } else if (code == 0)
-                code = serve(&line, &err);
+                code = mcp_serve(&line, &err);
         session_options_release(&line.session);
         return code < 0 ? terminal_fail(&err) : code;
 }

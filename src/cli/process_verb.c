@@ -209,7 +209,7 @@ static uint64_t clock_ms(void) {
 }
 
 /* A person presses q or Ctrl-C. The first table comes after a short look, so that there is something to compare. */
-static int watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line, struct err *err) {
+static int process_watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line, struct err *err) {
         bool repeat = isatty(STDOUT_FILENO) && !line->once;
         json_t *before = NULL;
         uint64_t before_ms = clock_ms();
@@ -248,7 +248,7 @@ int verb_top(int argc, char **argv) {
         int code = read_line_anyhow("top", argv + 1, &top_option_table, &line, &rest, &client, &no_daemon);
         if (code != 0)
                 return code > 0 ? 0 : terminal_fail(&no_daemon);
-        if (refuse_operands("top", &rest, &err) < 0 || watch(&client, &no_daemon, &line, &err) < 0)
+        if (refuse_operands("top", &rest, &err) < 0 || process_watch(&client, &no_daemon, &line, &err) < 0)
                 return terminal_fail(&err);
         return 0;
 }

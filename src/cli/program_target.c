@@ -39,7 +39,7 @@ static void take_usage(struct program_target *target, const json_t *answer) {
         target->has_usage = true;
 }
 
-static json_t *parse(const struct message *message) {
+static json_t *program_target_parse(const struct message *message) {
         return json_loadb(message->bytes, message->size, 0, NULL);
 }
 
@@ -58,7 +58,7 @@ static int next_message(struct program_target *target, int *fds, size_t *n_fds, 
 /* The answer that ends it all. True when the program is over. */
 static bool take_answer(struct program_target *target, const struct message *message,
                         struct relay_outcome *ret_outcome) {
-        json_t *json = message->type == MESSAGE_ANSWER ? parse(message) : NULL;
+        json_t *json = message->type == MESSAGE_ANSWER ? program_target_parse(message) : NULL;
         bool is_over = json && message->request == target->request;
         if (json && json_is_true(json_object_get(json, "ok")))
                 take_usage(target, json);
@@ -75,7 +75,7 @@ static bool take_answer(struct program_target *target, const struct message *mes
 
 static int take_box(struct program_target *target, const struct message *message, const int *fds, size_t n_fds,
                     struct err *err) {
-        json_t *json = parse(message);
+        json_t *json = program_target_parse(message);
         if (message->type == MESSAGE_ANSWER) {
                 const json_t *error = json_object_get(json, "error");
                 const char *text = json_string_value(json_object_get(error, "message"));
@@ -195,7 +195,7 @@ static int signal_program(struct relay_target *base, int signal_number) {
 
 enum { W_REPLIES, W_STATUS, W_DAEMON };
 
-static size_t watch(struct relay_target *base, struct pollfd *ret_watched) {
+static size_t program_target_watch(struct relay_target *base, struct pollfd *ret_watched) {
         const struct program_target *target = (const struct program_target *) base;
         ret_watched[W_REPLIES] = (struct pollfd) { .fd = target->fds[PROGRAM_REPLIES], .events = POLLIN };
         ret_watched[W_STATUS] = (struct pollfd) { .fd = target->fds[PROGRAM_STATUS], .events = POLLIN };
@@ -292,7 +292,7 @@ static bool serve_daemon(struct program_target *target, struct relay_outcome *re
         }
 }
 
-static bool serve(struct relay_target *base, const struct pollfd *watched, struct relay_outcome *ret_outcome) {
+static bool program_target_serve(struct relay_target *base, const struct pollfd *watched, struct relay_outcome *ret_outcome) {
         struct program_target *target = (struct program_target *) base;
         if (watched[W_REPLIES].revents && serve_replies(target, ret_outcome))
                 return true;
@@ -303,7 +303,7 @@ static bool serve(struct relay_target *base, const struct pollfd *watched, struc
         return target->client->fd < 0 ? serve_orphan(target, ret_outcome) : serve_daemon(target, ret_outcome);
 }
 
-static const struct relay_target_type program_target_type = { kill_box, signal_program, watch, serve, takes_input, true };
+static const struct relay_target_type program_target_type = { kill_box, signal_program, program_target_watch, program_target_serve, takes_input, true };
 
 /* ---- afterwards ---- */
 

@@ -69,7 +69,7 @@ static void ask_to_end(struct turn *turn, enum relay_end end, int signal_number,
 
 /* ---- output ---- */
 
-static void keep(struct relay_stream *stream, const char *bytes, size_t size) {
+static void relay_keep(struct relay_stream *stream, const char *bytes, size_t size) {
         size_t room = stream->kept_max - stream->kept_size;
         size_t taken = size < room ? size : room;
         char *grown = taken ? realloc(stream->kept, stream->kept_size + taken) : NULL;
@@ -107,7 +107,7 @@ static void read_stream(struct relay_stream *stream) {
         }
         keep_tail(stream, stream->pending, (size_t) n);
         if (stream->to_fd < 0)
-                keep(stream, stream->pending, (size_t) n);
+                relay_keep(stream, stream->pending, (size_t) n);
         else {
                 stream->pending_at = 0;
                 stream->pending_size = (size_t) n;

@@ -28,7 +28,7 @@ struct collected {
         size_t size;
 };
 
-static int collect(void *context, enum message_type type, const char *bytes, size_t size) {
+static int repl_collect(void *context, enum message_type type, const char *bytes, size_t size) {
         struct collected *collected = context;
         size_t room = sizeof(collected->bytes) - collected->size - 2;
         if (type == MESSAGE_OUT) {
@@ -39,7 +39,7 @@ static int collect(void *context, enum message_type type, const char *bytes, siz
         return 0;
 }
 
-static char *complete(void *context, const char *text, size_t *ret_size) {
+static char *repl_complete(void *context, const char *text, size_t *ret_size) {
         const struct repl *repl = context;
         const char *word = text + strlen(text);
         while (word > text && (word[-1] == '_' || word[-1] == '.' || (word[-1] >= '0' && word[-1] <= '9') ||
@@ -55,7 +55,7 @@ static char *complete(void *context, const char *text, size_t *ret_size) {
                                  "stream", 1, "store_history", 0),
                *answer = NULL;
         const struct daemon_request request = { .body = body, .timeout_ms = COMPLETION_WAIT_MS,
-                                                .calls = { .output = collect, .context = collected } };
+                                                .calls = { .output = repl_collect, .context = collected } };
         _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
         struct err ignored;
         if (collected && body && daemon_client_open(&repl->place, 0, &client, &ignored) == 0)
@@ -194,7 +194,7 @@ int verb_repl(int argc, char **argv) {
                 return terminal_fail(&err);
         }
         struct repl repl = { .options = &options, .session = rest.operands[0] };
-        struct line_editor editor = { .complete = complete, .context = &repl };
+        struct line_editor editor = { .complete = repl_complete, .context = &repl };
         char *no_arguments[] = { NULL };
         options.run.code_text = ""; /* nothing is a file here */
         options.run.request.language = RUN_PYTHON;

@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "image/store.h"
 
 enum { SHELL_TEXT_MAX = 100 << 10 }; /* one argument may not be much longer */
 
@@ -151,14 +152,14 @@ static int choose_file(struct run_options *options, const char *path, struct err
 }
 
 static int choose_command(struct run_options *options, char **words, struct err *err) {
-        if (!*words)
+        if (!*words && strcmp(options->request.image, IMAGE_HOST) == 0)
                 return err_set(err, ERR_USAGE,
                                "no command follows --; write for example: -- gcc --version");
-        if (**words == '\0')
+        if (*words && **words == '\0')
                 return err_set(err, ERR_USAGE, "the command after -- is empty; name a command of the image");
         if (options->language != RUN_LANGUAGE_BY_NAME)
                 return err_set(err, ERR_USAGE, "--language is for code, and %.60s is a command; leave one of them out",
-                               *words);
+                               *words ? *words : "--");
         options->request.language = RUN_COMMAND;
         options->request.source = RUN_FROM_COMMAND;
         options->request.args = words;

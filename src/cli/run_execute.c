@@ -171,7 +171,7 @@ static int start_proxy(struct cold_run *cold, struct err *err) {
         if (run_request_rules(request, cold->rules, err) < 0)
                 return -1;
         (void) egress_rules_describe(cold->rules, cold->network);
-        return egress_start(&request->egress, &cold->egress, err);
+        return egress_start(&request->egress, "", &cold->egress, err);
 }
 
 static int open_network(struct cold_run *cold, struct err *err) {
@@ -222,7 +222,7 @@ static int start_process(struct cold_run *cold, char *const *argv, char *const *
         int code = run_open_pipes(&cold->run, &cold->target.base, theirs, err);
         struct frame_writer payload = { 0 };
         if (code == 0) {
-                frame_put_text(&payload, BOX_WORKSPACE);
+                frame_put_text(&payload, cold->run.request->directory ? cold->run.request->directory : BOX_WORKSPACE);
                 frame_put_texts(&payload, argv);
                 frame_put_texts(&payload, environment);
                 int sent = frame_send(cold->box.control_fd, FRAME_START, 1, &payload, theirs, 3);

@@ -50,7 +50,7 @@ static int ask_policy(struct run_request *request, struct err *err) {
                 return 0;
         if (data_dir_open(data_dir, err) < 0)
                 return -1;
-        const struct policy policy = { .operator = true, .state_dir = data_dir };
+        const struct policy policy = { .is_operator = true, .state_dir = data_dir };
         struct err why;
         _cleanup_fd_ int fd = -1;
         if (policy_open_source(&policy, request->script_dir, false, &fd, &why) < 0)
@@ -124,18 +124,37 @@ static void tell_hidden(const struct run_request *request, char *path) {
                                path);
 }
 
+/* One that lies beside the script, or that the image lacks. */
+static void hint_at_module(const struct run_request *request, char *name) {
+        char file[NAME_SHOWN_MAX + 8], path[4096];
+        name[strcspn(name, ".")] = '\0';
+        (void) snprintf(file, sizeof(file), "%s.py", name);
+        if (request->script_dir && request->is_alone &&
+            (is_beside(request, file, path) || is_beside(request, name, path))) {
+                tell_hidden(request, path);
+                return;
+        }
+        if (request->quiet)
+                return;
+        terminal_make_harmless(name);
+        (void) fprintf(stderr,
+                       "glovebox: image %s has no module %s; to have it in a session: glovebox session new NAME, "
+                       "glovebox session install NAME %s, glovebox exec NAME\n",
+                       request->image, name, name);
+}
+
 void run_neighbours_hint(const struct run_request *request, const char *last_words, size_t size) {
         char name[NAME_SHOWN_MAX + 1], path[4096];
-        _cleanup_free_ char *words = request->script_dir ? strndup(last_words, size) : NULL;
+        _cleanup_free_ char *words = strndup(last_words, size);
         if (!words)
                 return;
         if (find_name(words, "No module named '", name)) {
-                char file[NAME_SHOWN_MAX + 8];
-                name[strcspn(name, ".")] = '\0';
-                (void) snprintf(file, sizeof(file), "%s.py", name);
-                if (request->is_alone && (is_beside(request, file, path) || is_beside(request, name, path)))
-                        tell_hidden(request, path);
-        } else if (find_name(words, "No such file or directory: '", name) && is_beside(request, name, path)) {
+                hint_at_module(request, name);
+                return;
+        }
+        if (!request->script_dir)
+                return;
+        if (find_name(words, "No such file or directory: '", name) && is_beside(request, name, path)) {
                 if (request->is_alone)
                         tell_hidden(request, path);
                 else {

@@ -24,6 +24,8 @@ void run_request_release(struct run_request *request) {
         free(request->env);
         free(request->owned_code);
         free(request->owned_argument);
+        free(request->image_words);
+        json_decref(request->image_config);
         free(request->code_source);
         free(request->script_dir);
         free(request->script_name);
@@ -170,12 +172,12 @@ int run_request_parse_host(const char *what, const char *text, void *request, st
         return 0;
 }
 
-int run_request_parse_private(const char *what, const char *text, void *operator, struct err *err) {
-        return egress_operator_add_private(operator, text, err) < 0 ? err_prefix(err, "%s", what) : 0;
+int run_request_parse_private(const char *what, const char *text, void *settings, struct err *err) {
+        return egress_operator_add_private(settings, text, err) < 0 ? err_prefix(err, "%s", what) : 0;
 }
 
-int run_request_parse_pin(const char *what, const char *text, void *operator, struct err *err) {
-        return egress_operator_add_pin(operator, text, err) < 0 ? err_prefix(err, "%s", what) : 0;
+int run_request_parse_pin(const char *what, const char *text, void *settings, struct err *err) {
+        return egress_operator_add_pin(settings, text, err) < 0 ? err_prefix(err, "%s", what) : 0;
 }
 
 int run_request_rules(const struct run_request *request, struct egress_rules *ret_rules, struct err *err) {

@@ -2,6 +2,7 @@
  * The command line makes it, run_execute carries it out. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -61,6 +62,9 @@ struct run_request {
         bool allow_weaker;
         bool quiet;
         bool verbose;
+        const char *directory; /* where a command starts if it is there, or NULL: the workspace */
+        json_t *image_config;  /* owned: what cli/image_command.h points to */
+        char **image_words;    /* owned; the same */
         char *owned_argument;
         char *owned_code; /* what `code` points to when it was read from a file */
 };
@@ -84,8 +88,8 @@ int run_request_parse_env(const char *what, const char *text, void *request, str
 int run_request_parse_host(const char *what, const char *text, void *request, struct err *err);
 
 /* "HOST" and "NAME=ADDRESS"; `operator` is a struct egress_operator. */
-int run_request_parse_private(const char *what, const char *text, void *operator, struct err *err);
-int run_request_parse_pin(const char *what, const char *text, void *operator, struct err *err);
+int run_request_parse_private(const char *what, const char *text, void *settings, struct err *err);
+int run_request_parse_pin(const char *what, const char *text, void *settings, struct err *err);
 
 /* What the request may reach. */
 int run_request_rules(const struct run_request *request, struct egress_rules *ret_rules, struct err *err);

@@ -57,7 +57,7 @@ void run_release(struct run *run) {
 }
 
 struct policy run_policy(const struct run *run) {
-        return (struct policy) { .operator = true, .state_dir = run->data_dir };
+        return (struct policy) { .is_operator = true, .state_dir = run->data_dir };
 }
 
 int run_open_workspace(struct run *run, const struct policy *policy, struct err *err) {
@@ -100,7 +100,7 @@ void run_fill_relay(struct run *run, struct relay_target *target) {
                 relay->input = request->code;
                 relay->input_size = request->code_size;
         }
-        if (request->source == RUN_FROM_FILE)
+        if (request->source == RUN_FROM_FILE || request->language == RUN_PYTHON) /* for hints */
                 relay->error.tail = run->last_words;
 }
 
@@ -179,7 +179,7 @@ static void judge_not_started(const struct run *run, struct verdict *verdict) {
                         missing ? request->image : "");
 }
 
-static void judge(const struct run *run, struct verdict *ret) {
+static void run_state_judge(const struct run *run, struct verdict *ret) {
         const struct relay *relay = &run->relay;
         *ret = (struct verdict) { .status = RUN_OK };
         switch (relay->end) {
@@ -292,7 +292,7 @@ int run_conclude(struct run *run, struct err *err) {
         if (collect_artifacts(run, err) < 0)
                 return -1;
         struct verdict verdict;
-        judge(run, &verdict);
+        run_state_judge(run, &verdict);
         if (run->request->json) {
                 if (print_json(run, &verdict, err) < 0)
                         return -1;

@@ -1,6 +1,7 @@
 #include <stdio.h>
 
 #include "base/fd.h"
+#include "cli/image_command.h"
 #include "cli/run_code.h"
 #include "cli/run_neighbours.h"
 #include "cli/run_phases.h"
@@ -37,7 +38,8 @@ int verb_run(int argc, char **argv) {
         int chosen = run_code_choose(&options, &rest, &err);
         if (chosen == RUN_CODE_NONE)
                 return fail_without_code();
-        if (chosen < 0 || run_neighbours_choose(&options.request, &err) < 0)
+        if (chosen < 0 || image_command_choose(&options.request, &err) < 0 ||
+            run_neighbours_choose(&options.request, &err) < 0)
                 return terminal_fail(&err);
         run_phases_begin(options.request.verbose);
         int status = run_warm(&options, &err);

@@ -84,7 +84,8 @@ static int make_payload(const struct run_request *request, char **ret_payload, s
         FILE *stream = open_memstream(ret_payload, ret_size);
         if (!stream)
                 return err_sys(err, errno, "preparing the program");
-        (void) fprintf(stream, "%s%c%zu%c", is_python ? "python" : "exec", 0, n, 0);
+        (void) fprintf(stream, "%s%c%s%c%zu%c", is_python ? "python" : "exec", 0,
+                       request->directory ? request->directory : "", 0, n, 0);
         for (size_t i = 0; i < n; i++)
                 (void) fprintf(stream, "%s%c", words[i], 0);
         for (size_t i = 0; i < request->n_env; i++)
@@ -102,7 +103,7 @@ static int start_proxy(struct warm_run *warm, struct err *err) {
         if (!warm->rules)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         return run_request_rules(request, warm->rules, err) < 0 ? -1
-                                                                 : egress_start(&request->egress, &warm->egress, err);
+                                                                 : egress_start(&request->egress, "", &warm->egress, err);
 }
 
 static int open_network(struct warm_run *warm, struct err *err) {
@@ -132,7 +133,7 @@ static bool is_other_build(const struct warm_run *warm) {
         return !build || strcmp(build, build_name()) != 0;
 }
 
-static int start(struct warm_run *warm, struct err *err) {
+static int run_warm_start(struct warm_run *warm, struct err *err) {
         struct run *run = &warm->run;
         _cleanup_free_ char *payload = NULL;
         size_t size = 0;
@@ -153,7 +154,7 @@ static int carry_out(struct warm_run *warm, struct err *err) {
         if (!request->workspace)
                 run->workspace_fd = take_fd(&warm->target.fds[PROGRAM_WORKSPACE]);
         run_neighbours_link(request, run->workspace_fd);
-        if (open_network(warm, err) < 0 || start(warm, err) < 0)
+        if (open_network(warm, err) < 0 || run_warm_start(warm, err) < 0)
                 return -1;
         run_phase("start");
         if (relay_run(&run->relay, err) < 0)
@@ -169,7 +170,7 @@ static int carry_out(struct warm_run *warm, struct err *err) {
 }
 
 /* Not "no daemon runs", which is no failure. */
-static void explain(const struct run_request *request, const struct err *err) {
+static void run_warm_explain(const struct run_request *request, const struct err *err) {
         bool is_absent = err->code == ERR_NOT_FOUND || err->code == ERR_GONE || err->code == ERR_PERMISSION;
         if (!is_absent || request->verbose)
                 (void) fprintf(stderr, "glovebox: the box is made here, which takes longer: %s\n", err->message);
@@ -184,9 +185,9 @@ int run_warm(const struct run_options *options, struct err *err) {
                 return RUN_WARM_NOT_HERE;
         if (connect_to(options, &warm, &why) < 0) {
                 if (options->warm)
-                        explain(&(struct run_request){ .verbose = true }, &why);
+                        run_warm_explain(&(struct run_request){ .verbose = true }, &why);
                 else if (request->verbose)
-                        explain(request, &why);
+                        run_warm_explain(request, &why);
                 return RUN_WARM_NOT_HERE;
         }
         run_phase("connect");
@@ -203,7 +204,7 @@ int run_warm(const struct run_options *options, struct err *err) {
                         (void) err_set(&why, ERR_UNSUPPORTED,
                                        "the daemon is of another build; restart it with \"glovebox stop\" and "
                                        "\"glovebox serve --background\" (sessions stay)");
-                explain(request, &why);
+                run_warm_explain(request, &why);
                 return RUN_WARM_NOT_HERE;
         }
         run_phase_way(json_string_value(json_object_get(warm.target.box, "way")));

@@ -183,26 +183,30 @@ static void add_nursery(struct table *table, const char *title, const json_t *nu
                 add_row(table, title, json_string_value(nursery));
 }
 
-/* "vault running, maker restarting (3 restarts), proxy off" */
+static void add_supervisor(struct table *table, const json_t *nursery) {
+        char text[40];
+        uint64_t pid = number_at(nursery, "supervisor_pid");
+        if (pid == 0)
+                return;
+        (void) snprintf(text, sizeof(text), "running, pid %" PRIu64, pid);
+        add_row(table, "supervisor", text);
+}
+
+/* One row for each process: "running, pid 12", "restarting, 3 restarts", "off". */
 static void add_helpers(struct table *table, const json_t *helpers) {
-        char text[300] = "";
         const char *name;
         json_t *helper;
-        size_t size = 0;
         json_object_foreach((json_t *) (uintptr_t) helpers, name, helper) {
                 const char *state = text_at(helper, "state");
-                uint64_t restarts = number_at(helper, "restarts");
-                int n = snprintf(text + size, sizeof(text) - size, "%s%s %s", size ? ", " : "", name,
-                                 state ? state : "?");
-                if (n > 0 && restarts > 0 && size + (size_t) n < sizeof(text))
-                        n += snprintf(text + size + (size_t) n, sizeof(text) - size - (size_t) n,
-                                      " (%" PRIu64 " restarts)", restarts);
-                if (n < 0 || size + (size_t) n >= sizeof(text))
-                        break;
-                size += (size_t) n;
+                uint64_t restarts = number_at(helper, "restarts"), pid = number_at(helper, "pid");
+                char text[100], of_pid[32] = "", of_restarts[40] = "";
+                if (pid > 0)
+                        (void) snprintf(of_pid, sizeof(of_pid), ", pid %" PRIu64, pid);
+                if (restarts > 0)
+                        (void) snprintf(of_restarts, sizeof(of_restarts), ", %" PRIu64 " restarts", restarts);
+                (void) snprintf(text, sizeof(text), "%.20s%s%s", state ? state : "?", of_pid, of_restarts);
+                add_row(table, name, text);
         }
-        if (size > 0)
-                add_row(table, "helpers", text);
 }
 
 void status_print(const json_t *status) {
@@ -227,6 +231,7 @@ void status_print(const json_t *status) {
                                 number_at(pool, "light_ready"), number_at(pool, "light_wanted"));
         }
         add_row(&table, "pool", text);
+        add_supervisor(&table, json_object_get(status, "nursery"));
         add_nursery(&table, "nursery", json_object_get(status, "nursery"));
         add_nursery(&table, "light nursery", json_object_get(status, "light_nursery"));
         add_helpers(&table, json_object_get(status, "helpers"));

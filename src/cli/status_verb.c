@@ -109,7 +109,7 @@ static int wait_for_end(int pidfd, struct err *err) {
                        END_TIMEOUT_MS / 1000);
 }
 
-static int stop(const struct line *line, const struct socket_place *place, struct err *err) {
+static int status_stop(const struct line *line, const struct socket_place *place, struct err *err) {
         _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
         struct err why = { 0 };
         if (daemon_client_open(place, DAEMON_ANY_VERSION, &client, &why) < 0) {
@@ -140,6 +140,6 @@ int verb_stop(int argc, char **argv) {
         struct socket_place place;
         struct err err = { 0 };
         int read = read_line("stop", argv + 1, &stop_option_table, &line, &place, &err);
-        int status = read == LINE_READ ? stop(&line, &place, &err) : read == LINE_HELP ? 0 : -1;
+        int status = read == LINE_READ ? status_stop(&line, &place, &err) : read == LINE_HELP ? 0 : -1;
         return status < 0 ? terminal_fail(&err) : status;
 }

@@ -15,13 +15,26 @@ const struct verb *verb_find(const char *name) {
         return NULL;
 }
 
+/* The verb that has a part of this name: "hibernate" is one of "session". */
+static const struct verb *find_by_part(const char *name) {
+        for (size_t i = 0; i < n_verbs; i++)
+                for (size_t k = 0; k < verbs[i].n_parts; k++)
+                        if (strcmp(verbs[i].parts[k].name, name) == 0)
+                                return &verbs[i];
+        return NULL;
+}
+
 int verb_fail_unknown(const char *name) {
         struct suggestion near = { .word = name };
+        const struct verb *whole = find_by_part(name);
         for (size_t i = 0; i < n_verbs; i++)
                 suggestion_consider(&near, verbs[i].name);
         const char *best = suggestion_best(&near);
         struct err err;
-        if (best)
+        if (whole)
+                (void) err_set(&err, ERR_USAGE, "unknown verb \"%.60s\"; did you mean \"glovebox %s %.60s\"?", name,
+                               whole->name, name);
+        else if (best)
                 (void) err_set(&err, ERR_USAGE, "unknown verb \"%.60s\"; did you mean \"%s\"?", name, best);
         else if (access(name, F_OK) == 0)
                 (void) err_set(&err, ERR_USAGE, "unknown verb \"%.60s\"; to run the file write: glovebox run %.60s",

@@ -85,6 +85,7 @@ static const char run_epilogue[] =
         "  generate-code | glovebox run --json | jq .status\n"
         "  glovebox run --workspace . -- gcc -o hello hello.c\n"
         "  glovebox run --mount ~/models:/models --env API_MODE=test script.py\n"
+        "  glovebox run --image NAME --                   the image's own ENTRYPOINT and CMD\n"
         "\n"
         "Exit status\n"
         "  that of the program, and\n"

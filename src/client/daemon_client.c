@@ -147,7 +147,7 @@ struct api_request {
         struct err *err;
 };
 
-static int put(struct daemon_client *client, enum message_type type, uint16_t number, const void *bytes, size_t size,
+static int daemon_client_put(struct daemon_client *client, enum message_type type, uint16_t number, const void *bytes, size_t size,
                struct err *err) {
         int code = message_queue_put(&client->queue, type, number, bytes, size);
         if (code == -E2BIG)
@@ -161,7 +161,7 @@ static int put_request(struct daemon_client *client, json_t *body, uint16_t *ret
         if (!text)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         *ret_number = ++client->last_request;
-        return put(client, MESSAGE_REQUEST, *ret_number, text, strlen(text), err);
+        return daemon_client_put(client, MESSAGE_REQUEST, *ret_number, text, strlen(text), err);
 }
 
 int daemon_client_post(struct daemon_client *client, json_t *body, struct err *err) {
@@ -177,13 +177,13 @@ static int put_follows(struct api_request *api_request) {
                 size_t left = request->follows_size - api_request->follows_at;
                 size_t step = left < QUEUE_FULL ? left : QUEUE_FULL;
                 const char *at = request->follows + api_request->follows_at;
-                if (step > 0 && put(client, MESSAGE_DATA, api_request->number, at, step, api_request->err) < 0)
+                if (step > 0 && daemon_client_put(client, MESSAGE_DATA, api_request->number, at, step, api_request->err) < 0)
                         return -1;
                 api_request->follows_at += step;
                 if (api_request->follows_at < request->follows_size)
                         continue;
                 api_request->follows_over = true;
-                if (put(client, MESSAGE_END, api_request->number, NULL, 0, api_request->err) < 0)
+                if (daemon_client_put(client, MESSAGE_END, api_request->number, NULL, 0, api_request->err) < 0)
                         return -1;
         }
         return 0;
@@ -195,13 +195,13 @@ static int put_input(struct api_request *api_request) {
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return 0;
         if (n > 0)
-                return put(api_request->client, MESSAGE_DATA, api_request->number, bytes, (size_t) n, api_request->err);
+                return daemon_client_put(api_request->client, MESSAGE_DATA, api_request->number, bytes, (size_t) n, api_request->err);
         api_request->follows_over = true; /* unreadable input is empty input */
-        return put(api_request->client, MESSAGE_END, api_request->number, NULL, 0, api_request->err);
+        return daemon_client_put(api_request->client, MESSAGE_END, api_request->number, NULL, 0, api_request->err);
 }
 
 /* Once the daemon no longer reads there is nothing to do about it but to hear what it has to say. */
-static void flush(struct api_request *api_request) {
+static void daemon_client_flush(struct api_request *api_request) {
         if (api_request->deaf || message_queue_flush(&api_request->client->queue, api_request->client->fd) >= 0)
                 return;
         api_request->deaf = api_request->follows_over = true;
@@ -292,7 +292,7 @@ static int take_messages(struct api_request *api_request) {
         return 0;
 }
 
-static int receive(struct api_request *api_request) {
+static int daemon_client_receive(struct api_request *api_request) {
         long n = message_parser_read(&api_request->client->parser, api_request->client->fd);
         if (n == -EAGAIN || n == -EINTR)
                 return 0;
@@ -332,7 +332,7 @@ static int wait_turn(struct api_request *api_request, uint64_t deadline_ms) {
                 return DAEMON_CALL_LEFT;
         if (n > 0 && watched[2].revents && put_input(api_request) < 0)
                 return -1;
-        return n > 0 && watched[0].revents ? receive(api_request) : 0;
+        return n > 0 && watched[0].revents ? daemon_client_receive(api_request) : 0;
 }
 
 int daemon_client_call(struct daemon_client *client, const struct daemon_request *request, json_t **ret_answer,
@@ -346,7 +346,7 @@ int daemon_client_call(struct daemon_client *client, const struct daemon_request
         while (code == 0 && !api_request.answer) {
                 if (put_follows(&api_request) < 0)
                         return -1;
-                flush(&api_request);
+                daemon_client_flush(&api_request);
                 code = wait_turn(&api_request, deadline_ms);
         }
         if (code != 0)

@@ -12,7 +12,7 @@
 
 #define PROJECT_SOCKET "/.sandbox/kernel.sock"
 
-static const char *variable(const char *name) {
+static const char *socket_place_variable(const char *name) {
         const char *value = getenv(name);
         return value && *value ? value : NULL;
 }
@@ -144,15 +144,15 @@ static int set_address(struct socket_place *place, struct err *err) {
 
 static int set_default(struct socket_place *place, struct err *err) {
         static const char name[] = "glovebox.sock";
-        const char *data = variable("GLOVEBOX_DATA_DIR");
+        const char *data = socket_place_variable("GLOVEBOX_DATA_DIR");
         if (!data)
-                data = variable("SANDBOX_DATA_DIR");
+                data = socket_place_variable("SANDBOX_DATA_DIR");
         if (data && *data == '/')
                 return set_path(place, data, name, err);
         char directories[RUNTIME_DIRS][RUNTIME_MAX];
         size_t n = runtime_dirs(directories);
         /* /run/user/<uid> without the variable is no place that others would look at. */
-        bool has_first = geteuid() == 0 || variable("XDG_RUNTIME_DIR");
+        bool has_first = geteuid() == 0 || socket_place_variable("XDG_RUNTIME_DIR");
         return set_path(place, directories[has_first ? 0 : n - 1], name, err);
 }
 
@@ -171,8 +171,8 @@ int socket_place_choose(const struct socket_choice *choice, bool search_upwards,
                 code = set_relative(&place, choice->socket_dir, "kernel.sock", err);
         else if (choice->project)
                 code = set_path(&place, place.project, &PROJECT_SOCKET[1], err);
-        else if (variable("GLOVEBOX_SOCKET"))
-                code = set_relative(&place, variable("GLOVEBOX_SOCKET"), "", err);
+        else if (socket_place_variable("GLOVEBOX_SOCKET"))
+                code = set_relative(&place, socket_place_variable("GLOVEBOX_SOCKET"), "", err);
         else if (!search_upwards || !find_project(&place))
                 code = set_default(&place, err);
         if (code < 0 || set_address(&place, err) < 0)

@@ -52,7 +52,7 @@ static void on_drain_time(void *context) {
 }
 
 /* Refuses new requests and answers those under way, for a while. The second signal stops at once. */
-static void drain(struct daemon *daemon) {
+static void daemon_drain(struct daemon *daemon) {
         struct session_manager *manager = &daemon->manager;
         bool again = manager->draining;
         manager->draining = true;
@@ -72,7 +72,7 @@ static void on_signal(void *context, uint32_t events) {
         while (read(daemon->signal_fd, &info, sizeof(info)) == sizeof(info)) {
                 if (info.ssi_signo == SIGCHLD)
                         continue; /* the maker's end shows on its socket */
-                drain(daemon);
+                daemon_drain(daemon);
         }
 }
 
@@ -131,7 +131,7 @@ static int start(struct daemon *daemon, struct err *err) {
         return 0;
 }
 
-static void stop(struct daemon *daemon) {
+static void daemon_stop(struct daemon *daemon) {
         struct session_manager *manager = &daemon->manager;
         manager->draining = true;
         listener_close(daemon);
@@ -159,6 +159,6 @@ int serve_run(const struct serve_options *options, struct err *err) {
                 code = loop_run(daemon.manager.loop, err);
         } else if (daemon.manager.vault_is_new)
                 daemon.end_sessions = true; /* nobody has sessions there yet: leave nothing behind */
-        stop(&daemon);
+        daemon_stop(&daemon);
         return code;
 }

@@ -94,8 +94,7 @@ static void on_file_abandoned(struct upload *upload) {
 }
 
 int socket_request_write_file(struct caller *caller, json_t *json, struct err *err) {
-        const struct file_request request = { .session = json_string_value(json_object_get(json, "session")),
-                                              .path = json_string_value(json_object_get(json, "path")) };
+        const struct file_request request = socket_request_file(json);
         struct file_upload *file = calloc(1, sizeof(*file));
         if (!file)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
@@ -111,8 +110,7 @@ int socket_request_write_file(struct caller *caller, json_t *json, struct err *e
 /* ---- a file that goes ---- */
 
 int socket_request_read_file(struct caller *caller, json_t *json, struct err *err) {
-        const struct file_request request = { .session = json_string_value(json_object_get(json, "session")),
-                                              .path = json_string_value(json_object_get(json, "path")) };
+        const struct file_request request = socket_request_file(json);
         json_int_t offset = json_integer_value(json_object_get(json, "offset"));
         json_t *wanted = json_object_get(json, "size");
         struct open_file file;

@@ -149,14 +149,14 @@ static int request_session_set(struct caller *caller, json_t *json, struct err *
 
 /* ---- files ---- */
 
-static struct file_request get_file(json_t *json) {
+struct file_request socket_request_file(json_t *json) {
         return (struct file_request) { .session = get_session(json), .path = get_text(json, "path"),
-                                       .is_input = is_set(json, "input"),
-                                       .to = get_text(json, "to"), .recursive = is_set(json, "recursive") };
+                                       .to = get_text(json, "to"), .recursive = is_set(json, "recursive"),
+                                       .is_input = is_set(json, "input") };
 }
 
 static int request_file_list(struct caller *caller, json_t *json, struct err *err) {
-        const struct file_request request = get_file(json);
+        const struct file_request request = socket_request_file(json);
         struct file_listing listing;
         if (operation_file_list(caller, &request, &listing, err) < 0)
                 return -1;
@@ -165,7 +165,7 @@ static int request_file_list(struct caller *caller, json_t *json, struct err *er
 }
 
 static int request_file_stat(struct caller *caller, json_t *json, struct err *err) {
-        const struct file_request request = get_file(json);
+        const struct file_request request = socket_request_file(json);
         json_t *entry;
         if (operation_file_stat(caller, &request, &entry, err) < 0)
                 return -1;
@@ -174,7 +174,7 @@ static int request_file_stat(struct caller *caller, json_t *json, struct err *er
 }
 
 static int request_file_mkdir(struct caller *caller, json_t *json, struct err *err) {
-        const struct file_request request = get_file(json);
+        const struct file_request request = socket_request_file(json);
         char path[4096];
         if (operation_file_make_directory(caller, &request, path, err) < 0)
                 return -1;
@@ -183,7 +183,7 @@ static int request_file_mkdir(struct caller *caller, json_t *json, struct err *e
 }
 
 static int request_file_move(struct caller *caller, json_t *json, struct err *err) {
-        const struct file_request request = get_file(json);
+        const struct file_request request = socket_request_file(json);
         char path[4096];
         if (operation_file_move(caller, &request, path, err) < 0)
                 return -1;
@@ -192,7 +192,7 @@ static int request_file_move(struct caller *caller, json_t *json, struct err *er
 }
 
 static int request_file_remove(struct caller *caller, json_t *json, struct err *err) {
-        const struct file_request request = get_file(json);
+        const struct file_request request = socket_request_file(json);
         return operation_file_remove(caller, &request, err);
 }
 

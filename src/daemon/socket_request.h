@@ -6,6 +6,7 @@
 #include "base/err.h"
 
 struct caller;
+struct file_request;
 
 struct socket_row {
         const char *name;
@@ -19,6 +20,9 @@ int socket_request_carry_out(struct caller *caller, json_t *json, struct err *er
 
 /* execute: with its code, or with code that follows as DATA. */
 int socket_request_execute(struct caller *caller, json_t *json, struct err *err);
+
+/* What all operations on files take. The texts are those of `json`. */
+struct file_request socket_request_file(json_t *json);
 
 /* A file as DATA, to the client or from it. */
 int socket_request_read_file(struct caller *caller, json_t *json, struct err *err);

@@ -40,7 +40,7 @@ struct holding {
 };
 
 /* Newest first. */
-static void collect(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds, void *context) {
+static void takeover_collect(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds, void *context) {
         struct takeover *takeover = context;
         struct holding *holding = calloc(1, sizeof(*holding));
         if (!holding || n_fds > VAULT_FDS_MAX) { /* it stays there for the next daemon */
@@ -171,7 +171,7 @@ int takeover_sessions(struct session_manager *manager, struct err *err) {
         if (registry_each(manager->registry, add_session, manager, err) < 0)
                 return -1;
         find_lost_sessions(manager);
-        int code = vault_each(&manager->vault, collect, &takeover, err);
+        int code = vault_each(&manager->vault, takeover_collect, &takeover, err);
         adopt_all(&takeover);
         if (code < 0)
                 return -1;

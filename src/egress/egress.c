@@ -16,18 +16,21 @@
 #include "base/fd.h"
 #include "base/fd_passing.h"
 #include "base/priority.h"
+#include "base/process_title.h"
 #include "egress/order.h"
 #include "egress/proxy.h"
 
-/* Its argument, for main() to know it by. */
-static const char word[] = "egress-proxy";
+/* The first argument, by which main() recognises the proxy. */
+static const char proxy_argument[] = "egress-proxy";
 
 enum { ORDERS_FD = 3 };
 
-/* A fresh image, with an empty environment: what parses the bytes of boxes has nothing of our memory, such as keys and
- * passwords, to lose. */
-_Noreturn static void become_proxy(int orders_fd) {
-        char *argv[] = { (char[]) { "glovebox-egress" }, (char *) (uintptr_t) word, NULL }, *none[] = { NULL };
+/* Executes the program again, with an empty environment: the process that parses the bytes of boxes holds no memory of
+ * its parent, such as keys and passwords. */
+_Noreturn static void become_proxy(int orders_fd, const char *owner) {
+        char *argv[] = { (char[]) { "glovebox: proxy" }, (char *) (uintptr_t) proxy_argument, (char *) (uintptr_t) owner,
+                         NULL };
+        char *none[] = { NULL };
         int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
         if (null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 && dup2(null_fd, STDOUT_FILENO) >= 0 &&
             (orders_fd == ORDERS_FD ? fcntl(ORDERS_FD, F_SETFD, 0) : dup2(orders_fd, ORDERS_FD)) >= 0 &&
@@ -36,27 +39,30 @@ _Noreturn static void become_proxy(int orders_fd) {
         _exit(EXIT_FAILURE);
 }
 
-void egress_serve_if_asked(int argc, char *const *argv) {
-        static struct egress_operator operator;
-        if (argc != 2 || strcmp(argv[1], word) != 0)
+void egress_serve_if_asked(int argc, char **argv) {
+        static struct egress_operator settings;
+        if (argc != 3 || strcmp(argv[1], proxy_argument) != 0)
                 return;
+        argv = process_title_init(argc, argv);
+        process_title_set("proxy", argv[2]);
         if (fcntl(ORDERS_FD, F_SETFD, FD_CLOEXEC) < 0 ||
-            recv(ORDERS_FD, &operator, sizeof(operator), 0) != (ssize_t) sizeof(operator))
-                _exit(EXIT_FAILURE); /* started by hand, or whoever started us is gone */
-        proxy_run(&operator, ORDERS_FD);
+            recv(ORDERS_FD, &settings, sizeof(settings), 0) != (ssize_t) sizeof(settings))
+                _exit(EXIT_FAILURE); /* started by hand, or the parent is gone */
+        proxy_run(&settings, ORDERS_FD);
 }
 
-int egress_start(const struct egress_operator *operator, struct egress * ret_egress, struct err *err) {
+int egress_start(const struct egress_operator *settings, const char *owner, struct egress *ret_egress,
+                 struct err *err) {
         int ends[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
                 return err_sys(err, errno, "making a socket pair");
         /* The first message; orders follow. */
-        bool is_told = send(ends[0], operator, sizeof(*operator), MSG_NOSIGNAL) == (ssize_t) sizeof(*operator);
-        pid_t pid = is_told ? fork() : -1;
+        bool is_sent = send(ends[0], settings, sizeof(*settings), MSG_NOSIGNAL) == (ssize_t) sizeof(*settings);
+        pid_t pid = is_sent ? fork() : -1;
         int fork_errno = errno;
         if (pid == 0) {
                 priority_stand_apart();
-                become_proxy(ends[1]);
+                become_proxy(ends[1], owner);
         }
         fd_close(&ends[1]);
         if (pid < 0) {

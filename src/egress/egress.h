@@ -21,11 +21,12 @@ struct egress {
 #define EGRESS_DOWN ((struct egress){ 0, -1 })
 
 /* In main() of a program that starts proxies, before all else: if this process is one, it never returns. */
-void egress_serve_if_asked(int argc, char *const *argv);
+void egress_serve_if_asked(int argc, char **argv);
 
 /* Starts the proxy: this program once more, from /proc/self/exe, with an empty environment. The operator's settings are
  * those of this moment. */
-int egress_start(const struct egress_operator *operator, struct egress * ret_egress, struct err *err);
+int egress_start(const struct egress_operator *settings, const char *owner, struct egress *ret_egress,
+                 struct err *err);
 void egress_stop(struct egress *egress); /* safe on EGRESS_DOWN */
 
 /* Gives it a box; descriptors are borrowed. ERR_BUSY: it has much to do, try again when fd is writable. ERR_GONE: it is

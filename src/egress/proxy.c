@@ -169,7 +169,7 @@ static int become_nobody(void) {
         return errno == EINVAL ? 0 : -errno; /* no such id in this user namespace: we are nobody special in it */
 }
 
-static int seal(void) {
+static int proxy_seal(void) {
         static const struct rlimit no_core = { 1, 1 }; /* not 0: see privilege.c */
         struct rlimit files;
         if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -189,7 +189,7 @@ static int seal(void) {
         return code;
 }
 
-void proxy_run(const struct egress_operator *operator, int orders_fd) {
+void proxy_run(const struct egress_operator *settings, int orders_fd) {
         static struct proxy proxy;
         struct err err = { 0 };
         sigset_t none;
@@ -198,13 +198,12 @@ void proxy_run(const struct egress_operator *operator, int orders_fd) {
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C is for whoever started us */
         (void) signal(SIGHUP, SIG_IGN);
-        (void) prctl(PR_SET_NAME, "glovebox-egress");
         /* A name server that does not answer costs a thread for so long. */
         (void) setenv("RES_OPTIONS", "timeout:3 attempts:2", 1);
-        if (seal() < 0)
+        if (proxy_seal() < 0)
                 _exit(EXIT_FAILURE);
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of ids, which clears it */
-        proxy = (struct proxy){ .operator= operator, .orders_fd = orders_fd };
+        proxy = (struct proxy){ .settings = settings, .orders_fd = orders_fd };
         static const struct share_row rows[PROXY_SHARES] = {
                 [PROXY_SHARE_TUNNELS] = { .what = "connections of the proxy", .remedy = "close some",
                                           .total = PROXY_TUNNELS_MAX, .operator_too = true },

@@ -16,7 +16,7 @@ struct tunnel;
 
 struct proxy {
         struct loop *loop;
-        const struct egress_operator *operator;
+        const struct egress_operator *settings;
         struct resolver *resolver;
         struct guest *guests;
         size_t n_guests;
@@ -46,4 +46,4 @@ enum { PROXY_SHARE_TUNNELS, PROXY_SHARES };
 void guest_listen(struct guest *guest);
 
 /* Never returns. Orders (egress.h) come from orders_fd; when it closes the process ends. */
-void proxy_run(const struct egress_operator *operator, int orders_fd) __attribute__((noreturn));
+void proxy_run(const struct egress_operator *settings, int orders_fd) __attribute__((noreturn));

@@ -21,7 +21,7 @@ void refusal_set(struct refusal *refusal, int status, const char *advice, const 
 
 #define ADVICE_CLIENT "Check the client, or its http_proxy and https_proxy variables."
 
-static int malformed(struct refusal *refusal, const char *what) {
+static int request_malformed(struct refusal *refusal, const char *what) {
         refusal_set(refusal, 400, ADVICE_CLIENT, "the request is malformed: %s", what);
         return -1;
 }
@@ -34,16 +34,16 @@ void request_release(struct request *request) {
 long request_scan(const char *bytes, size_t size, size_t *scanned, struct refusal *refusal) {
         for (size_t i = *scanned; i < size && i < REQUEST_HEAD_MAX; i++) {
                 if (bytes[i] == '\0')
-                        return malformed(refusal, "a NUL byte in its head");
+                        return request_malformed(refusal, "a NUL byte in its head");
                 if (bytes[i] != '\n') {
                         if (i > 0 && bytes[i - 1] == '\r')
-                                return malformed(refusal, "a bare carriage return");
+                                return request_malformed(refusal, "a bare carriage return");
                         continue;
                 }
                 if (i == 0 || bytes[i - 1] != '\r')
-                        return malformed(refusal, "a line ends without a carriage return");
+                        return request_malformed(refusal, "a line ends without a carriage return");
                 if (i == 1)
-                        return malformed(refusal, "it begins with an empty line");
+                        return request_malformed(refusal, "it begins with an empty line");
                 if (bytes[i - 2] == '\n')
                         return (long) i + 1;
         }
@@ -117,25 +117,25 @@ static int parse_absolute(struct line url, struct request *request, struct targe
         if (wrong)
                 return refuse_host(refusal, wrong);
         target->path = (struct line){ path, (size_t) (end - path) };
-        return is_path(path, target->path.size) ? 0 : malformed(refusal, "its path holds what a URL may not");
+        return is_path(path, target->path.size) ? 0 : request_malformed(refusal, "its path holds what a URL may not");
 }
 
 static int parse_request_line(struct line line, struct request *request, struct target *target,
                               struct refusal *refusal) {
         const char *space = memchr(line.text, ' ', line.size);
         if (!space)
-                return malformed(refusal, "no request line");
+                return request_malformed(refusal, "no request line");
         const char *rest = space + 1, *end = line.text + line.size;
         const char *second = memchr(rest, ' ', (size_t) (end - rest));
         if (!second)
-                return malformed(refusal, "no request line");
+                return request_malformed(refusal, "no request line");
         struct line version = { second + 1, (size_t) (end - second) - 1 };
         target->method = (struct line){ line.text, (size_t) (space - line.text) };
         target->is_old = http_same_sized(version.text, version.size, "HTTP/1.0");
         if (!target->is_old && !http_same_sized(version.text, version.size, "HTTP/1.1"))
-                return malformed(refusal, "the version is neither HTTP/1.1 nor HTTP/1.0");
+                return request_malformed(refusal, "the version is neither HTTP/1.1 nor HTTP/1.0");
         if (target->method.size > METHOD_MAX || !http_is_token(target->method.text, target->method.size))
-                return malformed(refusal, "the method is not a word that HTTP allows");
+                return request_malformed(refusal, "the method is not a word that HTTP allows");
         struct line url = { rest, (size_t) (second - rest) };
         request->is_connect = target->method.size == 7 && memcmp(target->method.text, "CONNECT", 7) == 0;
         if (!request->is_connect)
@@ -167,14 +167,14 @@ static bool is_called(const struct header *header, const char *name) {
 static int parse_header(struct line line, struct header *ret_header, struct refusal *refusal) {
         const char *colon = memchr(line.text, ':', line.size);
         if (!colon || !http_is_token(line.text, (size_t) (colon - line.text)))
-                return malformed(refusal, "a header line is not a name, a colon and a value");
+                return request_malformed(refusal, "a header line is not a name, a colon and a value");
         struct line value = { colon + 1, (size_t) (line.text + line.size - colon) - 1 };
         while (value.size && (*value.text == ' ' || *value.text == '\t'))
                 value = (struct line){ value.text + 1, value.size - 1 };
         while (value.size && (value.text[value.size - 1] == ' ' || value.text[value.size - 1] == '\t'))
                 value.size--;
         if (!http_is_value(value.text, value.size))
-                return malformed(refusal, "a header's value holds a control character");
+                return request_malformed(refusal, "a header's value holds a control character");
         *ret_header = (struct header){ { line.text, (size_t) (colon - line.text) }, value };
         return 0;
 }
@@ -183,10 +183,10 @@ static int take_length(struct headers *headers, const struct header *header, str
                        struct refusal *refusal) {
         uint64_t length = 0;
         if (headers->has_length || header->value.size == 0 || header->value.size > LENGTH_DIGITS_MAX)
-                return malformed(refusal, "Content-Length is there twice, or is no number");
+                return request_malformed(refusal, "Content-Length is there twice, or is no number");
         for (size_t i = 0; i < header->value.size; i++) {
                 if (header->value.text[i] < '0' || header->value.text[i] > '9')
-                        return malformed(refusal, "Content-Length is no number");
+                        return request_malformed(refusal, "Content-Length is no number");
                 length = 10 * length + (uint64_t) (header->value.text[i] - '0');
         }
         headers->has_length = true;
@@ -209,7 +209,7 @@ static int take_connection(struct headers *headers, struct line value, struct re
                 if (word.size == 0)
                         continue;
                 if (headers->n_named == NAMED_MAX || !http_is_token(word.text, word.size))
-                        return malformed(refusal, "Connection is not a short list of words");
+                        return request_malformed(refusal, "Connection is not a short list of words");
                 headers->named[headers->n_named++] = word;
         }
         return 0;
@@ -229,7 +229,7 @@ static int take_header(struct headers *headers, const struct header *header, str
                 return take_connection(headers, header->value, refusal);
         if (is_called(header, "Host")) {
                 if (headers->has_host)
-                        return malformed(refusal, "two Host headers");
+                        return request_malformed(refusal, "two Host headers");
                 headers->has_host = true;
         }
         if (is_called(header, "Transfer-Encoding")) {
@@ -297,7 +297,7 @@ int request_parse(const char *head, size_t size, struct request *ret_request, st
         const char *at = head, *end = head + size;
         struct line line;
         if (!headers || !next_line(&at, end, &line))
-                return malformed(refusal, "no request line");
+                return request_malformed(refusal, "no request line");
         if (parse_request_line(line, &request, &target, refusal) < 0)
                 return -1;
         while (next_line(&at, end, &line)) {
@@ -306,7 +306,7 @@ int request_parse(const char *head, size_t size, struct request *ret_request, st
                         return -1;
         }
         if (request.is_connect && request.body_size)
-                return malformed(refusal, "CONNECT has no body");
+                return request_malformed(refusal, "CONNECT has no body");
         if (!request.is_connect && write_head(&target, headers, &request) < 0) {
                 refusal_set(refusal, 503, "Try again later.", "the proxy is out of memory");
                 return -1;

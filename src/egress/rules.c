@@ -62,7 +62,7 @@ int egress_rules_add(struct egress_rules *rules, const char *text, bool trusted,
         return 0;
 }
 
-static int parse_mode(const char *mode, const struct egress_operator *operator, struct egress_rules * ret_rules,
+static int parse_mode(const char *mode, const struct egress_operator *settings, struct egress_rules * ret_rules,
                       struct err *err) {
         if (strcmp(mode, "none") == 0)
                 return 0;
@@ -70,7 +70,7 @@ static int parse_mode(const char *mode, const struct egress_operator *operator, 
                 return err_set(err, ERR_USAGE,
                                "network is \"none\", \"full\", or {\"allow\": [\"HOST:PORT\", …]}, not \"%.40s\"",
                                mode);
-        if (!operator->allow_full)
+        if (!settings->allow_full)
                 return err_set(err, ERR_REFUSED,
                                "network \"full\" is switched off here: name the hosts with {\"allow\": [\"HOST:PORT\", "
                                "…]}, or ask the operator to start the service with --allow-full-network");
@@ -78,13 +78,13 @@ static int parse_mode(const char *mode, const struct egress_operator *operator, 
         return 0;
 }
 
-int egress_rules_parse(const json_t *network, const struct egress_operator *operator, struct egress_rules * ret_rules,
+int egress_rules_parse(const json_t *network, const struct egress_operator *settings, struct egress_rules * ret_rules,
                        struct err *err) {
         *ret_rules = (struct egress_rules){ .mode = EGRESS_NONE };
         if (!network || json_is_null(network))
                 return 0;
         if (json_is_string(network))
-                return parse_mode(json_string_value(network), operator, ret_rules, err);
+                return parse_mode(json_string_value(network), settings, ret_rules, err);
         const json_t *list = json_object_get(network, "allow");
         if (!json_is_array(list) || json_object_size(network) != 1)
                 return err_set(err, ERR_USAGE, "network is \"none\", \"full\", or {\"allow\": [\"HOST:PORT\", …]}");
@@ -120,22 +120,22 @@ const char *egress_rules_describe(const struct egress_rules *rules, char buffer[
 
 /* ---- the operator's ---- */
 
-int egress_operator_add_private(struct egress_operator *operator, const char * text, struct err *err) {
+int egress_operator_add_private(struct egress_operator *settings, const char * text, struct err *err) {
         struct egress_rule rule;
-        if (operator->n_private == EGRESS_NAMED_MAX)
+        if (settings->n_private == EGRESS_NAMED_MAX)
                 return err_set(err, ERR_LIMIT, "more than %d hosts with private addresses", EGRESS_NAMED_MAX);
         if (parse_rule(text, &rule, err) < 0)
                 return -1;
         if (rule.port)
                 return err_set(err, ERR_USAGE,
                                "%.80s: a host without a port, please: which ports is the box's own list", text);
-        operator->private[operator->n_private++] = rule;
+        settings->private[settings->n_private++] = rule;
         return 0;
 }
 
-int egress_operator_add_pin(struct egress_operator *operator, const char * text, struct err *err) {
+int egress_operator_add_pin(struct egress_operator *settings, const char * text, struct err *err) {
         const char *equals = strchr(text, '=');
-        if (operator->n_pins == EGRESS_NAMED_MAX)
+        if (settings->n_pins == EGRESS_NAMED_MAX)
                 return err_set(err, ERR_LIMIT, "more than %d pinned names", EGRESS_NAMED_MAX);
         struct egress_host name;
         union egress_address address;
@@ -143,26 +143,26 @@ int egress_operator_add_pin(struct egress_operator *operator, const char * text,
         if (!wrong && name.is_address)
                 wrong = "the name is an address itself";
         if (!wrong &&
-            (strlen(equals + 1) >= sizeof(operator->pins[0].address) || !egress_address_parse(equals + 1, &address)))
+            (strlen(equals + 1) >= sizeof(settings->pins[0].address) || !egress_address_parse(equals + 1, &address)))
                 wrong = "what follows \"=\" is no address";
         if (wrong)
                 return err_set(err, ERR_USAGE, "\"%.80s\": %s; write NAME=ADDRESS, for example index.local=10.0.0.7",
                                text, wrong);
-        operator->pins[operator->n_pins].name = name;
-        (void) strcpy(operator->pins[operator->n_pins++].address, equals + 1);
+        settings->pins[settings->n_pins].name = name;
+        (void) strcpy(settings->pins[settings->n_pins++].address, equals + 1);
         return 0;
 }
 
-bool egress_operator_allows_private(const struct egress_operator *operator, const struct egress_host * host) {
-        for (size_t i = 0; i < operator->n_private; i++)
-                if (matches_host(&operator->private[i], host))
+bool egress_operator_allows_private(const struct egress_operator *settings, const struct egress_host * host) {
+        for (size_t i = 0; i < settings->n_private; i++)
+                if (matches_host(&settings->private[i], host))
                         return true;
         return false;
 }
 
-const char *egress_operator_find_pin(const struct egress_operator *operator, const struct egress_host * host) {
-        for (size_t i = 0; i < operator->n_pins; i++)
-                if (!host->is_address && strcmp(operator->pins[i].name.name, host->name) == 0)
-                        return operator->pins[i].address;
+const char *egress_operator_find_pin(const struct egress_operator *settings, const struct egress_host * host) {
+        for (size_t i = 0; i < settings->n_pins; i++)
+                if (!host->is_address && strcmp(settings->pins[i].name.name, host->name) == 0)
+                        return settings->pins[i].address;
         return NULL;
 }

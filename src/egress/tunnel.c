@@ -76,7 +76,7 @@ static void start_lookups(struct guest *guest);
 /* ---- watching and time ---- */
 
 /* Interest in nothing means no watch: a socket that was hung up would wake the loop for ever. */
-static bool watch(struct tunnel *tunnel, enum side side, uint32_t events) {
+static bool tunnel_watch(struct tunnel *tunnel, enum side side, uint32_t events) {
         if (tunnel->watched[side] == events)
                 return true;
         tunnel->watched[side] = events;
@@ -90,7 +90,7 @@ static bool watch(struct tunnel *tunnel, enum side side, uint32_t events) {
         return !events || tunnel->watches[side];
 }
 
-static void fail(struct tunnel *tunnel, const struct refusal *refusal);
+static void tunnel_fail(struct tunnel *tunnel, const struct refusal *refusal);
 static void connect_next(struct tunnel *tunnel, int last_errno);
 
 /* One side has said all it will. Of a request for a URL that is the usual case: its answer may take its time. */
@@ -128,12 +128,12 @@ static void on_time(void *context) {
         case READING:
                 refusal_set(&refusal, 408, "Send the whole head of a request at once.",
                             "the request did not come within %d s", HEAD_MS / 1000);
-                fail(tunnel, &refusal);
+                tunnel_fail(tunnel, &refusal);
                 break;
         case RESOLVING:
                 refusal_set(&refusal, 504, "Try again, or ask the operator about the host's DNS servers.",
                             "no answer from DNS for %.120s", tunnel->host->name);
-                fail(tunnel, &refusal);
+                tunnel_fail(tunnel, &refusal);
                 break;
         case CONNECTING:
                 connect_next(tunnel, ETIMEDOUT);
@@ -144,7 +144,7 @@ static void on_time(void *context) {
 }
 
 /* A new state, and a new clock for it. */
-static void enter(struct tunnel *tunnel, enum state state) {
+static void tunnel_enter(struct tunnel *tunnel, enum state state) {
         tunnel->state = state;
         tunnel->active_ms = loop_now_ms();
         loop_timer_drop(&tunnel->timer);
@@ -170,9 +170,9 @@ void tunnel_open(struct guest *guest, int client_fd) {
         tunnel->is_counted =
                 share_take(&guest->proxy->shares, PROXY_SHARE_TUNNELS, &guest_claim(guest), NULL) == 0;
         (void) setsockopt(client_fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
-        enter(tunnel, READING);
+        tunnel_enter(tunnel, READING);
         tunnel->head = malloc(REQUEST_HEAD_MAX);
-        if (!tunnel->is_counted || !tunnel->head || !tunnel->timer || !watch(tunnel, CLIENT, EPOLLIN))
+        if (!tunnel->is_counted || !tunnel->head || !tunnel->timer || !tunnel_watch(tunnel, CLIENT, EPOLLIN))
                 tunnel_close(tunnel);
 }
 
@@ -214,7 +214,7 @@ void tunnel_close(struct tunnel *tunnel) {
 /* ---- refusing ---- */
 
 /* The answer fits into the empty buffer of any socket. */
-static void fail(struct tunnel *tunnel, const struct refusal *refusal) {
+static void tunnel_fail(struct tunnel *tunnel, const struct refusal *refusal) {
         char answer[3000], body[2400];
         leave_lookups(tunnel);
         loop_unwatch(&tunnel->watches[SERVER]);
@@ -225,9 +225,9 @@ static void fail(struct tunnel *tunnel, const struct refusal *refusal) {
                             "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n"
                             "X-Glovebox-Error: egress\r\n\r\n%s",
                             refusal->status, refusal->reason, body_size, body);
-        enter(tunnel, LINGERING);
+        tunnel_enter(tunnel, LINGERING);
         if (!tunnel->timer || send(tunnel->fds[CLIENT], answer, (size_t) size, MSG_NOSIGNAL) != size ||
-            shutdown(tunnel->fds[CLIENT], SHUT_WR) < 0 || !watch(tunnel, CLIENT, EPOLLIN))
+            shutdown(tunnel->fds[CLIENT], SHUT_WR) < 0 || !tunnel_watch(tunnel, CLIENT, EPOLLIN))
                 tunnel_close(tunnel);
 }
 
@@ -245,7 +245,7 @@ static void linger(struct tunnel *tunnel) {
 /* ---- passing bytes ---- */
 
 /* False: the tunnel is broken. */
-static bool fill(struct tunnel *tunnel, enum side side) {
+static bool tunnel_fill(struct tunnel *tunnel, enum side side) {
         struct flow *flow = &tunnel->flows[side];
         size_t room = flow->left < FLOW_ROOM ? (size_t) flow->left : FLOW_ROOM;
         ssize_t n = room ? read(tunnel->fds[side], flow->bytes, room) : 0;
@@ -259,7 +259,7 @@ static bool fill(struct tunnel *tunnel, enum side side) {
         return true;
 }
 
-static bool drain(struct tunnel *tunnel, enum side side) {
+static bool tunnel_drain(struct tunnel *tunnel, enum side side) {
         struct flow *flow = &tunnel->flows[side];
         ssize_t n = send(tunnel->fds[!side], flow->bytes + flow->at, flow->size, MSG_NOSIGNAL);
         if (n < 0)
@@ -283,19 +283,19 @@ static bool hear_verdict(struct tunnel *tunnel) {
 }
 
 /* Moves what can be moved from this side to the other. */
-static bool move(struct tunnel *tunnel, enum side side) {
+static bool tunnel_move(struct tunnel *tunnel, enum side side) {
         struct flow *flow = &tunnel->flows[side];
         for (size_t moved = 0; moved < TURN_BYTES && !flow->told;) {
                 if (flow->size == 0 && side == CLIENT && tunnel->is_held)
                         break;
-                if (flow->size == 0 && !flow->ended && !fill(tunnel, side))
+                if (flow->size == 0 && !flow->ended && !tunnel_fill(tunnel, side))
                         return false;
                 if (side == SERVER && flow->size && tunnel->is_held && !hear_verdict(tunnel))
                         return false;
                 if (flow->size == 0)
                         break;
                 size_t before = flow->size;
-                if (!drain(tunnel, side))
+                if (!tunnel_drain(tunnel, side))
                         return false;
                 moved += before - flow->size;
                 if (flow->size)
@@ -317,17 +317,17 @@ static bool is_over(const struct tunnel *tunnel) {
 static void pass(struct tunnel *tunnel) {
         bool was_half_closed = is_half_closed(tunnel);
         tunnel->active_ms = loop_now_ms();
-        if (!move(tunnel, CLIENT) || !move(tunnel, SERVER) || is_over(tunnel)) {
+        if (!tunnel_move(tunnel, CLIENT) || !tunnel_move(tunnel, SERVER) || is_over(tunnel)) {
                 tunnel_close(tunnel);
                 return;
         }
         if (is_half_closed(tunnel) && !was_half_closed)
-                enter(tunnel, PASSING); /* with less patience */
+                tunnel_enter(tunnel, PASSING); /* with less patience */
         for (enum side side = CLIENT; side <= SERVER; side++) {
                 const struct flow *in = &tunnel->flows[side], *out = &tunnel->flows[!side];
                 bool is_heard = in->size == 0 && !in->ended && !(side == CLIENT && tunnel->is_held);
                 uint32_t events = (is_heard ? EPOLLIN : 0) | (out->size ? EPOLLOUT : 0);
-                if (!watch(tunnel, side, events)) {
+                if (!tunnel_watch(tunnel, side, events)) {
                         tunnel_close(tunnel);
                         return;
                 }
@@ -335,7 +335,7 @@ static void pass(struct tunnel *tunnel) {
 }
 
 /* What came behind the head goes first. */
-static bool load(struct flow *flow, const char *first, size_t first_size, const char *second, size_t second_size) {
+static bool tunnel_load(struct flow *flow, const char *first, size_t first_size, const char *second, size_t second_size) {
         size_t room = first_size + second_size > FLOW_ROOM ? first_size + second_size : FLOW_ROOM;
         flow->bytes = malloc(room);
         if (!flow->bytes)
@@ -384,12 +384,12 @@ static void start_passing(struct tunnel *tunnel) {
         bool ours_to_say = request->is_connect && !tunnel->guest->rules->via.port;
         tunnel->is_held = request->is_connect && !ours_to_say;
         _cleanup_free_ char *words = first_words(tunnel);
-        bool good = words && !(tunnel->is_held && early) && load(out, words, strlen(words), tunnel->head, early) &&
-                    load(in, established, ours_to_say ? sizeof(established) - 1 : 0, NULL, 0);
+        bool good = words && !(tunnel->is_held && early) && tunnel_load(out, words, strlen(words), tunnel->head, early) &&
+                    tunnel_load(in, established, ours_to_say ? sizeof(established) - 1 : 0, NULL, 0);
         free(tunnel->head);
         tunnel->head = NULL;
         (void) setsockopt(tunnel->fds[SERVER], IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
-        enter(tunnel, PASSING);
+        tunnel_enter(tunnel, PASSING);
         if (!good || !tunnel->timer)
                 tunnel_close(tunnel);
         else
@@ -411,8 +411,8 @@ static void connect_next(struct tunnel *tunnel, int last_errno) {
                 if (tunnel->fds[SERVER] >= 0 &&
                     (connect(tunnel->fds[SERVER], &address->any, egress_address_size(address)) == 0 ||
                      errno == EINPROGRESS)) {
-                        enter(tunnel, CONNECTING);
-                        if (!tunnel->timer || !watch(tunnel, SERVER, EPOLLOUT))
+                        tunnel_enter(tunnel, CONNECTING);
+                        if (!tunnel->timer || !tunnel_watch(tunnel, SERVER, EPOLLOUT))
                                 tunnel_close(tunnel);
                         return;
                 }
@@ -421,7 +421,7 @@ static void connect_next(struct tunnel *tunnel, int last_errno) {
         struct refusal refusal;
         refusal_set(&refusal, 502, "The rules allow it, but the connection failed. Is the host up, and the port right?",
                     "%.150s port %u cannot be reached: %s", tunnel->host->name, tunnel->port, strerror(last_errno));
-        fail(tunnel, &refusal);
+        tunnel_fail(tunnel, &refusal);
 }
 
 static void on_connected(struct tunnel *tunnel) {
@@ -441,12 +441,12 @@ static void connect_to(struct tunnel *tunnel, const union egress_address *addres
         struct refusal refusal;
         memcpy(tunnel->addresses, addresses, count * sizeof(*addresses));
         tunnel->n_addresses = is_pinned ? count
-                                        : egress_filter_addresses(tunnel->guest->proxy->operator, tunnel->rule,
+                                        : egress_filter_addresses(tunnel->guest->proxy->settings, tunnel->rule,
                                                                   tunnel->host, tunnel->addresses, count, &refusal);
         if (tunnel->n_addresses)
                 connect_next(tunnel, 0);
         else
-                fail(tunnel, &refusal);
+                tunnel_fail(tunnel, &refusal);
 }
 
 static void on_resolved(void *context, const struct lookup_result *result) {
@@ -461,7 +461,7 @@ static void on_resolved(void *context, const struct lookup_result *result) {
                 refusal_set(&refusal, 502, "Check the spelling; the name is looked up on the host, not in the box.",
                             "%.150s cannot be resolved: %s", tunnel->host->name,
                             result->code ? gai_strerror(result->code) : "no address");
-                fail(tunnel, &refusal);
+                tunnel_fail(tunnel, &refusal);
         }
         start_lookups(guest);
 }
@@ -478,15 +478,15 @@ static void start_lookups(struct guest *guest) {
                 else {
                         struct refusal refusal;
                         refusal_set(&refusal, 503, "Try again in a moment.", "too many names wait to be resolved");
-                        fail(tunnel, &refusal);
+                        tunnel_fail(tunnel, &refusal);
                 }
         }
 }
 
-static void resolve(struct tunnel *tunnel) {
+static void tunnel_resolve(struct tunnel *tunnel) {
         struct guest *guest = tunnel->guest;
         struct tunnel **last = &guest->wants_lookup;
-        enter(tunnel, RESOLVING);
+        tunnel_enter(tunnel, RESOLVING);
         if (!tunnel->timer) {
                 tunnel_close(tunnel);
                 return;
@@ -510,7 +510,7 @@ static void decide(struct tunnel *tunnel) {
         tunnel->rule = egress_rules_match(tunnel->guest->rules, host, tunnel->request.port);
         if (!tunnel->rule) { /* before the name is looked up: a name can be a message */
                 egress_refuse_host(tunnel->guest->rules, host, tunnel->request.port, &refusal);
-                fail(tunnel, &refusal);
+                tunnel_fail(tunnel, &refusal);
                 return;
         }
         tunnel->host = via->port ? &via->host : host;
@@ -519,11 +519,11 @@ static void decide(struct tunnel *tunnel) {
                 tunnel->rule = &for_via;
                 host = tunnel->host;
         }
-        const char *pin = egress_operator_find_pin(tunnel->guest->proxy->operator, host);
+        const char *pin = egress_operator_find_pin(tunnel->guest->proxy->settings, host);
         if (egress_address_parse(pin ? pin : host->is_address ? host->name : "", &address))
                 connect_to(tunnel, &address, 1, pin != NULL);
         else
-                resolve(tunnel);
+                tunnel_resolve(tunnel);
 }
 
 static void read_head(struct tunnel *tunnel) {
@@ -540,12 +540,12 @@ static void read_head(struct tunnel *tunnel) {
         if (size == 0)
                 return;
         if (size < 0 || request_parse(tunnel->head, (size_t) size, &tunnel->request, &refusal) < 0) {
-                fail(tunnel, &refusal);
+                tunnel_fail(tunnel, &refusal);
                 return;
         }
         tunnel->head_used -= (size_t) size;
         memmove(tunnel->head, tunnel->head + size, tunnel->head_used);
-        (void) watch(tunnel, CLIENT, 0); /* whatever else it has to say waits */
+        (void) tunnel_watch(tunnel, CLIENT, 0); /* whatever else it has to say waits */
         decide(tunnel);
 }
 

@@ -8,7 +8,7 @@ void http_body_begin(struct http_body *body, int64_t length) {
                 body->left = (uint64_t) length;
 }
 
-static void refuse(struct http_refusal *refusal, const char *why) {
+static void body_refuse(struct http_refusal *refusal, const char *why) {
         *refusal = (struct http_refusal) { 400, why };
 }
 
@@ -17,7 +17,7 @@ static void take_size_digit(struct http_body *body, char c, struct http_refusal 
         if (c == '\r' && body->n_digits > 0)
                 body->step = CHUNK_SIZE_LF;
         else if (digit < 0 || body->n_digits == HTTP_CHUNK_DIGITS_MAX)
-                refuse(refusal, "a chunk's size is not a hexadecimal number alone on its line");
+                body_refuse(refusal, "a chunk's size is not a hexadecimal number alone on its line");
         else {
                 body->left = body->left << 4 | (uint64_t) digit;
                 body->n_digits++;
@@ -39,7 +39,7 @@ static void take_framing(struct http_body *body, char c, struct http_refusal *re
                 return;
         }
         if (c != steps[step].expected) {
-                refuse(refusal, step >= CHUNK_END_CR ? "the last chunk is followed by something else than an empty line"
+                body_refuse(refusal, step >= CHUNK_END_CR ? "the last chunk is followed by something else than an empty line"
                                                      : "a chunk does not end where its size says");
                 return;
         }

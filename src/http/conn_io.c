@@ -208,11 +208,11 @@ static void schedule(struct http_conn_io *link, uint64_t at_ms) {
                 link->watched |= EPOLLOUT;
 }
 
-static void wake(struct http_connection *connection) {
+static void conn_io_wake(struct http_connection *connection) {
         schedule(link_of(connection), 0);
 }
 
-static void move(struct http_conn_io *link) {
+static void conn_io_move(struct http_conn_io *link) {
         struct http_connection *connection = &link->connection;
         for (int i = 0; connection->phase != PHASE_GONE; i++) {
                 feed_kept_input(link);
@@ -259,11 +259,11 @@ static void choose_events(struct http_conn_io *link, uint32_t unwanted) {
 }
 
 /* All that can be done now. The link may be gone afterwards. */
-static void turn(struct http_conn_io *link, uint32_t unwanted) {
+static void conn_io_turn(struct http_conn_io *link, uint32_t unwanted) {
         struct http_connection *connection = &link->connection;
         if (!link->has_unsent)
                 link->sent_ms = loop_now_ms();
-        move(link);
+        conn_io_move(link);
         link->has_unsent = http_out_size(&connection->out) > 0;
         if (connection->phase == PHASE_IDLE && (connection->input_ended || !connection->keeps))
                 http_connection_end_input(connection);
@@ -284,13 +284,13 @@ static void on_timer(void *context) {
         link->timer = NULL;
         if (link->deadline != DEADLINE_NONE && loop_now_ms() >= link->deadline_ms)
                 reach_deadline(link);
-        turn(link, 0);
+        conn_io_turn(link, 0);
 }
 
 static void on_turn(void *context) {
         struct http_conn_io *link = context;
         link->turn = NULL;
-        turn(link, 0);
+        conn_io_turn(link, 0);
 }
 
 static void on_socket(void *context, uint32_t events) {
@@ -306,7 +306,7 @@ static void on_socket(void *context, uint32_t events) {
         /* The client has left before its answer was there. One that only closed its own direction looks the same. */
         if (events & EPOLLRDHUP && connection->phase == PHASE_ANSWER)
                 http_connection_abandon(connection);
-        turn(link, unwanted);
+        conn_io_turn(link, unwanted);
 }
 
 int http_conn_io_open(struct http_server *server, int fd, const struct http_peer *peer) {
@@ -322,7 +322,7 @@ int http_conn_io_open(struct http_server *server, int fd, const struct http_peer
         link->connection.peer = *peer;
         link->connection.handler = &server->handler;
         link->connection.counters = &server->counters;
-        link->connection.wake = wake;
+        link->connection.wake = conn_io_wake;
         http_connection_begin(&link->connection);
         link->next = server->links;
         if (server->links)
@@ -340,5 +340,5 @@ int http_conn_io_open(struct http_server *server, int fd, const struct http_peer
 
 void http_conn_io_drain(struct http_conn_io *link) {
         link->connection.keeps = false;
-        wake(&link->connection);
+        conn_io_wake(&link->connection);
 }

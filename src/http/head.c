@@ -6,7 +6,7 @@
 #include "http/host.h"
 #include "http/text.h"
 
-static void refuse(struct http_refusal *refusal, int status, const char *why) {
+static void head_refuse(struct http_refusal *refusal, int status, const char *why) {
         *refusal = (struct http_refusal) { status, why };
 }
 
@@ -61,28 +61,28 @@ static void take_version(struct http_head *head, const char *version, struct htt
         if (strcmp(version, "HTTP/1.0") == 0)
                 head->is_old = head->wants_close = true;
         else if (strncmp(version, "HTTP/", 5) == 0 && version[5] >= '0' && version[5] <= '9')
-                refuse(refusal, 505, "this server speaks HTTP/1.1");
+                head_refuse(refusal, 505, "this server speaks HTTP/1.1");
         else
-                refuse(refusal, 400, "the request line does not end with HTTP/1.1");
+                head_refuse(refusal, 400, "the request line does not end with HTTP/1.1");
 }
 
 static void take_request_line(struct http_head *head, char *line, struct http_refusal *refusal) {
         char *target = strchr(line, ' '), *version = target ? strchr(target + 1, ' ') : NULL;
         if (!version) {
-                refuse(refusal, 400,
+                head_refuse(refusal, 400,
                        "the request line is not a method, a path and HTTP/1.1 with one space between each");
                 return;
         }
         *target++ = '\0';
         *version++ = '\0';
         if (!http_is_token(line, strlen(line)) || strlen(line) > HTTP_METHOD_MAX)
-                refuse(refusal, 400, "the method is not a word that HTTP allows");
+                head_refuse(refusal, 400, "the method is not a word that HTTP allows");
         else
                 take_version(head, version, refusal);
         if (refusal->status)
                 return;
         if (!is_target(target)) {
-                refuse(refusal, 400, "the target is not a path of URL characters; percent-encode all others");
+                head_refuse(refusal, 400, "the target is not a path of URL characters; percent-encode all others");
                 return;
         }
         head->path = position(head, target);
@@ -99,22 +99,22 @@ static void take_request_line(struct http_head *head, char *line, struct http_re
 static void take_length(struct http_head *head, const char *value, struct http_refusal *refusal) {
         size_t n = strspn(value, "0123456789");
         if (n == 0 || value[n] != '\0')
-                refuse(refusal, 400, "Content-Length is not a number");
+                head_refuse(refusal, 400, "Content-Length is not a number");
         else if (n > HTTP_LENGTH_DIGITS_MAX)
-                refuse(refusal, 413, "Content-Length is larger than anything that could be taken");
+                head_refuse(refusal, 413, "Content-Length is larger than anything that could be taken");
         else
                 head->length = strtoll(value, NULL, 10);
 }
 
 static void take_encoding(struct http_head *head, const char *value, struct http_refusal *refusal) {
         if (!http_same(value, "chunked"))
-                refuse(refusal, 501, "the only Transfer-Encoding this server takes is chunked");
+                head_refuse(refusal, 501, "the only Transfer-Encoding this server takes is chunked");
         head->length = -1;
 }
 
 static void take_host(struct http_head *head, const char *value, struct http_refusal *refusal) {
         if (!http_host_is_valid(value))
-                refuse(refusal, 400, "Host is not a host name or address with or without a port");
+                head_refuse(refusal, 400, "Host is not a host name or address with or without a port");
         head->host = position(head, value);
 }
 
@@ -130,7 +130,7 @@ static void take_connection(struct http_head *head, const char *value, struct ht
                 if (*value == '\0')
                         return;
                 if (*value++ != ',') {
-                        refuse(refusal, 400, "Connection is not a list of words");
+                        head_refuse(refusal, 400, "Connection is not a list of words");
                         return;
                 }
         }
@@ -138,7 +138,7 @@ static void take_connection(struct http_head *head, const char *value, struct ht
 
 static void take_expect(struct http_head *head, const char *value, struct http_refusal *refusal) {
         if (!http_same(value, "100-continue"))
-                refuse(refusal, 417, "the only expectation this server knows is 100-continue");
+                head_refuse(refusal, 417, "the only expectation this server knows is 100-continue");
         head->expects_continue = true;
 }
 
@@ -174,7 +174,7 @@ static void take_known(struct http_head *head, const char *name, const char *val
                 if (!http_same(name, known[i].name))
                         continue;
                 if (has_seen(head, i) && !known[i].may_repeat)
-                        refuse(refusal, 400, "a header that may be there only once is there twice");
+                        head_refuse(refusal, 400, "a header that may be there only once is there twice");
                 else if (known[i].take)
                         known[i].take(head, value, refusal);
                 head->seen |= 1u << i;
@@ -185,13 +185,13 @@ static void take_known(struct http_head *head, const char *name, const char *val
 static void take_header(struct http_head *head, char *line, size_t size, struct http_refusal *refusal) {
         char *colon = memchr(line, ':', size);
         if (*line == ' ' || *line == '\t')
-                refuse(refusal, 400, "a header is folded over two lines");
+                head_refuse(refusal, 400, "a header is folded over two lines");
         else if (!colon || !http_is_token(line, (size_t) (colon - line)))
-                refuse(refusal, 400, "a header line is not a name, a colon and a value");
+                head_refuse(refusal, 400, "a header line is not a name, a colon and a value");
         else if (!http_is_value(colon + 1, (size_t) (line + size - colon - 1)))
-                refuse(refusal, 400, "a header's value holds a control character");
+                head_refuse(refusal, 400, "a header's value holds a control character");
         else if (head->n_headers == HTTP_HEADERS_MAX)
-                refuse(refusal, 431, "the request has more than 100 headers");
+                head_refuse(refusal, 431, "the request has more than 100 headers");
         if (refusal->status)
                 return;
         *colon = '\0';
@@ -207,23 +207,23 @@ static void take_header(struct http_head *head, char *line, size_t size, struct 
 
 static void check_whole(const struct http_head *head, struct http_refusal *refusal) {
         if (!has_seen(head, KNOWN_HOST))
-                refuse(refusal, 400, "the Host header is missing");
+                head_refuse(refusal, 400, "the Host header is missing");
         else if (has_seen(head, KNOWN_LENGTH) && has_seen(head, KNOWN_ENCODING))
-                refuse(refusal, 400, "Content-Length and Transfer-Encoding exclude each other");
+                head_refuse(refusal, 400, "Content-Length and Transfer-Encoding exclude each other");
         else if (has_seen(head, KNOWN_ENCODING) && head->is_old)
-                refuse(refusal, 400, "HTTP/1.0 has no Transfer-Encoding");
+                head_refuse(refusal, 400, "HTTP/1.0 has no Transfer-Encoding");
 }
 
 /* One line, its CRLF included. True: it was the empty one at the end. */
 static bool take_line(struct http_head *head, char *line, size_t size, struct http_refusal *refusal) {
         if (size < 2 || line[size - 2] != '\r') {
-                refuse(refusal, 400, "a line of the head ends without a carriage return");
+                head_refuse(refusal, 400, "a line of the head ends without a carriage return");
                 return false;
         }
         size -= 2;
         line[size] = '\0';
         if (memchr(line, '\0', size) || memchr(line, '\r', size)) {
-                refuse(refusal, 400, "a line of the head holds a NUL or a bare carriage return");
+                head_refuse(refusal, 400, "a line of the head holds a NUL or a bare carriage return");
                 return false;
         }
         if (!head->has_line)
@@ -237,7 +237,7 @@ static bool take_line(struct http_head *head, char *line, size_t size, struct ht
         return false;
 }
 
-static bool append(struct http_head *head, const char *bytes, size_t size) {
+static bool head_append(struct http_head *head, const char *bytes, size_t size) {
         if (head->used + size > head->room) {
                 size_t room = head->room ? head->room : 1024;
                 while (room < head->used + size)
@@ -264,11 +264,11 @@ size_t http_head_take(struct http_head *head, const char *bytes, size_t size, bo
                 size_t line_left = HTTP_LINE_MAX - (head->used - head->line_start);
                 size_t head_left = HTTP_HEAD_MAX - head->used;
                 if (n > line_left && line_left <= head_left)
-                        refuse(refusal, head->has_line ? 431 : 414, "a line of the head is longer than 8 KiB");
+                        head_refuse(refusal, head->has_line ? 431 : 414, "a line of the head is longer than 8 KiB");
                 else if (n > head_left)
-                        refuse(refusal, 431, "the head is longer than 32 KiB");
-                else if (!append(head, bytes + at, n))
-                        refuse(refusal, 503, "out of memory");
+                        head_refuse(refusal, 431, "the head is longer than 32 KiB");
+                else if (!head_append(head, bytes + at, n))
+                        head_refuse(refusal, 503, "out of memory");
                 if (refusal->status)
                         return size;
                 at += n;

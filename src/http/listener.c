@@ -148,7 +148,7 @@ static void on_connections(void *context, uint32_t events) {
 /* ---- opening ---- */
 
 /* Owns the listener from here on. */
-static int add(struct http_server *server, struct http_listener *listener, struct err *err) {
+static int listener_add(struct http_server *server, struct http_listener *listener, struct err *err) {
         server->listeners[server->n_listeners++] = listener;
         if (listen(listener->fd, HTTP_BACKLOG) < 0)
                 return err_sys(err, errno, "listening for HTTP");
@@ -156,7 +156,7 @@ static int add(struct http_server *server, struct http_listener *listener, struc
         return listener->watch ? 0 : err_set(err, ERR_SYSTEM, "listening for HTTP: out of memory or descriptors");
 }
 
-static struct http_listener *make(struct http_server *server, int family, struct err *err) {
+static struct http_listener *listener_make(struct http_server *server, int family, struct err *err) {
         struct http_listener *listener = calloc(1, sizeof(*listener));
         if (!listener) {
                 (void) err_set(err, ERR_SYSTEM, "out of memory");
@@ -173,7 +173,7 @@ static struct http_listener *make(struct http_server *server, int family, struct
         return listener;
 }
 
-static void discard(struct http_listener *listener) {
+static void listener_discard(struct http_listener *listener) {
         loop_timer_drop(&listener->pause);
         loop_unwatch(&listener->watch);
         fd_close(&listener->fd);
@@ -208,7 +208,7 @@ static int open_tcp(struct http_server *server, const char *host, uint16_t port,
                                "%s is not an address to listen on; give one such as 127.0.0.1, ::1 or 0.0.0.0, "
                                "or localhost",
                                host);
-        struct http_listener *listener = make(server, address.ss_family, err);
+        struct http_listener *listener = listener_make(server, address.ss_family, err);
         if (!listener)
                 return -1;
         int one = 1, only_ipv6 = strcmp(host, "::") != 0;
@@ -217,10 +217,10 @@ static int open_tcp(struct http_server *server, const char *host, uint16_t port,
                 (void) setsockopt(listener->fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_ipv6, sizeof(only_ipv6));
         if (bind(listener->fd, (struct sockaddr *) &address, size) < 0) {
                 int code = errno;
-                discard(listener);
+                listener_discard(listener);
                 return err_sys(err, code, "listening on %s port %u%s", host, port, explain_bind(code));
         }
-        return add(server, listener, err);
+        return listener_add(server, listener, err);
 }
 
 /* Both loopbacks, on the same port; a machine without IPv6 has one. */
@@ -258,7 +258,7 @@ static int open_unix(struct http_server *server, const char *path, struct err *e
         (void) strcpy(address.sun_path, path);
         if (clear_place(&address, err) < 0)
                 return -1;
-        struct http_listener *listener = make(server, AF_UNIX, err);
+        struct http_listener *listener = listener_make(server, AF_UNIX, err);
         if (!listener)
                 return -1;
         fd_passing_refuse(listener->fd); /* connections inherit it */
@@ -269,12 +269,12 @@ static int open_unix(struct http_server *server, const char *path, struct err *e
         if (code == 0 && lstat(path, &status) < 0)
                 code = errno;
         if (code != 0) {
-                discard(listener);
+                listener_discard(listener);
                 return err_sys(err, code, "listening on %s", path);
         }
         listener->device = status.st_dev;
         listener->inode = status.st_ino;
-        return add(server, listener, err);
+        return listener_add(server, listener, err);
 }
 
 int http_listeners_open(struct http_server *server, struct err *err) {
@@ -301,7 +301,7 @@ void http_listeners_close(struct http_server *server) {
         while (server->n_listeners > 0) {
                 struct http_listener *listener = server->listeners[--server->n_listeners];
                 remove_file(listener, server->options.unix_path);
-                discard(listener);
+                listener_discard(listener);
         }
 }
 

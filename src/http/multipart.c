@@ -36,7 +36,7 @@ struct multipart {
         bool has_name, has_file_name, has_type;
 };
 
-static int malformed(struct err *err, const char *why) {
+static int multipart_malformed(struct err *err, const char *why) {
         return err_set(err, ERR_USAGE, "the multipart/form-data body is malformed: %s", why);
 }
 
@@ -57,15 +57,15 @@ static int find_boundary(const char *content_type, char ret_boundary[static MULT
                 at = http_skip_spaces(at + 1);
                 if (*at == '"' || http_take_word(&at, name, sizeof(name)) < 0 || *at++ != '=' ||
                     http_take_word(&at, value, sizeof(value)) < 0)
-                        return malformed(err, "a parameter of its Content-Type is");
+                        return multipart_malformed(err, "a parameter of its Content-Type is");
                 if (!http_same(name, "boundary"))
                         continue;
                 if (found || !is_boundary(value))
-                        return malformed(err, "the boundary in its Content-Type is");
+                        return multipart_malformed(err, "the boundary in its Content-Type is");
                 found = true;
                 (void) strcpy(ret_boundary, value);
         }
-        return found && *at == '\0' ? 0 : malformed(err, "its Content-Type names no boundary");
+        return found && *at == '\0' ? 0 : multipart_malformed(err, "its Content-Type names no boundary");
 }
 
 int multipart_open(const char *content_type, const struct multipart_events *events, void *context,
@@ -102,29 +102,29 @@ static int take_parameter_value(const char *word, char *ret_text, struct err *er
                         c = '"';
                         word += 2;
                 } else if (strncmp(word, "%0D", 3) == 0 || strncmp(word, "%0A", 3) == 0)
-                        return malformed(err, "a name holds a line break");
+                        return multipart_malformed(err, "a name holds a line break");
                 ret_text[used++] = c;
         }
         ret_text[used] = '\0';
         return utf8_is_valid(ret_text, used) && http_is_value(ret_text, used)
                        ? 0
-                       : malformed(err, "a name is not UTF-8 text");
+                       : multipart_malformed(err, "a name is not UTF-8 text");
 }
 
 static int take_disposition(struct multipart *multipart, const char *at, struct err *err) {
         char name[64], word[MULTIPART_NAME_MAX + 1];
         if (http_take_word(&at, name, sizeof(name)) < 0 || !http_same(name, "form-data"))
-                return malformed(err, "a part's Content-Disposition is not form-data");
+                return multipart_malformed(err, "a part's Content-Disposition is not form-data");
         while (*(at = http_skip_spaces(at)) == ';') {
                 at = http_skip_spaces(at + 1);
                 if (*at == '"' || http_take_word(&at, name, sizeof(name)) < 0 || *at++ != '=' ||
                     http_take_word(&at, word, sizeof(word)) < 0)
-                        return malformed(err, "a parameter of a Content-Disposition is");
+                        return multipart_malformed(err, "a parameter of a Content-Disposition is");
                 bool is_name = http_same(name, "name"), is_file_name = http_same(name, "filename");
                 if ((is_name && multipart->has_name) || (is_file_name && multipart->has_file_name))
-                        return malformed(err, "a part has two names");
+                        return multipart_malformed(err, "a part has two names");
                 if (http_same(name, "filename*"))
-                        return malformed(err,
+                        return multipart_malformed(err,
                                          "filename* is not allowed in it (RFC 7578); send filename as plain UTF-8");
                 if ((is_name || is_file_name) &&
                     take_parameter_value(word, is_name ? multipart->name : multipart->file_name, err) < 0)
@@ -132,26 +132,26 @@ static int take_disposition(struct multipart *multipart, const char *at, struct 
                 multipart->has_name |= is_name;
                 multipart->has_file_name |= is_file_name;
         }
-        return *at == '\0' ? 0 : malformed(err, "a Content-Disposition is");
+        return *at == '\0' ? 0 : multipart_malformed(err, "a Content-Disposition is");
 }
 
 static int take_part_header(struct multipart *multipart, char *line, struct err *err) {
         char *colon = strchr(line, ':');
         if (!colon || !http_is_token(line, (size_t) (colon - line)) || !http_is_value(colon, strlen(colon)))
-                return malformed(err, "a part's header is");
+                return multipart_malformed(err, "a part's header is");
         *colon = '\0';
         const char *value = http_skip_spaces(colon + 1);
         if (http_same(line, "Content-Disposition"))
-                return multipart->has_name ? malformed(err, "a part has two names")
+                return multipart->has_name ? multipart_malformed(err, "a part has two names")
                                            : take_disposition(multipart, value, err);
         if (http_same(line, "Content-Transfer-Encoding"))
                 return http_same(value, "binary") || http_same(value, "8bit") || http_same(value, "7bit")
                                ? 0
-                               : malformed(err, "a part has a Content-Transfer-Encoding; send its bytes as they are");
+                               : multipart_malformed(err, "a part has a Content-Transfer-Encoding; send its bytes as they are");
         if (!http_same(line, "Content-Type"))
                 return 0;
         if (multipart->has_type || strlen(value) >= sizeof(multipart->type))
-                return malformed(err, "a part's Content-Type is");
+                return multipart_malformed(err, "a part's Content-Type is");
         (void) strcpy(multipart->type, value);
         multipart->has_type = true;
         return 0;
@@ -167,9 +167,9 @@ static int take_head(struct multipart *multipart, struct err *err) {
                         return -1;
         }
         if (!multipart->has_name)
-                return malformed(err, "a part has no name");
+                return multipart_malformed(err, "a part has no name");
         if (++multipart->n_parts > MULTIPART_PARTS_MAX)
-                return malformed(err, "it has more than 64 parts");
+                return multipart_malformed(err, "it has more than 64 parts");
         struct multipart_part part = { multipart->name, multipart->has_file_name ? multipart->file_name : NULL,
                                        multipart->has_type ? multipart->type : NULL };
         multipart->step = STEP_DATA;
@@ -179,7 +179,7 @@ static int take_head(struct multipart *multipart, struct err *err) {
 
 static int take_head_byte(struct multipart *multipart, char c, struct err *err) {
         if (multipart->head_size == MULTIPART_HEAD_MAX || c == '\0')
-                return malformed(err, c ? "a part's headers are longer than 4 KiB" : "a part's header holds a NUL");
+                return multipart_malformed(err, c ? "a part's headers are longer than 4 KiB" : "a part's header holds a NUL");
         multipart->head[multipart->head_size++] = c;
         multipart->head[multipart->head_size] = '\0';
         size_t n = multipart->head_size;
@@ -194,7 +194,7 @@ static int tell_data(struct multipart *multipart, const char *bytes, size_t size
         if (size == 0)
                 return 0;
         if (!multipart->in_part)
-                return malformed(err, "it does not begin with its boundary");
+                return multipart_malformed(err, "it does not begin with its boundary");
         return multipart->events->on_data(multipart->context, bytes, size, err);
 }
 
@@ -254,14 +254,14 @@ static int take_byte(struct multipart *multipart, char c, struct err *err) {
                 return 0;
         }
         if (multipart->step == STEP_AFTER || multipart->step == STEP_OVER || c != steps[multipart->step].expected)
-                return malformed(err, "a boundary is followed by something that does not belong there");
+                return multipart_malformed(err, "a boundary is followed by something that does not belong there");
         multipart->step = steps[multipart->step].next;
         return 0;
 }
 
 int multipart_feed(struct multipart *multipart, const char *bytes, size_t size, struct err *err) {
         if (multipart->step == STEP_FAILED)
-                return malformed(err, "see the first error");
+                return multipart_malformed(err, "see the first error");
         int code = 0;
         for (size_t at = 0, taken; at < size && code == 0; at += taken) {
                 taken = 1;
@@ -278,6 +278,6 @@ int multipart_feed(struct multipart *multipart, const char *bytes, size_t size, 
 int multipart_finish(struct multipart *multipart, struct err *err) {
         if (multipart->step == STEP_END || multipart->step == STEP_OVER)
                 return 0;
-        return malformed(err,
+        return multipart_malformed(err,
                          multipart->step == STEP_FAILED ? "see the first error" : "it ends before its last boundary");
 }

@@ -37,7 +37,7 @@ static int add_member(struct http_out *json, const char *name, const char *text)
         return http_out_add_text(json, "\"", PROBLEM_MAX);
 }
 
-static int build(struct http_out *json, int status, const char *code, const char *detail, const char *remedy) {
+static int problem_build(struct http_out *json, int status, const char *code, const char *detail, const char *remedy) {
         char start[64];
         (void) snprintf(start, sizeof(start), "{\"status\":%d", status);
         if (http_out_add_text(json, start, PROBLEM_MAX) < 0 ||
@@ -53,7 +53,7 @@ static void clean_out(struct http_out *out) {
 
 void http_problem(struct http_request *request, int status, const char *code, const char *detail, const char *remedy) {
         _cleanup_(clean_out) struct http_out json = { 0 };
-        if (build(&json, status, code, detail, remedy) == 0 &&
+        if (problem_build(&json, status, code, detail, remedy) == 0 &&
             http_respond(request, status, problem_type, json.bytes + json.start, http_out_size(&json)) == 0)
                 return;
         http_stream_abort(request); /* no memory to say it: the close of the connection has to */
@@ -67,7 +67,7 @@ void http_problem_queue(struct http_connection *connection, int status, const ch
                         const char *remedy) {
         _cleanup_(clean_out) struct http_out json = { 0 };
         char head[256];
-        if (build(&json, status, code, detail, remedy) < 0)
+        if (problem_build(&json, status, code, detail, remedy) < 0)
                 return;
         int n = snprintf(head, sizeof(head),
                          "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"

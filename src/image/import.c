@@ -154,7 +154,7 @@ static int unpack_archive(struct unpack *unpack, const struct archive *archive, 
         return unpack_entries(unpack, stream, false, err);
 }
 
-static json_t *describe(const char *name, const char *file, const struct archive *archive,
+static json_t *import_describe(const char *name, const char *file, const struct archive *archive,
                         const struct import_result *result) {
         const json_t *config = json_object_get(archive->config, "config");
         json_t *json =
@@ -177,7 +177,7 @@ static json_t *describe(const char *name, const char *file, const struct archive
         return json;
 }
 
-static int fill(struct store_work *work, const char *name, const char *file, const struct archive *archive,
+static int import_fill(struct store_work *work, const char *name, const char *file, const struct archive *archive,
                 uint64_t max_bytes, struct import_result *result, struct err *err) {
         if (mkdirat(work->fd, "rootfs", 0755) < 0)
                 return err_sys(err, errno, "cannot make the image's directory");
@@ -203,7 +203,7 @@ static int fill(struct store_work *work, const char *name, const char *file, con
         image_close(&probe);
         if (code < 0)
                 return -1;
-        _cleanup_json_ json_t *record = describe(name, file, archive, result);
+        _cleanup_json_ json_t *record = import_describe(name, file, archive, result);
         if (!record)
                 return err_set(err, ERR_USAGE, "the archive's name is not valid UTF-8; rename the file");
         return record_write(work->fd, "image.json", record, err);
@@ -228,7 +228,7 @@ static int import_into(struct store_work *work, const char *name, const char *fi
                 if (archive.compressed)
                         return err_set(err, ERR_UNSUPPORTED, "the archive is compressed twice; decompress it by hand");
         }
-        if (fill(work, name, file, &archive, max_bytes, result, err) < 0)
+        if (import_fill(work, name, file, &archive, max_bytes, result, err) < 0)
                 return -1;
         return interrupt_pending() ? interrupt_error(err) : store_publish(work, name, err);
 }

@@ -9,14 +9,14 @@ static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 static struct sigaction before[ELEMENTS(signals)];
 static volatile sig_atomic_t came;
 
-static void note(int signal_number) {
+static void interrupt_note(int signal_number) {
         came = signal_number;
 }
 
 void interrupt_begin(void) {
         came = 0;
         /* No SA_RESTART: a read that waits for a pipe must come back. */
-        struct sigaction action = { .sa_handler = note };
+        struct sigaction action = { .sa_handler = interrupt_note };
         sigemptyset(&action.sa_mask);
         for (size_t i = 0; i < ELEMENTS(signals); i++) {
                 (void) sigaction(signals[i], NULL, &before[i]);

@@ -119,7 +119,7 @@ static int check_packages(const struct layer_request *request, struct err *err) 
         return 0;
 }
 
-static int fill(struct store_work *work, struct pip_job *job, const struct python *python, json_t **ret_record,
+static int layer_fill(struct store_work *work, struct pip_job *job, const struct python *python, json_t **ret_record,
                 struct err *err) {
         if (mkdirat(work->fd, LAYER_DIR, 0755) < 0)
                 return err_sys(err, errno, "cannot make the layer's directory");
@@ -158,7 +158,7 @@ static int build(int images_fd, const char *data_dir, struct pip_job *job, json_
         job->interpreter = python.path;
         job->work_dir = directory;
         job->target = target;
-        return fill(&work, job, &python, ret_record, err);
+        return layer_fill(&work, job, &python, ret_record, err);
 }
 
 int layer_build(const char *data_dir, const struct layer_request *request, json_t **ret_record, struct err *err) {

@@ -81,7 +81,7 @@ static void listen(struct listener *listener, const char *bytes, size_t size) {
         }
 }
 
-_Noreturn static void become(const struct pip_job *job, char *const argv[], int output_fd, pid_t parent) {
+_Noreturn static void pip_become(const struct pip_job *job, char *const argv[], int output_fd, pid_t parent) {
         static const char *const misleading[] = { "PYTHONHOME", "PYTHONPATH", "PIP_TARGET",    "PIP_PREFIX",
                                                   "PIP_ROOT",   "PIP_USER",   "PIP_NO_COMPILE" };
         for (size_t i = 0; i < ELEMENTS(misleading); i++)
@@ -132,7 +132,7 @@ static void follow(struct listener *listener, int output_fd, pid_t group) {
 }
 
 /* Runs one program of the job to its end. Returns its exit status (255 for a signal), or -1. */
-static int run(struct listener *listener, char *const argv[], struct err *err) {
+static int pip_run(struct listener *listener, char *const argv[], struct err *err) {
         int pipe_fds[2];
         if (pipe2(pipe_fds, O_CLOEXEC) < 0)
                 return err_sys(err, errno, "cannot make a pipe");
@@ -141,7 +141,7 @@ static int run(struct listener *listener, char *const argv[], struct err *err) {
         if (pid < 0)
                 return err_sys(err, errno, "cannot start %s", argv[0]);
         if (pid == 0)
-                become(listener->job, argv, write_fd, parent);
+                pip_become(listener->job, argv, write_fd, parent);
         (void) setpgid(pid, pid); /* whoever of the two comes first */
         fd_close(&write_fd);
         follow(listener, read_fd, pid);
@@ -163,13 +163,13 @@ static int find_pip(struct listener *listener, char ret_interpreter[static 4200]
                                   NULL };
         char venv[4096];
         (void) snprintf(ret_interpreter, 4200, "%s", job->interpreter);
-        int status = run(listener, try_pip, err);
+        int status = pip_run(listener, try_pip, err);
         if (status <= 0)
                 return status;
         if ((size_t) snprintf(venv, sizeof(venv), "%s/venv", job->work_dir) >= sizeof(venv))
                 return err_sys(err, ENAMETOOLONG, "cannot make a virtual environment");
         char *const make_venv[] = { (char *) job->interpreter, (char *) "-m", (char *) "venv", venv, NULL };
-        status = run(listener, make_venv, err);
+        status = pip_run(listener, make_venv, err);
         if (status < 0)
                 return -1;
         if (status > 0)
@@ -182,7 +182,7 @@ static int find_pip(struct listener *listener, char ret_interpreter[static 4200]
         return 0;
 }
 
-static int explain(const struct listener *listener, const struct pip_job *job, struct err *err) {
+static int pip_explain(const struct listener *listener, const struct pip_job *job, struct err *err) {
         const char *hint = "see pip's message, mend that, and build again";
         if (strstr(listener->error, "No matching distribution") || strstr(listener->error, "ould not find a version"))
                 hint = job->allow_source
@@ -233,8 +233,8 @@ int pip_install(const struct pip_job *job, struct err *err) {
         for (size_t i = 0; i < job->n_packages; i++)
                 argv[n++] = job->packages[i];
         listener = (struct listener){ .job = job, .doing = "starting pip" };
-        int status = run(&listener, (char *const *) argv, err);
+        int status = pip_run(&listener, (char *const *) argv, err);
         if (status < 0)
                 return -1;
-        return status == 0 ? 0 : explain(&listener, job, err);
+        return status == 0 ? 0 : pip_explain(&listener, job, err);
 }

@@ -139,7 +139,7 @@ static int accept_answer(const json_t *answer, struct python *python, struct err
 }
 
 /* Runs the interpreter once. -I: neither the environment nor the current directory has a say. */
-static int ask(const char *path, json_t **ret_answer, struct err *err) {
+static int python_ask(const char *path, json_t **ret_answer, struct err *err) {
         int pipe_fds[2];
         if (pipe2(pipe_fds, O_CLOEXEC) < 0)
                 return err_sys(err, errno, "cannot make a pipe");
@@ -187,7 +187,7 @@ static int ask_or_remember(int host_fd, struct python *python, struct err *err) 
             json_equal(json_object_get(kept, "key"), key) &&
             is_executable(record_string(json_object_get(kept, "answer"), "path")))
                 return accept_answer(json_object_get(kept, "answer"), python, err);
-        if (ask(python->path, &answer, err) < 0 || accept_answer(answer, python, err) < 0)
+        if (python_ask(python->path, &answer, err) < 0 || accept_answer(answer, python, err) < 0)
                 return -1;
         _cleanup_json_ json_t *fresh = json_pack("{s:O, s:O}", "key", key, "answer", answer);
         if (host_fd >= 0 && fresh)

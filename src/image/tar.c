@@ -23,7 +23,7 @@ struct extension {
         uint64_t size;
 };
 
-static int malformed(struct err *err, const char *what) {
+static int tar_malformed(struct err *err, const char *what) {
         return err_set(err, ERR_PROTOCOL, "the tar archive is malformed: %s; fetch or make the file again", what);
 }
 
@@ -88,7 +88,7 @@ void tar_init(struct tar *tar, struct stream *stream) {
 /* Contents and padding of a header that describes others, NUL-terminated; the caller frees it. */
 static char *read_extension(struct tar *tar, uint64_t size, uint64_t max, struct err *err) {
         if (size > max) {
-                malformed(err, "an extended header is too long");
+                tar_malformed(err, "an extended header is too long");
                 return NULL;
         }
         size_t padded = (size_t) (size + BLOCK - 1) / BLOCK * BLOCK;
@@ -101,7 +101,7 @@ static char *read_extension(struct tar *tar, uint64_t size, uint64_t max, struct
         if (n < 0)
                 return NULL;
         if ((size_t) n < padded) {
-                malformed(err, "it is cut off in an extended header");
+                tar_malformed(err, "it is cut off in an extended header");
                 return NULL;
         }
         bytes[size] = '\0';
@@ -110,7 +110,7 @@ static char *read_extension(struct tar *tar, uint64_t size, uint64_t max, struct
 
 static int copy_path(char to[static BOUND_PATH + 1], const char *from, size_t size, struct err *err) {
         if (size == 0 || size > BOUND_PATH || memchr(from, '\0', size))
-                return malformed(err, "a path is empty, too long or holds a NUL byte");
+                return tar_malformed(err, "a path is empty, too long or holds a NUL byte");
         memcpy(to, from, size);
         to[size] = '\0';
         return 0;
@@ -147,7 +147,7 @@ static int apply_pax_record(const char *key, size_t key_size, const char *value,
         if (!path && !link && !size)
                 return 0;
         if (global)
-                return malformed(err, "a global header gives all entries one path or size");
+                return tar_malformed(err, "a global header gives all entries one path or size");
         if (path) {
                 extension->has_path = extension->pax_path = true;
                 return copy_path(entry->path, value, value_size, err);
@@ -157,7 +157,7 @@ static int apply_pax_record(const char *key, size_t key_size, const char *value,
                 return copy_path(entry->link, value, value_size, err);
         }
         extension->has_size = true;
-        return parse_decimal(value, value_size, &extension->size) < 0 ? malformed(err, "a size is not a number") : 0;
+        return parse_decimal(value, value_size, &extension->size) < 0 ? tar_malformed(err, "a size is not a number") : 0;
 }
 
 /* Records are "LENGTH KEY=VALUE\n", where LENGTH counts the whole record. */
@@ -171,11 +171,11 @@ static int read_pax(struct tar *tar, uint64_t size, bool global, struct tar_entr
                 uint64_t length;
                 if (!space || parse_decimal(at, (size_t) (space - at), &length) < 0 || length > (size_t) (end - at) ||
                     at + length < space + 3 || at[length - 1] != '\n')
-                        return malformed(err, "an extended header's record is broken");
+                        return tar_malformed(err, "an extended header's record is broken");
                 const char *key = space + 1, *last = at + length - 1;
                 const char *equals = memchr(key, '=', (size_t) (last - key));
                 if (!equals || equals == key)
-                        return malformed(err, "an extended header's record has no key");
+                        return tar_malformed(err, "an extended header's record has no key");
                 if (apply_pax_record(key, (size_t) (equals - key), equals + 1, (size_t) (last - equals - 1), global,
                                      entry, extension, err) < 0)
                         return -1;
@@ -193,7 +193,7 @@ static int read_header(struct tar *tar, struct header *ret_header, uint64_t *ret
                 return err_set(err, ERR_PROTOCOL, "this is not a tar archive: it is %s",
                                n == 0 ? "empty" : "too short");
         if (n < BLOCK)
-                return malformed(err, "it is cut off");
+                return tar_malformed(err, "it is cut off");
         if (block_is_zero(ret_header))
                 return 0;
         bool ustar = memcmp(ret_header->magic, "ustar", 5) == 0 && checksum_holds(ret_header);
@@ -201,13 +201,13 @@ static int read_header(struct tar *tar, struct header *ret_header, uint64_t *ret
                 return err_set(err, ERR_PROTOCOL,
                                "this is not a tar archive; give what docker save, docker export or tar wrote");
         if (!ustar)
-                return malformed(err, "a header is damaged");
+                return tar_malformed(err, "a header is damaged");
         if (++tar->headers > BOUND_HEADERS)
                 return err_set(err, ERR_LIMIT, "the archive has more than %d headers", BOUND_HEADERS);
         bool negative;
         if (!parse_number(ret_header->size, sizeof(ret_header->size), ret_size, &negative) || negative ||
             *ret_size > INT64_MAX - BLOCK)
-                return malformed(err, "a size is not a number");
+                return tar_malformed(err, "a size is not a number");
         return 1;
 }
 
@@ -250,7 +250,7 @@ static int copy_fields(const struct header *header, const struct extension *exte
         if (!extension->has_path) {
                 char *to = entry->path;
                 if (name == 0)
-                        return malformed(err, "an entry has no name");
+                        return tar_malformed(err, "an entry has no name");
                 if (prefix > 0) {
                         memcpy(to, header->prefix, prefix);
                         to[prefix] = '/';
@@ -266,9 +266,9 @@ static int copy_fields(const struct header *header, const struct extension *exte
         uint64_t mode, mtime;
         bool negative;
         if (!parse_number(header->mode, sizeof(header->mode), &mode, &negative) || negative)
-                return malformed(err, "a mode is not a number");
+                return tar_malformed(err, "a mode is not a number");
         if (!parse_number(header->mtime, sizeof(header->mtime), &mtime, &negative) || mtime > INT64_MAX)
-                return malformed(err, "a time is not a number");
+                return tar_malformed(err, "a time is not a number");
         entry->mode = (mode_t) (mode & 07777);
         entry->mtime = (int64_t) mtime;
         return 0;
@@ -282,9 +282,9 @@ static int finish_entry(struct tar *tar, const struct header *header, uint64_t s
         entry->offset = stream_position(tar->stream);
         bool is_link = entry->type == TAR_SYMLINK || entry->type == TAR_HARDLINK;
         if (is_link && entry->link[0] == '\0')
-                return malformed(err, "a link has no target");
+                return tar_malformed(err, "a link has no target");
         if (entry->type != TAR_FILE && entry->size > 0) /* readers disagree whether contents follow: refuse */
-                return malformed(err, "a link, directory or device claims to have contents");
+                return tar_malformed(err, "a link, directory or device claims to have contents");
         if (!is_link)
                 entry->link[0] = '\0';
         tar->left = entry->size;
@@ -306,7 +306,7 @@ int tar_next(struct tar *tar, struct tar_entry *ret_entry, struct err *err) {
                         return -1;
                 if (more == 0)
                         return extended && (extension.has_path || extension.has_link || extension.has_size)
-                                       ? malformed(err, "it ends after an extended header")
+                                       ? tar_malformed(err, "it ends after an extended header")
                                        : 0;
                 int code;
                 switch (header.type) {
@@ -337,7 +337,7 @@ ssize_t tar_read(struct tar *tar, void *buffer, size_t size, struct err *err) {
                 size = (size_t) tar->left;
         ssize_t n = stream_read(tar->stream, buffer, size, err);
         if (n >= 0 && (size_t) n < size)
-                return malformed(err, "it is cut off in the middle of a file");
+                return tar_malformed(err, "it is cut off in the middle of a file");
         if (n > 0)
                 tar->left -= (uint64_t) n;
         return n;

@@ -29,7 +29,7 @@ void unpack_close(struct unpack *unpack) {
         fd_close(&unpack->parent_fd);
 }
 
-static int refuse(int code, const char *path, const char *what, struct err *err) {
+static int unpack_refuse(int code, const char *path, const char *what, struct err *err) {
         char shown[204];
         path_for_message(path, shown);
         if (code == -ELOOP)
@@ -44,13 +44,13 @@ static int refuse(int code, const char *path, const char *what, struct err *err)
 }
 
 /* Leaves unpack->parent_fd open at `parent`, made when missing. */
-static int enter(struct unpack *unpack, const char *parent, const char *path, struct err *err) {
+static int unpack_enter(struct unpack *unpack, const char *parent, const char *path, struct err *err) {
         if (unpack->parent_fd >= 0 && strcmp(unpack->parent, parent) == 0)
                 return 0;
         fd_close(&unpack->parent_fd);
         int fd = make_directories_beneath(unpack->root_fd, parent);
         if (fd < 0)
-                return refuse(fd, path, "make the parent of", err);
+                return unpack_refuse(fd, path, "make the parent of", err);
         unpack->parent_fd = fd;
         strcpy(unpack->parent, parent);
         return 0;
@@ -60,9 +60,9 @@ static int enter(struct unpack *unpack, const char *parent, const char *path, st
 static int make_room(struct unpack *unpack, const char *name, const char *path, struct err *err) {
         struct stat st;
         if (fstatat(unpack->parent_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-                return errno == ENOENT ? 0 : refuse(-errno, path, "look at", err);
+                return errno == ENOENT ? 0 : unpack_refuse(-errno, path, "look at", err);
         int code = tree_remove(unpack->parent_fd, name);
-        return code < 0 ? refuse(code, path, "replace", err) : 0;
+        return code < 0 ? unpack_refuse(code, path, "replace", err) : 0;
 }
 
 /* What the tenant may do is decided by mount flags and its uid; these bits only have to let it read and execute what
@@ -88,7 +88,7 @@ static int copy_contents(struct unpack *unpack, struct tar *tar, int fd, const c
                         return interrupt_error(err);
                 int code = fd_write_all(fd, buffer, (size_t) n);
                 if (code < 0)
-                        return refuse(code, path, "write", err);
+                        return unpack_refuse(code, path, "write", err);
         }
 }
 
@@ -99,11 +99,11 @@ static int put_file(struct unpack *unpack, struct tar *tar, const struct tar_ent
         _cleanup_fd_ int fd =
                 openat(unpack->parent_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0)
-                return refuse(-errno, path, "create", err);
+                return unpack_refuse(-errno, path, "create", err);
         if (copy_contents(unpack, tar, fd, path, err) < 0)
                 return -1;
         if (fchmod(fd, mode_for(entry->mode)) < 0)
-                return refuse(-errno, path, "set the mode of", err);
+                return unpack_refuse(-errno, path, "set the mode of", err);
         /* Python compares a source file's time with what its .pyc remembers: times must survive. */
         const struct timespec times[2] = { { .tv_nsec = UTIME_NOW }, { .tv_sec = (time_t) entry->mtime } };
         (void) futimens(fd, times); /* a time that the file system cannot hold is no reason to fail */
@@ -117,14 +117,14 @@ static int put_directory(struct unpack *unpack, const char *path, const char *na
                 return 0;
         if (make_room(unpack, name, path, err) < 0)
                 return -1;
-        return mkdirat(unpack->parent_fd, name, 0755) < 0 ? refuse(-errno, path, "create", err) : 0;
+        return mkdirat(unpack->parent_fd, name, 0755) < 0 ? unpack_refuse(-errno, path, "create", err) : 0;
 }
 
 static int put_symlink(struct unpack *unpack, const struct tar_entry *entry, const char *path, const char *name,
                        struct err *err) {
         if (make_room(unpack, name, path, err) < 0)
                 return -1;
-        return symlinkat(entry->link, unpack->parent_fd, name) < 0 ? refuse(-errno, path, "create", err) : 0;
+        return symlinkat(entry->link, unpack->parent_fd, name) < 0 ? unpack_refuse(-errno, path, "create", err) : 0;
 }
 
 static int put_hardlink(struct unpack *unpack, const struct tar_entry *entry, const char *path, const char *name,
@@ -138,9 +138,9 @@ static int put_hardlink(struct unpack *unpack, const struct tar_entry *entry, co
         _cleanup_fd_ int fd = open_beneath(unpack->root_fd, parent, O_PATH | O_DIRECTORY);
         struct stat st;
         if (fd < 0)
-                return refuse(fd, path, "find the target of the hard link", err);
+                return unpack_refuse(fd, path, "find the target of the hard link", err);
         if (fstatat(fd, last, &st, AT_SYMLINK_NOFOLLOW) < 0)
-                return refuse(-errno, path, "find the target of the hard link", err);
+                return unpack_refuse(-errno, path, "find the target of the hard link", err);
         if (!S_ISREG(st.st_mode)) {
                 char shown[204];
                 return err_set(err, ERR_REFUSED,
@@ -150,7 +150,7 @@ static int put_hardlink(struct unpack *unpack, const struct tar_entry *entry, co
         }
         if (make_room(unpack, name, path, err) < 0)
                 return -1;
-        return linkat(fd, last, unpack->parent_fd, name, 0) < 0 ? refuse(-errno, path, "link", err) : 0;
+        return linkat(fd, last, unpack->parent_fd, name, 0) < 0 ? unpack_refuse(-errno, path, "link", err) : 0;
 }
 
 static int put_entry(struct unpack *unpack, struct tar *tar, const struct tar_entry *entry, const char *path,
@@ -161,7 +161,7 @@ static int put_entry(struct unpack *unpack, struct tar *tar, const struct tar_en
                 unpack->skipped++;
                 return 0;
         }
-        if (enter(unpack, parent, path, err) < 0)
+        if (unpack_enter(unpack, parent, path, err) < 0)
                 return -1;
         switch (entry->type) {
         case TAR_FILE:
@@ -218,14 +218,14 @@ static int apply_whiteout(struct unpack *unpack, const char *path, struct err *e
                 return 0; /* bookkeeping of aufs */
         const char *hidden = name + strlen(WHITEOUT);
         if (!opaque && (*hidden == '\0' || strcmp(hidden, ".") == 0 || strcmp(hidden, "..") == 0))
-                return refuse(-EINVAL, path, "apply the whiteout", err);
+                return unpack_refuse(-EINVAL, path, "apply the whiteout", err);
         _cleanup_fd_ int fd = open_beneath(unpack->root_fd, parent, O_RDONLY | O_DIRECTORY);
         if (fd == -ENOENT)
                 return 0;
         if (fd < 0)
-                return refuse(fd, path, "apply the whiteout", err);
+                return unpack_refuse(fd, path, "apply the whiteout", err);
         int code = opaque ? tree_empty(fd) : tree_remove(fd, hidden);
-        return code < 0 ? refuse(code, path, "apply the whiteout", err) : 0;
+        return code < 0 ? unpack_refuse(code, path, "apply the whiteout", err) : 0;
 }
 
 int unpack_whiteouts(struct unpack *unpack, struct stream *stream, struct err *err) {

@@ -258,7 +258,7 @@ static int count_cut(struct journal *journal, enum journal_stream stream, size_t
 }
 
 /* Drops up to max bytes. Returns how many, 0 when the other end is closed, or -errno. */
-static ssize_t drop(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max) {
+static ssize_t journal_drop(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max) {
         char buffer[1 << 16];
         size_t done = 0;
         ssize_t n = 0;
@@ -294,11 +294,11 @@ static ssize_t move_by_copy(struct journal *journal, enum journal_stream stream,
 }
 
 /* Moves up to max bytes; *ret_kept says how many of them are in the file. */
-static ssize_t move(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max, size_t *ret_kept) {
+static ssize_t journal_move(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max, size_t *ret_kept) {
         *ret_kept = 0;
         uint64_t room = journal_newest(journal)->start[stream] + JOURNAL_STREAM_MAX - journal->end[stream];
         if (room == 0 || room > JOURNAL_STREAM_MAX)
-                return drop(journal, stream, pipe_fd, max);
+                return journal_drop(journal, stream, pipe_fd, max);
         if (max > room)
                 max = (size_t) room;
         off_t offset = (off_t) (journal->end[stream] - journal->head.base[stream]);
@@ -308,7 +308,7 @@ static ssize_t move(struct journal *journal, enum journal_stream stream, int pip
                 return n;
         }
         if (journal_is_full(-errno))
-                return drop(journal, stream, pipe_fd, max);
+                return journal_drop(journal, stream, pipe_fd, max);
         if (errno == EINVAL)
                 return move_by_copy(journal, stream, pipe_fd, max, ret_kept);
         return errno == EINTR ? -EAGAIN : -errno;
@@ -323,7 +323,7 @@ int journal_take(struct journal *journal, enum journal_stream stream, int pipe_f
         if (max == 0)
                 return 0;
         size_t kept;
-        ssize_t n = move(journal, stream, pipe_fd, max, &kept);
+        ssize_t n = journal_move(journal, stream, pipe_fd, max, &kept);
         if (n == -EAGAIN)
                 return 0;
         if (n < 0)

@@ -172,7 +172,7 @@ void journal_reader_init(struct journal_reader *reader, int fd, uint64_t base, u
 }
 
 /* Makes `size` bytes at the reader's place available in its buffer, or as many as there are. */
-static ssize_t fill(struct journal_reader *reader, size_t size, const uint8_t **ret_bytes) {
+static ssize_t journal_file_fill(struct journal_reader *reader, size_t size, const uint8_t **ret_bytes) {
         uint64_t there = reader->end - reader->at;
         if (size > there)
                 size = (size_t) there;
@@ -213,7 +213,7 @@ int journal_reader_next(struct journal_reader *reader, struct journal_record *re
         if (reader->at >= reader->end)
                 return 0;
         const uint8_t *bytes;
-        ssize_t n = fill(reader, JOURNAL_RECORD_HEAD + JOURNAL_CHECKED, &bytes);
+        ssize_t n = journal_file_fill(reader, JOURNAL_RECORD_HEAD + JOURNAL_CHECKED, &bytes);
         if (n < 0)
                 return (int) n;
         if (n < JOURNAL_RECORD_HEAD_2)
@@ -241,7 +241,7 @@ int journal_reader_next(struct journal_reader *reader, struct journal_record *re
 int journal_reader_seek_request(struct journal_reader *reader) {
         for (; reader->at < reader->end; reader->at++) {
                 const uint8_t *bytes;
-                ssize_t n = fill(reader, JOURNAL_RECORD_HEAD + JOURNAL_CHECKED, &bytes);
+                ssize_t n = journal_file_fill(reader, JOURNAL_RECORD_HEAD + JOURNAL_CHECKED, &bytes);
                 if (n < JOURNAL_RECORD_HEAD)
                         return n < 0 ? (int) n : 0;
                 if (bytes[4] == (JOURNAL_KIND_REQUEST | JOURNAL_KIND_CHECKED) && is_checked_head(bytes, (size_t) n) &&

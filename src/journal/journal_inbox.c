@@ -81,7 +81,7 @@ static ssize_t receive_unsaved(struct journal *journal, int pipe_fd, size_t max)
         return n;
 }
 
-static ssize_t receive(struct journal *journal, int pipe_fd, size_t max) {
+static ssize_t journal_inbox_receive(struct journal *journal, int pipe_fd, size_t max) {
         if (journal->unsaved_size > 0 || journal->inbox_fd < 0)
                 return receive_unsaved(journal, pipe_fd, max);
         off_t offset = (off_t) journal->inbox_end;
@@ -102,7 +102,7 @@ int journal_receive(struct journal *journal, int pipe_fd, size_t max, size_t *re
                 return err_set(err, ERR_LIMIT,
                                "the kernel sent more than %d MiB of results and displays in one run: stop it",
                                JOURNAL_CHANNEL_MAX >> 20);
-        ssize_t n = receive(journal, pipe_fd, max);
+        ssize_t n = journal_inbox_receive(journal, pipe_fd, max);
         if (n == -EAGAIN)
                 return 0;
         if (n < 0)

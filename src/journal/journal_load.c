@@ -241,7 +241,7 @@ static int skip_damage(struct journal *journal, struct journal_reader *reader) {
         return 1;
 }
 
-static int scan(struct journal *journal, const uint64_t *limits, bool *ret_torn) {
+static int journal_load_scan(struct journal *journal, const uint64_t *limits, bool *ret_torn) {
         struct journal_reader reader;
         uint64_t base = journal->head.base[JOURNAL_EVENTS];
         journal_reader_init(&reader, journal->fds[JOURNAL_EVENTS], base, base, limits[JOURNAL_EVENTS]);
@@ -293,7 +293,7 @@ static int settle_cut(struct journal *journal) {
         return stale ? journal_head_write_cut(journal->fds[JOURNAL_EVENTS], head) : 0;
 }
 
-static int load(struct journal *journal, bool *ret_torn) {
+static int journal_load_load(struct journal *journal, bool *ret_torn) {
         int code = open_events(journal, ret_torn);
         if (code < 0)
                 return code;
@@ -314,7 +314,7 @@ static int load(struct journal *journal, bool *ret_torn) {
                             (i == JOURNAL_EVENTS ? JOURNAL_HEAD_SIZE : 0);
                 journal->end[i] = journal->head.base[i];
         }
-        code = scan(journal, limits, ret_torn);
+        code = journal_load_scan(journal, limits, ret_torn);
         for (size_t i = 0; i < JOURNAL_STREAMS && code >= 0; i++)
                 code = settle_tail(journal, (enum journal_stream) i, limits[i]);
         if (code >= 0)
@@ -333,7 +333,7 @@ static int load(struct journal *journal, bool *ret_torn) {
 }
 
 int journal_load(struct journal *journal, bool *ret_torn, struct err *err) {
-        int code = load(journal, ret_torn);
+        int code = journal_load_load(journal, ret_torn);
         if (code == -EPROTONOSUPPORT)
                 return err_set(
                         err, ERR_UNSUPPORTED,

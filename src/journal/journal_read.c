@@ -11,7 +11,7 @@ static uint64_t bytes_of(const struct journal *journal, const struct journal_ent
         return journal_end_of(journal, run, file) - run->start[file];
 }
 
-static void show(const struct journal *journal, const struct journal_entry *run, struct journal_run *ret_run) {
+static void journal_read_show(const struct journal *journal, const struct journal_entry *run, struct journal_run *ret_run) {
         *ret_run = run->shown;
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 ret_run->bytes[i] = bytes_of(journal, run, i);
@@ -21,11 +21,11 @@ size_t journal_list(const struct journal *journal, struct journal_run *runs, siz
         if (n > journal->n_runs)
                 n = journal->n_runs;
         for (size_t i = 0; i < n; i++)
-                show(journal, &journal->runs[journal->n_runs - 1 - i], &runs[i]);
+                journal_read_show(journal, &journal->runs[journal->n_runs - 1 - i], &runs[i]);
         return n;
 }
 
-static const struct journal_entry *find(const struct journal *journal, const char *run_id, struct err *err) {
+static const struct journal_entry *journal_read_find(const struct journal *journal, const char *run_id, struct err *err) {
         for (size_t i = journal->n_runs; i-- > 0;)
                 if (strcmp(journal->runs[i].shown.run_id, run_id) == 0)
                         return &journal->runs[i];
@@ -36,10 +36,10 @@ static const struct journal_entry *find(const struct journal *journal, const cha
 }
 
 int journal_find(const struct journal *journal, const char *run_id, struct journal_run *ret_run, struct err *err) {
-        const struct journal_entry *run = find(journal, run_id, err);
+        const struct journal_entry *run = journal_read_find(journal, run_id, err);
         if (!run)
                 return -1;
-        show(journal, run, ret_run);
+        journal_read_show(journal, run, ret_run);
         return 0;
 }
 
@@ -111,7 +111,7 @@ static int check_event(const struct journal *journal, const struct journal_event
 
 int journal_event(struct journal *journal, const char *run_id, uint64_t number, struct journal_event *ret_event,
                   struct err *err) {
-        const struct journal_entry *run = find(journal, run_id, err);
+        const struct journal_entry *run = journal_read_find(journal, run_id, err);
         if (!run)
                 return -1;
         if (number == 0 || number > run->shown.events)
@@ -195,7 +195,7 @@ static int check_stream(const struct journal *journal, const struct journal_entr
 
 int journal_read_stream(const struct journal *journal, const char *run_id, enum journal_stream stream, size_t max,
                         char **ret_bytes, size_t *ret_size, struct err *err) {
-        const struct journal_entry *run = find(journal, run_id, err);
+        const struct journal_entry *run = journal_read_find(journal, run_id, err);
         if (!run)
                 return -1;
         uint64_t there = bytes_of(journal, run, stream);

@@ -35,7 +35,7 @@ static int copy_plainly(int from_fd, off_t from, int to_fd, off_t to, uint64_t s
         return 0;
 }
 
-static int copy(int from_fd, uint64_t from_offset, int to_fd, uint64_t to_offset, uint64_t size) {
+static int journal_rotate_copy(int from_fd, uint64_t from_offset, int to_fd, uint64_t to_offset, uint64_t size) {
         off_t from = (off_t) from_offset, to = (off_t) to_offset;
         while (size > 0) {
                 ssize_t n = copy_file_range(from_fd, &from, to_fd, &to, size, 0);
@@ -104,7 +104,7 @@ static bool copy_some(struct journal *journal, uint64_t budget) {
         struct journal_rotation *rotation = &journal->rotation;
         for (size_t i = 0; i < JOURNAL_FILES && budget > 0; i++) {
                 uint64_t left = journal->end[i] - rotation->copied[i], size = left < budget ? left : budget;
-                if (copy(journal->fds[i], rotation->copied[i] - journal->head.base[i] + skip_of(i), rotation->fds[i],
+                if (journal_rotate_copy(journal->fds[i], rotation->copied[i] - journal->head.base[i] + skip_of(i), rotation->fds[i],
                          rotation->copied[i] - rotation->base[i] + skip_of(i), size) < 0)
                         return false;
                 rotation->copied[i] += size;
@@ -114,7 +114,7 @@ static bool copy_some(struct journal *journal, uint64_t budget) {
 }
 
 /* The moment it becomes true. The old files go when somebody else closes them: that takes as long as they are large. */
-static bool finish(struct journal *journal) {
+static bool journal_rotate_finish(struct journal *journal) {
         struct journal_rotation *rotation = &journal->rotation;
         struct journal_head head = journal->head;
         uint32_t old_side = head.side;
@@ -141,7 +141,7 @@ bool journal_rotate_some(struct journal *journal) {
         if (!journal->rotation.is_under_way)
                 return false;
         uint64_t left = bytes_from(journal, journal->rotation.copied);
-        if (!copy_some(journal, ROTATED_AT_ONCE) || (left <= ROTATED_AT_ONCE && !finish(journal)))
+        if (!copy_some(journal, ROTATED_AT_ONCE) || (left <= ROTATED_AT_ONCE && !journal_rotate_finish(journal)))
                 abandon(journal);
         return journal->rotation.is_under_way;
 }

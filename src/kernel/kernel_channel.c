@@ -105,7 +105,7 @@ void kernel_drain(struct kernel *kernel) {
 
 /* ---- frames out ---- */
 
-static void flush(struct kernel *kernel);
+static void kernel_channel_flush(struct kernel *kernel);
 
 static void drop_outbound(struct kernel *kernel) {
         free(kernel->outbound);
@@ -118,12 +118,12 @@ static void on_requests(void *context, uint32_t events) {
         if (events & EPOLLERR) /* nobody reads any more: its end is on the way */
                 loop_unwatch(&kernel->requests_watch);
         else
-                flush(kernel);
+                kernel_channel_flush(kernel);
 }
 
 /* A frame is written whole or not at all: none is larger than what a pipe takes at once (PIPE_BUF). A daemon that is
  * killed leaves no half of one, and the next one may send it again. */
-static void flush(struct kernel *kernel) {
+static void kernel_channel_flush(struct kernel *kernel) {
         bool is_full = false;
         while (kernel->outbound_at < kernel->outbound_size && !is_full) {
                 const char *frame = kernel->outbound + kernel->outbound_at;
@@ -212,7 +212,7 @@ int kernel_request(struct kernel *kernel, const struct journal_request *asked, s
         kernel_move(kernel, KERNEL_BUSY);
         cpu_weight_begin(kernel);
         kernel->reply_bytes = kernel->n_repeated = 0;
-        flush(kernel);
+        kernel_channel_flush(kernel);
         return 0;
 }
 
@@ -460,7 +460,7 @@ static void send_again(struct kernel *kernel) {
                 return;
         }
         if (put_frame(kernel, open->type, payload, size) == 0)
-                flush(kernel);
+                kernel_channel_flush(kernel);
 }
 
 void kernel_resume(struct kernel *kernel) {

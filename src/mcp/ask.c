@@ -97,11 +97,25 @@ void ask_remove(struct mcp_call *call, const char *name, ask_finish *finish) {
 
 /* ---- files ---- */
 
+/* The first call just works: the default sandbox is made where there is none, if the caller has room for one. */
+static int file_request_of(struct mcp_call *call, const char *name, const char *path, bool may_create,
+                           struct file_request *ret_request, struct err *err) {
+        *ret_request = (struct file_request) { .session = name, .path = path };
+        if (session_find(call->peer->manager, call->peer->owner, name))
+                return 0;
+        if (!may_create || strcmp(call->sandbox, "default") != 0)
+                return ask_require(call, name, err);
+        ret_request->creates = true;
+        ret_request->options = options_of(call);
+        return call->link->admit_sandbox ? call->link->admit_sandbox(call, name, err) : 0;
+}
+
 int ask_open_file(struct mcp_call *call, const char *name, const char *path, char ret_relative[static 4096],
                   struct stat *ret_status, struct err *err) {
-        const struct file_request request = { .session = name, .path = path };
+        struct file_request request;
         struct open_file file;
-        if (ask_require(call, name, err) < 0 || operation_file_open(&call->caller, &request, &file, err) < 0)
+        if (file_request_of(call, name, path, !call->is_resource, &request, err) < 0 ||
+            operation_file_open(&call->caller, &request, &file, err) < 0)
                 return -1;
         (void) memcpy(ret_relative, file.path, sizeof(file.path));
         *ret_status = file.status;
@@ -114,10 +128,11 @@ json_t *ask_list_directory(int directory_fd, bool *ret_cut, struct err *err) {
 
 int ask_write_file(struct mcp_call *call, const char *name, const char *path, const char *bytes, size_t size,
                    struct err *err) {
-        const struct file_request request = { .session = name, .path = path, .creates = true,
-                                              .options = options_of(call) };
+        struct file_request request;
         struct file_receiver receiver = { 0 };
-        int code = file_receiver_begin(&call->caller, &request, 0, &receiver, err);
+        int code = file_request_of(call, name, path, true, &request, err);
+        if (code == 0)
+                code = file_receiver_begin(&call->caller, &request, 0, &receiver, err);
         if (code == 0)
                 code = file_receiver_piece(&receiver, bytes, size, err);
         if (code == 0)

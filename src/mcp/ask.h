@@ -1,4 +1,5 @@
-/* Everything that MCP asks of the layers below, in one place: operations (daemon/operation.h). `name` is a session's name; the call's owner decides whether it may be seen. */
+/* Everything that MCP asks of the layers below, in one place: operations (daemon/operation.h). `name` is a session's
+ * name; the call's owner decides whether it may be seen. */
 #pragma once
 
 #include <jansson.h>
@@ -31,13 +32,14 @@ void ask_remove(struct mcp_call *call, const char *name, ask_finish *finish);
 
 /* ---- files, at once ---- */
 
-/* A file or a directory for reading; ret_relative is its path below the workspace. A descriptor, or -1. */
+/* A file or a directory for reading; ret_relative is its path below the workspace. A descriptor, or -1. Tools make the
+ * default sandbox where there is none. */
 int ask_open_file(struct mcp_call *call, const char *name, const char *path, char ret_relative[static 4096],
                   struct stat *ret_status, struct err *err);
 
 /* The entries of a directory that ask_open_file opened: a new reference, or NULL. */
 json_t *ask_list_directory(int directory_fd, bool *ret_cut, struct err *err);
 
-/* The whole file, or nothing. The sandbox is made where there is none. */
+/* The whole file, or nothing. The default sandbox is made where there is none. */
 int ask_write_file(struct mcp_call *call, const char *name, const char *path, const char *bytes, size_t size,
                    struct err *err);

@@ -6,10 +6,13 @@
 
 #include "base/memory.h"
 #include "daemon/socket_client.h"
+#include "daemon/socket_request.h"
 #include "daemon/upload.h"
 #include "mcp/mcp.h"
 #include "mcp/place.h"
 #include "session/session.h"
+
+enum { RUN_TOLD_MS = 20 };
 
 /* The upload is the daemon's side of the DATA that comes in; it lives as long as the connection's request. */
 struct channel {
@@ -31,13 +34,21 @@ struct channel_call {
         struct mcp_call call; /* the first */
         struct channel *channel;
         struct channel_call *next;
+        struct loop_timer *run_timer; /* until the relay is told of its run */
 };
 
 static void send_line(struct channel *channel, const char *text, size_t size) {
         struct client_request *request = client_request_of(channel->upload.caller);
-        enum { PIECE = 512 << 10 };
+        enum { PIECE = 512 << 10, SMALL = 32 << 10 };
+        char whole[SMALL + 1];
         if (channel->is_closing)
                 return;
+        if (size <= SMALL) { /* one message wakes the relay once */
+                memcpy(whole, text, size);
+                whole[size] = '\n';
+                client_send(request->client, MESSAGE_DATA, request->number, whole, size + 1);
+                return;
+        }
         for (size_t at = 0; at < size; at += PIECE)
                 client_send(request->client, MESSAGE_DATA, request->number, text + at,
                             size - at < PIECE ? size - at : PIECE);
@@ -57,12 +68,15 @@ static void on_respond(struct mcp_call *call, int status, const char *text, size
         send_line(((struct channel_call *) call)->channel, text, size);
 }
 
-static void on_accepted(struct mcp_call *call, const char *sandbox, const char *run_id) {
-        struct client_request *request = client_request_of(((struct channel_call *) call)->channel->upload.caller);
+static void tell_run(void *context) {
+        struct channel_call *own = context;
+        struct mcp_call *call = &own->call;
+        struct client_request *request = client_request_of(own->channel->upload.caller);
         char run[160];
-        if (!call->is_run)
+        own->run_timer = NULL;
+        if (!call->link)
                 return;
-        (void) snprintf(run, sizeof(run), "%s.%s", sandbox, run_id);
+        (void) snprintf(run, sizeof(run), "%s.%s", call->sandbox, call->run_id);
         json_t *event = json_pack("{s:s, s:O, s:s}", "event", "run", "id", call->id, "run", run);
         _cleanup_free_ char *text = event ? json_dumps(event, JSON_COMPACT) : NULL;
         json_decref(event);
@@ -70,8 +84,18 @@ static void on_accepted(struct mcp_call *call, const char *sandbox, const char *
                 client_send(request->client, MESSAGE_EVENT, request->number, text, strlen(text));
 }
 
+/* A run that is over at once is not worth a message of its own: the answer is nearly there. */
+static void on_accepted(struct mcp_call *call, const char *sandbox, const char *run_id) {
+        struct channel_call *own = (struct channel_call *) call;
+        (void) sandbox;
+        (void) run_id;
+        if (call->is_run && !own->run_timer)
+                own->run_timer = loop_timer(call->peer->manager->loop, loop_now_ms() + RUN_TOLD_MS, tell_run, own);
+}
+
 static void on_release(struct mcp_call *call) {
         struct channel_call *own = (struct channel_call *) call;
+        loop_timer_drop(&own->run_timer);
         for (struct channel_call **at = &own->channel->calls; *at; at = &(*at)->next)
                 if (*at == own) {
                         *at = own->next;

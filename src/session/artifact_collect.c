@@ -102,7 +102,7 @@ static void keep_fresh(const struct session *session, struct artifact_list *list
 }
 
 /* Where they are on the host says nothing that others than the operator may know. */
-static void tell(struct session *session, struct artifact_list *fresh) {
+static void artifact_collect_tell(struct session *session, struct artifact_list *fresh) {
         if (!session->ephemeral && !*session->row.owner)
                 (void) artifact_locate(fresh, session->workspace, NULL);
         json_writer_release(&session->collected);
@@ -160,7 +160,7 @@ static void take_list(struct session *session, const char *bytes, size_t size) {
         bool is_known = bytes && artifact_list_unpack(bytes, size, &now) == 0;
         if (is_known && artifact_list_unpack(bytes, size, &fresh) == 0)
                 keep_fresh(session, &fresh);
-        tell(session, &fresh);
+        artifact_collect_tell(session, &fresh);
         artifact_list_release(&fresh);
         artifact_list_release(&session->seen);
         session->seen = now;
@@ -198,7 +198,7 @@ bool artifact_collect_is_much(struct session *session) {
         if (session->is_collected || session->workspace_fd < 0)
                 return false;
         if (is_still_empty(session)) {
-                tell(session, &fresh);
+                artifact_collect_tell(session, &fresh);
                 return false;
         }
         if (!artifact_scan_few(session->workspace_fd, &now))
@@ -212,7 +212,7 @@ bool artifact_collect_is_much(struct session *session) {
         }
         if (session->ephemeral)
                 copy_out(session, session->workspace_fd, session->runs->id, &fresh);
-        tell(session, &fresh);
+        artifact_collect_tell(session, &fresh);
         artifact_list_release(&fresh);
         artifact_list_release(&session->seen);
         session->seen = now;

@@ -46,7 +46,7 @@ static void put_all(struct session_manager *manager) {
                 daemon_log("the new vault holds %zu living kernels", n);
 }
 
-static int start(void *context, struct err *err) {
+static int custody_start(void *context, struct err *err) {
         struct session_manager *manager = context;
         bool is_new;
         if (connect_to_vault(manager, &is_new, err) < 0)
@@ -76,7 +76,7 @@ static void on_vault(void *context, uint32_t events) {
 /* ---- the daemon's side ---- */
 
 int custody_open(struct session_manager *manager, struct err *err) {
-        manager->helpers[HELPER_VAULT].start = start;
+        manager->helpers[HELPER_VAULT].start = custody_start;
         return connect_to_vault(manager, &manager->vault_is_new, err);
 }
 
@@ -87,7 +87,7 @@ void custody_make_sure(struct session_manager *manager) {
                 return; /* the start failed before there was one */
         if (manager->vault.fd >= 0)
                 on_vault(manager, 0);
-        if (manager->vault.fd < 0 && start(manager, &err) < 0)
+        if (manager->vault.fd < 0 && custody_start(manager, &err) < 0)
                 daemon_log("no session survives the end of this daemon: %s", err.message);
 }
 
@@ -97,7 +97,7 @@ void custody_close(struct session_manager *manager) {
 }
 
 /* A vault that ended is replaced when its end is heard of, and gets this kernel then; one that is slow, now. */
-static void judge(struct session_manager *manager, const char *name, const struct err *err) {
+static void custody_judge(struct session_manager *manager, const char *name, const struct err *err) {
         if (err->code == ERR_TIMEOUT)
                 give_up(manager, true);
         else if (err->code != ERR_GONE)
@@ -126,9 +126,9 @@ void custody_put(struct session *session) {
         if (size < 0) {
                 note = NULL;
                 (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-                judge(manager, session->row.name, &err);
+                custody_judge(manager, session->row.name, &err);
         } else if (vault_put(&manager->vault, kernel->id, note, (size_t) size, fds, n_fds, &err) < 0)
-                judge(manager, session->row.name, &err);
+                custody_judge(manager, session->row.name, &err);
 }
 
 void custody_drop(struct session_manager *manager, const char *kernel_id) {

@@ -34,7 +34,7 @@ static void on_report(void *context, const struct meter_report *report);
 
 /* ---- the file system ---- */
 
-static bool look(const struct session_manager *manager, uint64_t *ret_free, uint64_t *ret_total) {
+static bool disk_look(const struct session_manager *manager, uint64_t *ret_free, uint64_t *ret_total) {
         struct statvfs status;
         if (statvfs(manager->data_dir, &status) < 0)
                 return false;
@@ -46,7 +46,7 @@ static bool look(const struct session_manager *manager, uint64_t *ret_free, uint
 static void look_again(struct session_manager *manager) {
         struct disk_watch *disk = &manager->disk;
         uint64_t total;
-        if (!look(manager, &disk->free_bytes, &total))
+        if (!disk_look(manager, &disk->free_bytes, &total))
                 return;
         bool was_short = disk->is_short;
         disk->is_short = disk->free_bytes < disk->reserve_bytes;
@@ -65,7 +65,7 @@ int disk_open(struct session_manager *manager, struct err *err) {
         char text[32], all[32];
         manager->meter.report = on_report;
         manager->meter.context = manager;
-        if (!look(manager, &disk->free_bytes, &total))
+        if (!disk_look(manager, &disk->free_bytes, &total))
                 return 0; /* it cannot be told: no reserve */
         uint64_t standard = total / 100 * RESERVE_PERCENT;
         if (standard > reserve_standard)

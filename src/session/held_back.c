@@ -22,7 +22,7 @@ static json_t *clip(const json_t *text, size_t max) {
         return json_stringn(bytes ? bytes : "", size);
 }
 
-static json_t *copy(const json_t *told, size_t n_max, bool is_brief) {
+static json_t *held_back_copy(const json_t *told, size_t n_max, bool is_brief) {
         json_t *array = json_array(), *one;
         size_t i;
         json_array_foreach(told, i, one) {
@@ -39,9 +39,9 @@ static json_t *copy(const json_t *told, size_t n_max, bool is_brief) {
 }
 
 json_t *held_back_of(const json_t *told) {
-        return json_array_size(told) > 0 ? copy(told, HELD_BACK_MAX, false) : NULL;
+        return json_array_size(told) > 0 ? held_back_copy(told, HELD_BACK_MAX, false) : NULL;
 }
 
 json_t *held_back_brief(const json_t *held_back) {
-        return copy(held_back, HELD_BACK_BRIEF, true);
+        return held_back_copy(held_back, HELD_BACK_BRIEF, true);
 }

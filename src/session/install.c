@@ -39,7 +39,7 @@ struct install {
 
 /* ---- the end ---- */
 
-static void release(struct install *install) {
+static void install_release(struct install *install) {
         loop_timer_drop(&install->timer);
         helper_job_drop(&install->job);
         if (install->helper)
@@ -95,7 +95,7 @@ static json_t *make_answer(struct install *install, json_t *stale) {
 }
 
 /* Tells who asked, if anybody still waits. Frees the install. */
-static void finish(struct install *install, json_t *stale) {
+static void install_finish(struct install *install, json_t *stale) {
         struct session *session = install->session;
         struct caller *outer = install->caller.behalf_of;
         bool stopping = install->stopping;
@@ -109,7 +109,7 @@ static void finish(struct install *install, json_t *stale) {
                                        session_is_going(session) ? "the session was removed" : "the helper box went away");
                 caller_refuse(outer, &install->err);
         }
-        release(install);
+        install_release(install);
         if (session_is_going(session) && !stopping)
                 session_remove(session, session->keep_files);
 }
@@ -140,7 +140,7 @@ static json_t *all_names(const struct install *install) {
 }
 
 static void finish_with(struct install *install, json_t *stale) {
-        finish(install, stale);
+        install_finish(install, stale);
         json_decref(stale);
 }
 
@@ -156,7 +156,7 @@ void install_kernel_answered(struct install *install, json_t *answer) {
 static void on_no_answer(void *context) {
         struct install *install = context;
         install->timer = NULL;
-        finish(install, json_object_get(install->report, "replaced"));
+        install_finish(install, json_object_get(install->report, "replaced"));
 }
 
 static void ask_kernel(struct install *install) {
@@ -167,18 +167,18 @@ static void ask_kernel(struct install *install) {
         _cleanup_free_ char *text = question ? json_dumps(question, JSON_COMPACT | JSON_EMBED) : NULL;
         json_decref(question);
         if (!session->kernel || session->ending)
-                finish(install, NULL);
+                install_finish(install, NULL);
         else if (text && session_ask_packages(session, text) == 0)
                 install->timer = loop_timer(session->manager->loop, loop_now_ms() + ASK_TIMEOUT_MS, on_no_answer,
                                             install);
         else /* it runs something: whatever was there in another version before may be imported */
-                finish(install, json_object_get(install->report, "replaced"));
+                install_finish(install, json_object_get(install->report, "replaced"));
 }
 
 /* ---- 3: what the helper left ---- */
 
 /* In a child. */
-static int settle(const int *fds, int out_fd, void *context) {
+static int install_settle(const int *fds, int out_fd, void *context) {
         (void) fds;
         struct install *install = context;
         struct err err = { 0 };
@@ -200,10 +200,10 @@ static void on_settled(void *context, const char *words, size_t size) {
         }
         (void) err_set(&install->err, ERR_SYSTEM, "%s", error ? error : "the new packages could not be put in place");
         json_decref(report);
-        finish(install, NULL);
+        install_finish(install, NULL);
 }
 
-static int drop(const int *fds, int out_fd, void *context) {
+static int install_drop(const int *fds, int out_fd, void *context) {
         (void) fds;
         struct install *install = context;
         packages_drop_staging(install->session->state_dir);
@@ -215,7 +215,7 @@ static void on_dropped(void *context, const char *words, size_t size) {
         (void) words;
         (void) size;
         install->job = NULL;
-        finish(install, NULL);
+        install_finish(install, NULL);
 }
 
 void install_helper_gone(struct install *install) {
@@ -223,12 +223,12 @@ void install_helper_gone(struct install *install) {
         const char *status = json_string_value(json_object_get(install->result, "status"));
         bool good = status && strcmp(status, "ok") == 0;
         install->helper = NULL;
-        const struct helper_job_order order = { .timeout_ms = SETTLE_TIMEOUT_MS, .work = good ? settle : drop,
+        const struct helper_job_order order = { .timeout_ms = SETTLE_TIMEOUT_MS, .work = good ? install_settle : install_drop,
                                             .done = good ? on_settled : on_dropped, .context = install };
         if (!session_is_going(session) && !session->manager->draining)
                 install->job = helper_job_start(session->manager->loop, &order, &install->err);
         if (!install->job)
-                finish(install, NULL);
+                install_finish(install, NULL);
 }
 
 /* ---- 2: the helper box ---- */
@@ -387,7 +387,7 @@ static void on_settings(void *context, const char *words, size_t size) {
                 code = start_helper(install, settings, &install->err);
         json_decref(settings);
         if (code < 0)
-                finish(install, NULL);
+                install_finish(install, NULL);
 }
 
 int install_begin(struct session *session, struct caller *caller, json_t *packages, uint64_t timeout_ms,
@@ -414,7 +414,7 @@ int install_begin(struct session *session, struct caller *caller, json_t *packag
                 install->job = helper_job_start(session->manager->loop, &order, err);
         }
         if (!install->job) {
-                release(install);
+                install_release(install);
                 return -1;
         }
         install->caller.behalf_of = caller;
@@ -431,7 +431,7 @@ bool install_stop(struct install *install) {
         if (install->helper)
                 session_remove(install->helper, false);
         else
-                finish(install, NULL);
+                install_finish(install, NULL);
         if (session->install)
                 session->install->stopping = false;
         return session->install != NULL;
@@ -441,5 +441,5 @@ void install_abandon(struct install *install) {
         install->session->install = NULL;
         if (install->caller.behalf_of)
                 install->caller.behalf_of->stand_in = NULL;
-        release(install);
+        install_release(install);
 }

@@ -19,7 +19,7 @@ enum { PAUSE_MS = 3 };
 
 static const struct kernel_listener listener;
 
-static void forget(struct kernel *kernel) {
+static void kernel_pool_forget(struct kernel *kernel) {
         struct session_manager *manager = kernel->owner;
         for (size_t i = 0; i < manager->n_pool; i++) {
                 if (manager->pool[i] == kernel) {
@@ -34,14 +34,14 @@ static void on_ready(struct kernel *kernel) {
         kernel_pool_refill(kernel->owner);
 }
 
-static void discard(struct kernel *kernel) {
-        forget(kernel);
+static void kernel_pool_discard(struct kernel *kernel) {
+        kernel_pool_forget(kernel);
         kernel_free(kernel);
 }
 
 static void on_failed(struct kernel *kernel, const struct err *err) {
         daemon_log("pool: a kernel could not be made: %s", err->message);
-        discard(kernel); /* not refilled at once: what failed now would fail again; the sweep tries later */
+        kernel_pool_discard(kernel); /* not refilled at once: what failed now would fail again; the sweep tries later */
 }
 
 static void on_output(struct kernel *kernel) {
@@ -56,7 +56,7 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const struct
 
 static void on_ended(struct kernel *kernel) {
         daemon_log("pool: a waiting kernel died");
-        discard(kernel);
+        kernel_pool_discard(kernel);
 }
 
 static const struct kernel_listener listener = { on_ready, on_failed, on_output, on_frame, on_ended };
@@ -69,7 +69,7 @@ static bool is_one_on_its_way(const struct session_manager *manager) {
         return false;
 }
 
-static size_t count(const struct session_manager *manager, bool light) {
+static size_t kernel_pool_count(const struct session_manager *manager, bool light) {
         size_t n = 0;
         for (size_t i = 0; i < manager->n_pool; i++)
                 n += manager->pool[i]->light == light;
@@ -82,7 +82,7 @@ size_t kernel_pool_wanted(const struct session_manager *manager, bool light) {
 }
 
 static bool is_short(const struct session_manager *manager, bool light) {
-        return count(manager, light) < kernel_pool_wanted(manager, light);
+        return kernel_pool_count(manager, light) < kernel_pool_wanted(manager, light);
 }
 
 void kernel_pool_refill(struct session_manager *manager) {
@@ -162,7 +162,7 @@ struct kernel *kernel_pool_take(struct session_manager *manager, const struct re
         }
         manager->took_light = light && kernel_pool_wanted(manager, true) > 0;
         if (found)
-                forget(found);
+                kernel_pool_forget(found);
         return found;
 }
 
@@ -176,5 +176,5 @@ size_t kernel_pool_ready(const struct session_manager *manager, bool light) {
 void kernel_pool_empty(struct session_manager *manager) {
         loop_timer_drop(&manager->pool_timer);
         while (manager->n_pool)
-                discard(manager->pool[0]);
+                kernel_pool_discard(manager->pool[0]);
 }

@@ -40,10 +40,10 @@ int network_rules_of(const struct session *session, struct egress_rules **ret_ru
 
 static void on_event(void *context, uint32_t events);
 
-static int start(struct session_manager *manager, struct err *err) {
+static int network_start(struct session_manager *manager, struct err *err) {
         if (manager->egress.fd >= 0)
                 return 0;
-        if (egress_start(&manager->options->egress, &manager->egress, err) < 0)
+        if (egress_start(&manager->options->egress, manager->data_dir, &manager->egress, err) < 0)
                 return -1;
         manager->egress_started_ms = loop_now_ms();
         helper_started(&manager->helpers[HELPER_EGRESS], manager->egress.pid);
@@ -98,7 +98,7 @@ static void on_event(void *context, uint32_t events) {
 
 int network_admit(struct session_manager *manager, int listener_fd, int pidfd, const struct egress_rules *rules,
                   struct err *err) {
-        if (start(manager, err) < 0)
+        if (network_start(manager, err) < 0)
                 return -1;
         return egress_admit(&manager->egress, listener_fd, pidfd, rules, err);
 }

@@ -51,7 +51,7 @@ static void on_deadline(void *context) {
         session_remove(session, false);
 }
 
-static json_t *describe(const struct session *session) {
+static json_t *program_describe(const struct session *session) {
         const struct kernel *kernel = session->kernel;
         unsigned slots = 0;
         for (unsigned i = 0; i < ELEMENTS(handed_over); i++)
@@ -64,7 +64,7 @@ static json_t *describe(const struct session *session) {
 
 void program_hand_over(struct session *session) {
         struct kernel *kernel = session->kernel;
-        json_t *event = describe(session);
+        json_t *event = program_describe(session);
         _cleanup_free_ char *text = event ? json_dumps(event, JSON_COMPACT) : NULL;
         json_decref(event);
         int fds[ELEMENTS(handed_over)];

@@ -31,7 +31,7 @@ static void end_run(struct journal *journal, const char *run_id, const char *sta
         run_result_release(&result);
 }
 
-static bool hold(struct session *session, struct journal *journal, enum journal_holds holds) {
+static bool recovery_hold(struct session *session, struct journal *journal, enum journal_holds holds) {
         struct err err;
         if (journal_holds(journal) == holds && !journal_open_request(journal))
                 return true;
@@ -76,7 +76,7 @@ void recovery_settle(struct session *session, struct journal *journal) {
                         "the run was on when its kernel, the daemon and the vault ended (the host restarted, or they "
                         "were killed together): its result is lost, variables are lost, files are kept",
                         JOURNAL_HOLDS_LOST);
-        } else if (!hold(session, journal, holds))
+        } else if (!recovery_hold(session, journal, holds))
                 return; /* the file may be all there is */
         if (holds != JOURNAL_HOLDS_FILE)
                 session_remove_sleep_file(session); /* an old one */
@@ -100,7 +100,7 @@ bool recovery_kernel_counts(struct session *session) {
         if (journal_open_request(journal))
                 return true;
         if (journal_holds(journal) == JOURNAL_HOLDS_UNKNOWN)
-                (void) hold(session, journal, JOURNAL_HOLDS_KERNEL);
+                (void) recovery_hold(session, journal, JOURNAL_HOLDS_KERNEL);
         bool counts = journal_holds(journal) == JOURNAL_HOLDS_KERNEL ||
                       journal_holds(journal) == JOURNAL_HOLDS_TRIMMED;
         if (journal_holds(journal) != JOURNAL_HOLDS_FILE)

@@ -110,8 +110,10 @@ void run_write_request(const struct run *run, struct json_writer *text) {
 /* Whoever waits behind a run that is on has a kernel that lives. */
 void run_tell_begun(struct session *session) {
         for (struct run *run = session->runs; run; run = run->next)
-                for (struct caller *caller = run->callers; caller; caller = caller->next)
+                for (struct caller *caller = run->callers, *next; caller; caller = next) {
+                        next = caller->next;
                         caller_tell_begun(caller, run->id);
+                }
 }
 
 void run_add_caller(struct run *run, struct caller *caller) {
@@ -237,7 +239,7 @@ static bool is_behind(const struct run *run, struct journal *journal, const stru
         return journal_event(journal, run->id, caller->cursor, &event, NULL) == 0 && event.kind != JOURNAL_EVENT_RESULT;
 }
 
-static void answer(struct caller *caller, const struct json_writer *text) {
+static void run_answer(struct caller *caller, const struct json_writer *text) {
         if (text->failed) {
                 struct err err;
                 (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
@@ -257,7 +259,7 @@ static void answer_with_output(const struct journal *journal, struct caller *cal
         if (put_output(text, journal, told, &err) < 0)
                 caller_refuse(caller, &err);
         else
-                answer(caller, text);
+                run_answer(caller, text);
         text->failed = had_failed;
         text->size = common;
         put_cuts(text, told->cut);
@@ -278,7 +280,7 @@ static void tell_end(struct run *run, struct journal *journal, struct caller *ca
                 if (code < 0)
                         caller_refuse(caller, &err);
                 else
-                        answer(caller, text);
+                        run_answer(caller, text);
                 return;
         }
         answer_with_output(journal, caller, told, text, common);
@@ -302,7 +304,7 @@ void run_answer_again(struct caller *caller, const struct journal *journal, cons
         if (code < 0)
                 caller_refuse(caller, &err);
         else
-                answer(caller, &whole);
+                run_answer(caller, &whole);
 }
 
 /* Takes the first of those who wait out of the list. */
@@ -316,7 +318,7 @@ static struct caller *next_caller(struct run *run) {
         return caller;
 }
 
-static void record(const struct run *run, const char *status, uint64_t took_us) {
+static void run_record(const struct run *run, const char *status, uint64_t took_us) {
         const struct session *session = run->session;
         const struct audit_entry entry = { .key = session->row.owner, .via = "daemon", .what = "run",
                                            .session = session->ephemeral ? NULL : session->row.name,
@@ -329,7 +331,7 @@ static void conclude(struct run *run, struct run_result *result, uint64_t took_u
         struct session *session = run->session;
         struct journal *journal = session->kernel->journal;
         counters_count_run(&session->manager->counters, result->status, took_us);
-        record(run, result->status, took_us);
+        run_record(run, result->status, took_us);
         result->duration_ms = took_us / 1000;
         result->usage = session->kernel->usage;
         result->oom_killed = result->usage.oom_kills > 0;

@@ -81,7 +81,7 @@ static void show_packages(const struct session *session, struct maker_request *r
 }
 
 /* The box of a kernel from the pool is shown what its caller asked for. */
-static int attach(struct session *session, struct err *err) {
+static int session_attach(struct session *session, struct err *err) {
         struct kernel *kernel = session->kernel;
         struct maker_request request;
         kernel_order_fill(&session->row, &request);
@@ -112,7 +112,7 @@ static bool take_from_pool(struct session *session) {
         session->kernel->listener = &listener;
         session->kernel->owner = session;
         session->from_pool = true;
-        if ((*session->row.options || *session->row.workspace) && attach(session, &err) < 0) {
+        if ((*session->row.options || *session->row.workspace) && session_attach(session, &err) < 0) {
                 kernel_free(session->kernel);
                 session->kernel = NULL;
                 session->from_pool = false;
@@ -224,7 +224,7 @@ static void end_kernel(struct session *session) {
 }
 
 /* Writes down where the variables are from now on: what was asked is answered. */
-static int hold(struct session *session, enum journal_holds holds, struct err *err) {
+static int session_hold(struct session *session, enum journal_holds holds, struct err *err) {
         return journal_hold(session->kernel->journal, holds, err);
 }
 
@@ -241,7 +241,7 @@ static bool keep_wake_report(struct session *session, const json_t *answer, bool
 /* Variables that cannot be read are kept for a person to look at; the session goes on without. */
 static void give_up_sleep_file(struct session *session, const char *why) {
         char directory[1100];
-        (void) hold(session, JOURNAL_HOLDS_LOST, NULL);
+        (void) session_hold(session, JOURNAL_HOLDS_LOST, NULL);
         tenant_file_rename(kernel_directory(session, directory), SESSION_SLEEP_FILE, SESSION_SLEEP_FILE ".unreadable");
         daemon_log("session %s: cannot be woken: %.300s; the file is kept as %s/" SESSION_SLEEP_FILE ".unreadable",
                    session->row.name, why, directory);
@@ -255,7 +255,7 @@ static void on_woken(struct session *session, bool good, const json_t *answer) {
                 give_up_sleep_file(session, good  ? "some variables are damaged on the disk, and the others came back"
                                             : why ? why
                                                   : "its kernel does not say why");
-        else if (hold(session, JOURNAL_HOLDS_KERNEL, &err) == 0)
+        else if (session_hold(session, JOURNAL_HOLDS_KERNEL, &err) == 0)
                 session_remove_sleep_file(session); /* not before: the next daemon would have neither */
         else { /* no room to write it down: it stays asleep */
                 session_fail_runs(session, &err);
@@ -278,7 +278,7 @@ static void on_slept(struct session *session, const json_t *answer, json_t *told
         struct err err;
         json_decref(session->held_back);
         session->held_back = NULL;
-        if (hold(session, JOURNAL_HOLDS_FILE, &err) < 0) /* that it was asked, and the file, say it too */
+        if (session_hold(session, JOURNAL_HOLDS_FILE, &err) < 0) /* that it was asked, and the file, say it too */
                 daemon_log("session %s: %s", session->row.name, err.message);
         session_move(session, SESSION_ASLEEP);
         json_t *report = sleep_report(answer);
@@ -292,7 +292,7 @@ static void on_slept(struct session *session, const json_t *answer, json_t *told
 static bool on_held_back(struct session *session, json_t *held) {
         json_decref(session->held_back);
         session->held_back = held_back_of(held);
-        (void) hold(session, JOURNAL_HOLDS_KERNEL, NULL);
+        (void) session_hold(session, JOURNAL_HOLDS_KERNEL, NULL);
         if (session_hibernate(session, true, session->caller, NULL) < 0)
                 return false;
         session->asked = SESSION_ASKED_TRIM_INSTEAD;
@@ -305,7 +305,7 @@ static void on_answer(struct session *session, json_t *answer) {
         bool good = json_is_true(json_object_get(answer, "ok"));
         session->asked = SESSION_ASKED_NOTHING;
         if (asked == SESSION_ASKED_PACKAGES) {
-                (void) hold(session, journal_holds(session->kernel->journal), NULL);
+                (void) session_hold(session, journal_holds(session->kernel->journal), NULL);
                 if (session->install)
                         install_kernel_answered(session->install, answer);
                 session_advance(session);
@@ -315,7 +315,7 @@ static void on_answer(struct session *session, json_t *answer) {
         if (asked == SESSION_ASKED_WAKE)
                 on_woken(session, good, answer);
         else if ((asked == SESSION_ASKED_TRIM || asked == SESSION_ASKED_TRIM_INSTEAD) && good) {
-                (void) hold(session, JOURNAL_HOLDS_TRIMMED, NULL);
+                (void) session_hold(session, JOURNAL_HOLDS_TRIMMED, NULL);
                 session_move(session, SESSION_TRIMMED);
                 json_object_set(told, "bytes", json_object_get(answer, "bytes"));
         } else if (asked == SESSION_ASKED_SLEEP && good)
@@ -326,7 +326,7 @@ static void on_answer(struct session *session, json_t *answer) {
                         return;
                 }
         } else {
-                (void) hold(session, JOURNAL_HOLDS_KERNEL, NULL);
+                (void) session_hold(session, JOURNAL_HOLDS_KERNEL, NULL);
                 if (asked != SESSION_ASKED_TRIM_INSTEAD) /* else what holds it back is told */
                         on_not_asleep(session, answer);
         }
@@ -592,7 +592,7 @@ static void start_run(struct session *session) {
 }
 
 /* Asks the kernel for something that is no run. `fields` are those of the payload, but for its id. */
-static int ask(struct session *session, enum kernel_frame type, const char *fields, struct err *err) {
+static int session_ask(struct session *session, enum kernel_frame type, const char *fields, struct err *err) {
         struct journal_request request = { .type = (uint8_t) type };
         _cleanup_free_ char *payload = NULL;
         if (run_make_id(request.id) < 0)
@@ -605,9 +605,9 @@ static int ask(struct session *session, enum kernel_frame type, const char *fiel
         return kernel_request(session->kernel, &request, err);
 }
 
-static void wake(struct session *session) {
+static void session_wake(struct session *session) {
         struct err err;
-        if (ask(session, KERNEL_WAKE, "\"path\":\"" SLEEP_PATH "\"", &err) == 0)
+        if (session_ask(session, KERNEL_WAKE, "\"path\":\"" SLEEP_PATH "\"", &err) == 0)
                 session->asked = SESSION_ASKED_WAKE;
         else
                 session_fail_runs(session, &err);
@@ -638,7 +638,7 @@ static bool advance(struct session *session) {
         if (!kernel || !kernel_is_free(kernel) || !session->runs)
                 return false;
         if (journal_holds(kernel->journal) == JOURNAL_HOLDS_FILE)
-                wake(session);
+                session_wake(session);
         else
                 start_run(session);
         return true;
@@ -719,8 +719,8 @@ int session_hibernate(struct session *session, bool trim_only, struct caller *ca
         if (!session->kernel || session->asked != SESSION_ASKED_NOTHING || session->runs)
                 return err_set(err, ERR_BUSY, "session %s %s", session->row.name,
                                session->kernel ? "is running; interrupt it first" : "has no kernel to put to sleep");
-        int code = trim_only ? ask(session, KERNEL_TRIM, "\"directory\":\"/run/session\"", err)
-                             : ask(session, KERNEL_SLEEP, SLEEP_REQUEST, err);
+        int code = trim_only ? session_ask(session, KERNEL_TRIM, "\"directory\":\"/run/session\"", err)
+                             : session_ask(session, KERNEL_SLEEP, SLEEP_REQUEST, err);
         if (code < 0)
                 return -1;
         session->asked = trim_only ? SESSION_ASKED_TRIM : SESSION_ASKED_SLEEP;
@@ -732,7 +732,7 @@ int session_hibernate(struct session *session, bool trim_only, struct caller *ca
 
 int session_ask_packages(struct session *session, const char *fields) {
         if (!session->kernel || session->runs || session->asked != SESSION_ASKED_NOTHING ||
-            ask(session, KERNEL_PACKAGES, fields, NULL) < 0)
+            session_ask(session, KERNEL_PACKAGES, fields, NULL) < 0)
                 return -1;
         session->asked = SESSION_ASKED_PACKAGES;
         return 0;

@@ -26,7 +26,7 @@ int session_config_check_members(json_t *json, const char *where, const char *co
 }
 
 /* null is as good as nothing. */
-static json_t *get(json_t *json, const char *key) {
+static json_t *session_config_check_get(json_t *json, const char *key) {
         json_t *value = json_object_get(json, key);
         return json_is_null(value) ? NULL : value;
 }
@@ -65,7 +65,7 @@ static bool is_listed(const struct policy *policy, const char *source, bool writ
 static int check_source(const struct policy *policy, bool later, const char *source, bool writable, struct err *err) {
         char shown[POLICY_SHOWN_MAX];
         _cleanup_fd_ int fd = -1;
-        if (!policy->operator && *source == '/' && !is_listed(policy, source, writable))
+        if (!policy->is_operator && *source == '/' && !is_listed(policy, source, writable))
                 return err_set(err, ERR_REFUSED, "cannot mount %s: it is below no directory that may be %s; the operator "
                                "allows some with --allow-read and --allow-write",
                                policy_show_path(source, shown), writable ? "written" : "mounted");
@@ -76,7 +76,7 @@ static int check_mount(const struct policy *policy, bool later, json_t *mount, s
         static const char *const known[] = { "source", "destination", "writable", NULL };
         const char *source = json_string_value(json_object_get(mount, "source"));
         const char *destination = json_string_value(json_object_get(mount, "destination"));
-        json_t *writable = get(mount, "writable");
+        json_t *writable = session_config_check_get(mount, "writable");
         if (!source || !destination || (writable && !json_is_boolean(writable)))
                 return err_set(err, ERR_USAGE, "a mount is {\"source\": text, \"destination\": text, \"writable\": true "
                                "or false}");
@@ -111,12 +111,12 @@ static int check_image(const struct session_manager *manager, const char *name, 
 int session_config_check(const struct caller *caller, json_t *json, enum session_config_look look,
                          const struct registry_session *row, struct err *err) {
         const struct session_manager *manager = caller->manager;
-        json_t *data = get(json, "data");
+        json_t *data = session_config_check_get(json, "data");
         bool is_operator = caller_is_operator(caller) && json_is_true(json_object_get(json, "operator"));
         const struct policy policy = maker_policy(manager->maker_settings, is_operator, !caller_is_operator(caller));
         bool later = look == SESSION_CONFIG_LOOK_LATER;
-        if (check_image(manager, row->image, err) < 0 || check_env(get(json, "env"), err) < 0 ||
-            check_mounts(&policy, later, get(json, "mounts"), err) < 0)
+        if (check_image(manager, row->image, err) < 0 || check_env(session_config_check_get(json, "env"), err) < 0 ||
+            check_mounts(&policy, later, session_config_check_get(json, "mounts"), err) < 0)
                 return -1;
         if (data && !json_is_string(data))
                 return err_set(err, ERR_USAGE, "\"data\" must be a text, the path of a directory");

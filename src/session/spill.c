@@ -33,7 +33,7 @@ struct spill {
         uint64_t at; /* what comes next */
 };
 
-static struct spill *make(struct session_manager *manager, const char *owner, const char *box) {
+static struct spill *spill_make(struct session_manager *manager, const char *owner, const char *box) {
         struct spill *spill = calloc(1, sizeof(*spill));
         char dir[4200];
         (void) snprintf(dir, sizeof(dir), "%s/state", manager->data_dir);
@@ -62,7 +62,7 @@ void spill_free(struct spill *spill) {
         free(spill);
 }
 
-static int put(struct spill *spill, const struct record *record, const char *bytes) {
+static int spill_put(struct spill *spill, const struct record *record, const char *bytes) {
         const struct share_claim claim = claim_of(spill, record->size);
         if (share_take(&spill->manager->shares, SHARE_SPILL, &claim, NULL) < 0)
                 return -ENOSPC; /* this reader is cut off, nobody else's */
@@ -90,7 +90,7 @@ static int put_events(struct spill *spill, struct journal *journal, const char *
                                 break;
                         const struct record record = { event.kind == JOURNAL_EVENT_ERR ? RECORD_ERR : RECORD_OUT,
                                                        at + size == event.size, number, size };
-                        code = put(spill, &record, chunk);
+                        code = spill_put(spill, &record, chunk);
                 }
         }
         return code;
@@ -101,10 +101,10 @@ int spill_run(struct caller *caller, struct journal *journal, const char *run_id
         if (caller->manager->disk.is_short)
                 return err_set(err, ERR_NO_SPACE, "the host keeps the rest of its disk in reserve; read faster, or read "
                                "the run again later");
-        struct spill *spill = make(caller->manager, caller->owner, box);
+        struct spill *spill = spill_make(caller->manager, caller->owner, box);
         int code = spill ? put_events(spill, journal, run_id, caller->cursor) : -ENOSPC;
         if (code == 0)
-                code = put(spill, &(const struct record) { .kind = RECORD_ANSWER, .size = size }, text);
+                code = spill_put(spill, &(const struct record) { .kind = RECORD_ANSWER, .size = size }, text);
         if (code < 0) {
                 spill_free(spill);
                 if (code == -EBADMSG)

@@ -118,9 +118,11 @@ static struct box_pool stock;
 /* Of which the daemon does not know yet how large its stock is. The next reply tells, or else the next pause does. */
 static const struct nursery *untold;
 
-static void describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
+static void maker_describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
         *ret_nursery = (struct maker_nursery) { .light = nursery->light, .state = nursery->state,
-                                                .pid = nursery->pid, .forks = nursery->forks,
+                                                .pid = nursery->pid,
+                                                .supervisor_pid = nursery->supervisor ? nursery->supervisor->pid : 0,
+                                                .forks = nursery->forks,
                                                 .n_preloaded = nursery->n_preloaded };
         if (untold == nursery)
                 untold = NULL;
@@ -145,7 +147,7 @@ static void tell_about(int fd, const struct nursery *nursery) {
         struct maker_reply reply = { 0 };
         for (size_t i = 0; i < MAKER_FDS; i++)
                 reply.fds[i] = -1;
-        describe(nursery, &reply.nursery);
+        maker_describe(nursery, &reply.nursery);
         send_reply(fd, &reply);
 }
 
@@ -167,7 +169,7 @@ static void reply_to(int fd, const struct maker_request *request, struct spawn_j
         else
                 reply.good = spawn_job_finish(job, &reply, &reply.err) == 0;
         if (nursery)
-                describe(nursery, &reply.nursery);
+                maker_describe(nursery, &reply.nursery);
         send_reply(fd, &reply);
 }
 
@@ -291,7 +293,7 @@ static void look_after_nurseries(const struct maker_settings *settings, int fd, 
 }
 
 /* Somebody waits: this is done at once. */
-static void attach(const struct maker_settings *settings, int fd, const struct maker_request *request, int box_pidfd) {
+static void maker_attach(const struct maker_settings *settings, int fd, const struct maker_request *request, int box_pidfd) {
         struct maker_reply reply = { .attached = true };
         for (size_t i = 0; i < MAKER_FDS; i++)
                 reply.fds[i] = -1;
@@ -308,7 +310,7 @@ static void take_request(const struct maker_settings *settings, const struct cgr
                 _exit(EXIT_SUCCESS);
         ((char *) &request)[size - 1] = '\0';
         if (request.attach) {
-                attach(settings, fd, &request, box_pidfd);
+                maker_attach(settings, fd, &request, box_pidfd);
                 return;
         }
         start_nurseries(settings, &request);
@@ -316,9 +318,8 @@ static void take_request(const struct maker_settings *settings, const struct cgr
                 launch(settings, host, fd, &request);
 }
 
-static void serve(const struct maker_settings *settings, int fd) __attribute__((noreturn));
-static void serve(const struct maker_settings *settings, int fd) {
-        (void) prctl(PR_SET_NAME, "glovebox-maker");
+static void maker_serve(const struct maker_settings *settings, int fd) __attribute__((noreturn));
+static void maker_serve(const struct maker_settings *settings, int fd) {
         process_title_set("maker", settings->data_dir);
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C at the daemon is the daemon's to handle */
         (void) signal(SIGTERM, SIG_DFL);
@@ -381,7 +382,7 @@ int maker_start(const struct maker_settings *settings, struct maker *ret_maker, 
                 (void) fcntl(3, F_SETFD, FD_CLOEXEC);
                 (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
                 priority_stand_apart();
-                serve(settings, 3);
+                maker_serve(settings, 3);
         }
         fd_close(&ends[1]);
         *ret_maker = (struct maker) { pid, ends[0] };

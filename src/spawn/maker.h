@@ -71,7 +71,7 @@ struct maker_nursery {
         char image[65];
         bool light;
         enum nursery_state state;
-        pid_t pid;
+        pid_t pid, supervisor_pid;
         uint64_t forks;
         uint32_t n_preloaded;
         uint32_t n_stock; /* boxes that wait without a kernel */

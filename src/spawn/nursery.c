@@ -36,7 +36,7 @@ void nursery_stop(struct nursery *nursery) {
         nursery->state = NURSERY_DOWN;
 }
 
-static void fail(struct nursery *nursery, const struct err *err) {
+static void nursery_fail(struct nursery *nursery, const struct err *err) {
         (void) snprintf(nursery->trouble, sizeof(nursery->trouble), "%.199s", err->message);
         nursery_stop(nursery);
         unsigned doublings = nursery->failures < RETRY_DOUBLINGS_MAX ? nursery->failures : RETRY_DOUBLINGS_MAX;
@@ -77,13 +77,13 @@ int nursery_start(struct nursery *nursery, const struct box_spec *spec, const ch
                 code = supervisor_start_nursery(nursery->supervisor, spec, nursery->light, preload, library_fd,
                                           &nursery->socket_fd, &nursery->answer_fd, &nursery->pidfd, err);
         if (code < 0) {
-                fail(nursery, err);
+                nursery_fail(nursery, err);
                 return -1;
         }
         set_patience(nursery->socket_fd);
         nursery->pid = supervisor_pid_of(nursery->pidfd);
         if (oom_unspare(nursery->pidfd, nursery->pid, OOM_ORDINARY, err) < 0) {
-                fail(nursery, err);
+                nursery_fail(nursery, err);
                 return -1;
         }
         nursery->started_ms = loop_now_ms();
@@ -112,7 +112,7 @@ bool nursery_hear(struct nursery *nursery) {
                         (void) err_set(&err, ERR_UNSUPPORTED, "its imports started threads: %s", names);
                 else
                         (void) err_set(&err, ERR_GONE, size <= 0 ? "it died" : "it talks nonsense");
-                fail(nursery, &err);
+                nursery_fail(nursery, &err);
                 return true;
         }
         nursery->n_preloaded = answer.n_preloaded;
@@ -216,7 +216,7 @@ static int wait_until_sealed(int verdict_fd, struct err *err) {
 
 /* It goes when it is sealed and the supervisor watches it. The supervisor is heard whatever the kernel said: each of its answers
  * belongs to a question. */
-static int seal(struct nursery *nursery, pid_t pid, int status_fd, int verdict_fd, int *ret_pidfd, struct err *err) {
+static int nursery_seal(struct nursery *nursery, pid_t pid, int status_fd, int verdict_fd, int *ret_pidfd, struct err *err) {
         struct err of_ward;
         if (supervisor_ask_to_watch(nursery->supervisor, pid, status_fd, err) < 0)
                 return -1;
@@ -248,13 +248,13 @@ int nursery_fork(struct nursery *nursery, const struct nursery_birth *birth, int
         fd_close(&verdict_write);
         fd_close(&go_read);
         if (receive_kernel(nursery, &pid, err) < 0) {
-                fail(nursery, err);
+                nursery_fail(nursery, err);
                 return -1;
         }
-        int code = seal(nursery, pid, status_write, verdict_read, &pidfd, err);
+        int code = nursery_seal(nursery, pid, status_write, verdict_read, &pidfd, err);
         if (code == 0 && !is_in_box(pidfd, birth->box)) {
                 code = err_set(err, ERR_PROTOCOL, "the nursery answered with a process that is not in the box");
-                fail(nursery, err);
+                nursery_fail(nursery, err);
                 return -1; /* not ours to kill */
         }
         if (code == 0 && fd_write_all(go_write, "g", 1) < 0)

@@ -321,7 +321,7 @@ static int read_options(struct spawn_job *job, struct err *err) {
 }
 
 /* Image and options; the nursery is none of ours when the image is not the one that it imported. */
-static int begin(struct spawn_job *job, struct err *err) {
+static int spawn_job_begin(struct spawn_job *job, struct err *err) {
         if (read_options(job, err) < 0)
                 return -1;
         if (image_cache_open(job->settings, job->request->image, &job->image, &job->fingerprint, err) < 0 ||
@@ -345,7 +345,7 @@ static void fill_spec(struct spawn_job *job) {
 }
 
 struct policy maker_policy(const struct maker_settings *settings, bool is_operator, bool of_key) {
-        return (struct policy) { .operator = is_operator,
+        return (struct policy) { .is_operator = is_operator,
                                  .read_paths = settings->read_paths,
                                  .write_paths = of_key ? settings->key_write_paths : settings->write_paths,
                                  .socket_path = settings->socket_path,
@@ -460,7 +460,7 @@ struct spawn_job *spawn_job_start(const struct maker_settings *settings, const s
         job->host = host;
         job->nursery = nursery;
         job->for_stock = !stock;
-        if (begin(job, err) == 0 && ((stock && take_from_stock(job, stock)) || make_box(job, err) == 0))
+        if (spawn_job_begin(job, err) == 0 && ((stock && take_from_stock(job, stock)) || make_box(job, err) == 0))
                 return job;
         spawn_job_free(job);
         return NULL;

@@ -152,7 +152,7 @@ static int fill_request(const struct box_spec *spec, const struct stage_fds *fds
 }
 
 /* A supervisor that does not answer is left alone with its boxes: the next nursery gets another. */
-static int tell(struct supervisor *supervisor, const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
+static int supervisor_tell(struct supervisor *supervisor, const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
                 struct err *err) {
         int code = fd_passing_send(supervisor->fd, request, supervisor_request_size(request), slots, SUPERVISOR_SLOTS, 0);
         if (code < 0) {
@@ -162,16 +162,16 @@ static int tell(struct supervisor *supervisor, const struct supervisor_request *
         return code;
 }
 
-static int hear(struct supervisor *supervisor, int *ret_pidfd, struct err *err) {
+static int supervisor_hear(struct supervisor *supervisor, int *ret_pidfd, struct err *err) {
         int code = receive_answer(supervisor->fd, ret_pidfd, err);
         if (code < 0 && err->code == ERR_GONE)
                 supervisor_leave(supervisor);
         return code;
 }
 
-static int ask(struct supervisor *supervisor, const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
+static int supervisor_ask(struct supervisor *supervisor, const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
                int *ret_pidfd, struct err *err) {
-        return tell(supervisor, request, slots, err) < 0 ? -1 : hear(supervisor, ret_pidfd, err);
+        return supervisor_tell(supervisor, request, slots, err) < 0 ? -1 : supervisor_hear(supervisor, ret_pidfd, err);
 }
 
 int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth, uint64_t template, struct err *err) {
@@ -197,7 +197,7 @@ int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth,
         slots[SUPERVISOR_WORKSPACE] = birth->spec->workspace_fd;
         slots[SUPERVISOR_ENTRY] = box->cgroup.entry_fd;
         memcpy(&slots[SUPERVISOR_TASKS], box->cgroup.tasks_fd, sizeof(box->cgroup.tasks_fd));
-        int code = ask(supervisor, request, slots, &box->pidfd, err);
+        int code = supervisor_ask(supervisor, request, slots, &box->pidfd, err);
         if (request->makes_mould)
                 supervisor->template = code == 0 ? template : 0;
         if (code < 0)
@@ -235,7 +235,7 @@ int supervisor_start_nursery(struct supervisor *supervisor, const struct box_spe
         slots[SUPERVISOR_SOCKET] = theirs;
         slots[SUPERVISOR_ANSWERS] = answers_write;
         slots[SUPERVISOR_LIBRARY] = library_fd;
-        if (ask(supervisor, request, slots, ret_pidfd, err) < 0)
+        if (supervisor_ask(supervisor, request, slots, ret_pidfd, err) < 0)
                 return -1;
         *ret_socket_fd = take_fd(&ours);
         *ret_answer_fd = take_fd(&answers_read);
@@ -252,9 +252,9 @@ int supervisor_ask_to_watch(struct supervisor *supervisor, pid_t pid, int status
         request->kind = SUPERVISOR_WATCH;
         request->pid = pid;
         slots[SUPERVISOR_STATUS] = status_fd;
-        return tell(supervisor, request, slots, err) < 0 ? -1 : 0;
+        return supervisor_tell(supervisor, request, slots, err) < 0 ? -1 : 0;
 }
 
 int supervisor_is_watching(struct supervisor *supervisor, int *ret_pidfd, struct err *err) {
-        return hear(supervisor, ret_pidfd, err);
+        return supervisor_hear(supervisor, ret_pidfd, err);
 }

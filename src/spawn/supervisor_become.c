@@ -34,7 +34,7 @@ static int arrange_descriptors(int fd, int program_fd) {
         return syscall(SYS_close_range, PROGRAM_FD + 1, ~0u, 0) < 0 ? -errno : 0;
 }
 
-static int prepare(int start_fd, int *fd, int program_fd, bool drop_groups) {
+static int supervisor_become_prepare(int start_fd, int *fd, int program_fd, bool drop_groups) {
         char go;
         int code = fd_read_exactly(start_fd, &go, 1);
         if (code < 0)
@@ -58,9 +58,9 @@ void supervisor_become(int start_fd, int fd, int program_fd, const char *owner, 
         signals_reset();
         sigfillset(&all); /* whatever comes from outside is not for us */
         (void) sigprocmask(SIG_BLOCK, &all, NULL);
-        int code = prepare(start_fd, &fd, program_fd, drop_groups);
+        int code = supervisor_become_prepare(start_fd, &fd, program_fd, drop_groups);
         if (code == 0) {
-                char *const argv[] = { (char[]) { "glovebox-supervisor" }, (char *) owner, NULL };
+                char *const argv[] = { (char[]) { "glovebox: supervisor" }, (char *) owner, NULL };
                 char *const envp[] = { NULL };
                 (void) syscall(SYS_execveat, PROGRAM_FD, "", argv, envp, AT_EMPTY_PATH);
                 code = -errno;

@@ -45,7 +45,7 @@ static int nursery_count;
 /* ---- coming to life ---- */
 
 /* A root with nothing in it but what cloning a box takes: /proc for the id maps, /tmp to build on. Later the template. */
-static int furnish(void) {
+static int supervisor_process_furnish(void) {
         _cleanup_fd_ int tree = tree_make_tmpfs(1 << 20, 64, BOX_UID, BOX_GID, 0755);
         if (tree < 0)
                 return tree;
@@ -61,7 +61,7 @@ static int furnish(void) {
 /* ---- requests ---- */
 
 /* False when it could not be said. */
-static bool answer(int fd, int code, const struct err *err, int pidfd) {
+static bool supervisor_process_answer(int fd, int code, const struct err *err, int pidfd) {
         struct supervisor_answer reply = { .code = code };
         if (code < 0)
                 reply.err = *err;
@@ -178,7 +178,7 @@ static int start_nursery(const struct supervisor_request *request, const int slo
 }
 
 /* The nursery says which of our children is the kernel; the maker looks whether that is in the right box. */
-static int watch(pid_t pid, int slots[static SUPERVISOR_SLOTS], int *ret_pidfd, struct err *err) {
+static int supervisor_process_watch(pid_t pid, int slots[static SUPERVISOR_SLOTS], int *ret_pidfd, struct err *err) {
         siginfo_t info;
         _cleanup_fd_ int pidfd = pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1;
         if (n_watched == WATCHED_MAX)
@@ -214,12 +214,12 @@ static bool handle_request(int fd) {
                 code = start_nursery(&request, slots, &pidfd, &err);
                 break;
         case SUPERVISOR_WATCH:
-                code = watch(request.pid, slots, &pidfd, &err);
+                code = supervisor_process_watch(request.pid, slots, &pidfd, &err);
                 break;
         }
         for (size_t i = 0; i < SUPERVISOR_SLOTS; i++)
                 fd_close(&slots[i]);
-        bool told = answer(fd, code, &err, pidfd);
+        bool told = supervisor_process_answer(fd, code, &err, pidfd);
         fd_close(&pidfd);
         return told;
 }
@@ -227,7 +227,7 @@ static bool handle_request(int fd) {
 /* ---- children ---- */
 
 /* True while there are any. */
-static bool reap(void) {
+static bool supervisor_process_reap(void) {
         int status;
         pid_t pid;
         while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
@@ -247,33 +247,33 @@ static bool reap(void) {
         return pid == 0;
 }
 
-static int settle(void) {
+static int supervisor_process_settle(void) {
         (void) prctl(PR_SET_NAME, "glovebox-superv"); /* fifteen characters at most */
         /* The id maps of boxes are written through /proc, where only a dumpable process is its own. A nursery cannot
          * trace us all the same: it lacks our capabilities. */
         if (fcntl(SUPERVISOR_FD, F_SETFD, FD_CLOEXEC) < 0 || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
                 return -errno;
         int code = privilege_pass_on_no_more();
-        return code < 0 ? code : furnish();
+        return code < 0 ? code : supervisor_process_furnish();
 }
 
 /* Begun by supervisor_become: descriptors 0 to 3 and nothing else, every signal blocked. */
 int main(void) {
         struct err err = { 0 };
         sigset_t children;
-        int fd = SUPERVISOR_FD, code = settle();
+        int fd = SUPERVISOR_FD, code = supervisor_process_settle();
         sigemptyset(&children);
         sigaddset(&children, SIGCHLD);
         if (code < 0) {
                 (void) err_sys(&err, -code, "furnishing the supervisor");
-                (void) answer(fd, -1, &err, -1);
+                (void) supervisor_process_answer(fd, -1, &err, -1);
                 _exit(EXIT_FAILURE);
         }
         (void) supervisor_network_open();
         int child_fd = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
         if (child_fd < 0)
                 _exit(EXIT_FAILURE);
-        if (!answer(fd, 0, &err, -1))
+        if (!supervisor_process_answer(fd, 0, &err, -1))
                 _exit(EXIT_FAILURE);
         for (bool asked = true;;) {
                 struct pollfd polled[] = { { .fd = child_fd, .events = POLLIN },
@@ -286,14 +286,14 @@ int main(void) {
                         continue;
                 struct signalfd_siginfo ignored[8];
                 (void) !read(child_fd, ignored, sizeof(ignored));
-                bool has_children = reap();
+                bool has_children = supervisor_process_reap();
                 if (polled[1].revents && !handle_request(fd)) {
                         asked = false;
                         fd_close(&fd); /* so that nobody waits for us */
                         stop_nursery(false);
                         stop_nursery(true);
                         has_children |= nursery_pids[false] > 0 || nursery_pids[true] > 0;
-                        has_children |= reap();
+                        has_children |= supervisor_process_reap();
                 }
                 if (!asked && !has_children)
                         _exit(EXIT_SUCCESS);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -73,7 +72,7 @@ static int open_file(const char *path) {
         return open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
-static void rotate(struct file *file) {
+static void audit_rotate(struct file *file) {
         char from[PATH_ROOM + 8], to[PATH_ROOM + 8];
         for (int i = AUDIT_OLD_FILES; i > 0; i--) {
                 (void) snprintf(to, sizeof(to), "%s.%d", file->path, i);
@@ -93,17 +92,16 @@ static bool append(struct file *file, const char *bytes, size_t size) {
                 file->fd = open_file(file->path);
         if (file->fd >= 0 && fstat(file->fd, &status) == 0 && status.st_size > 0 &&
             (uint64_t) status.st_size + size > file->max_bytes)
-                rotate(file);
+                audit_rotate(file);
         return file->fd >= 0 && fd_write_all(file->fd, bytes, size) == 0;
 }
 
 /* Whole lines, as many as came at once. What the disk does not take is told when it takes something again. */
-_Noreturn static void serve(int fd, const struct audit *audit) {
+_Noreturn static void audit_serve(int fd, const struct audit *audit) {
         static char bytes[PIECE_MAX];
         struct file file = { .max_bytes = audit->max_bytes, .fd = -1 };
         uint64_t n_lost = 0;
         (void) snprintf(file.path, sizeof(file.path), "%s/audit.log", audit->data_dir);
-        (void) prctl(PR_SET_NAME, "glovebox-audit"); /* fifteen characters at most */
         process_title_set("audit", audit->data_dir);
         (void) signal(SIGINT, SIG_IGN);
         (void) signal(SIGTERM, SIG_IGN); /* it ends with the daemon's end of the socket */
@@ -126,7 +124,7 @@ _Noreturn static void serve(int fd, const struct audit *audit) {
 
 /* ---- the daemon's side ---- */
 
-static void bury(struct audit *audit) {
+static void audit_bury(struct audit *audit) {
         loop_unwatch(&audit->watch);
         fd_close(&audit->fd);
         if (audit->pid > 0) {
@@ -142,7 +140,7 @@ static void hand_over(struct audit *audit);
 static void on_process(void *context, uint32_t events) {
         struct audit *audit = context;
         (void) events;
-        bury(audit);
+        audit_bury(audit);
         helper_died(audit->helper);
 }
 
@@ -156,7 +154,7 @@ static int start(void *context, struct err *err) {
                 if (dup2(ends[1], 3) < 0 || syscall(SYS_close_range, 4, ~0u, 0) < 0)
                         _exit(EXIT_FAILURE);
                 priority_stand_back();
-                serve(3, audit);
+                audit_serve(3, audit);
         }
         int code = errno;
         fd_close(&ends[1]);
@@ -168,7 +166,7 @@ static int start(void *context, struct err *err) {
         audit->fd = ends[0];
         audit->watch = loop_watch(audit->helper->loop, audit->fd, EPOLLIN, on_process, audit);
         if (!audit->watch) {
-                bury(audit);
+                audit_bury(audit);
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for the audit log");
         }
         helper_started(audit->helper, pid);
@@ -256,7 +254,7 @@ void audit_stop(struct audit *audit) {
                 struct pollfd ended = { .fd = audit->fd, .events = POLLIN };
                 (void) poll(&ended, 1, STOP_MS);
         }
-        bury(audit);
+        audit_bury(audit);
         free(audit->lines);
         audit->lines = NULL;
 }

@@ -109,7 +109,7 @@ struct walk {
         size_t n_levels, room;
 };
 
-static bool enter(struct walk *walk, int fd) {
+static bool disk_measure_enter(struct walk *walk, int fd) {
         if (walk->n_levels == walk->room) {
                 size_t room = walk->room ? 2 * walk->room : 32;
                 struct level *levels = realloc(walk->levels, room * sizeof(*levels));
@@ -123,7 +123,7 @@ static bool enter(struct walk *walk, int fd) {
 }
 
 /* Counts one entry; a directory is entered. */
-static void count(struct walk *walk, int dir_fd, const char *name) {
+static void disk_measure_count(struct walk *walk, int dir_fd, const char *name) {
         struct disk_amount *amount = &walk->counters->amount;
         struct stat status;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
@@ -140,7 +140,7 @@ static void count(struct walk *walk, int dir_fd, const char *name) {
         int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOATIME);
         if (fd < 0 && errno == EPERM)
                 fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-        if (fd >= 0 && enter(walk, fd))
+        if (fd >= 0 && disk_measure_enter(walk, fd))
                 return;
         /* One that has gone or was replaced meanwhile holds nothing; what cannot be looked into is held to be too much. */
         if (fd >= 0 || (errno != ENOENT && errno != ENOTDIR && errno != ELOOP))
@@ -178,7 +178,7 @@ static bool read_piece(struct walk *walk) {
                 const struct entry *entry = (const struct entry *) (bytes + at);
                 walk->levels[depth - 1].offset = entry->next_offset;
                 at += entry->size;
-                count(walk, fd, entry->name);
+                disk_measure_count(walk, fd, entry->name);
         }
         keep_piece(walk, depth, bytes, at, size);
         if (at == size && walk->levels[depth - 1].piece)
@@ -196,7 +196,7 @@ void disk_counters_add_tree(struct disk_tally *counters, int dir_fd) {
         struct walk walk = { .counters = counters };
         struct stat status;
         int top = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (top < 0 || fstat(top, &status) < 0 || !enter(&walk, top)) {
+        if (top < 0 || fstat(top, &status) < 0 || !disk_measure_enter(&walk, top)) {
                 fd_close(&top);
                 return;
         }

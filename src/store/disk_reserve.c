@@ -66,7 +66,7 @@ static bool empty_file(void) {
         return ftruncate(fd, 0) == 0;
 }
 
-static void enter(bool gave) {
+static void disk_reserve_enter(bool gave) {
         if (!is_in_use)
                 daemon_log("the disk with %s is full%s: new runs and sessions are refused until there is space again",
                            directory, gave ? "; the daemon's reserve is in use" : ", and there is no reserve");
@@ -82,12 +82,12 @@ void disk_reserve_open(const char *data_dir) {
                 path_of(path);
                 /* One that is there already with all its room, on a disk that is full but for that: it is needed now. */
                 if (stat(path, &status) == 0)
-                        enter(empty_file());
+                        disk_reserve_enter(empty_file());
                 return;
         }
         int code = make_file();
         if (code == -ENOSPC || code == -EDQUOT)
-                enter(false);
+                disk_reserve_enter(false);
         else if (code < 0 && code != -EOPNOTSUPP)
                 daemon_log("there is no reserve for a full disk: %s/reserve cannot be made (error %d)", directory,
                            -code);
@@ -97,7 +97,7 @@ bool disk_reserve_use(void) {
         if (!*directory)
                 return false;
         bool gave = empty_file();
-        enter(gave);
+        disk_reserve_enter(gave);
         return gave;
 }
 

@@ -46,9 +46,8 @@ static void do_chore(const char *words) {
                 remove_tree(words + 1);
 }
 
-_Noreturn static void serve(int fd, const char *data_dir) {
+_Noreturn static void janitor_serve(int fd, const char *data_dir) {
         static char words[PATH_ROOM + 2];
-        (void) prctl(PR_SET_NAME, "glovebox-sweep"); /* fifteen characters at most */
         process_title_set("janitor", data_dir);
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C at the daemon is the daemon's to handle */
         priority_stand_back();
@@ -75,7 +74,7 @@ static int start_process(struct janitor *janitor) {
                 (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
                 if (dup2(ends[1], 3) < 0 || syscall(SYS_close_range, 4, ~0u, 0) < 0)
                         _exit(EXIT_FAILURE);
-                serve(3, janitor->data_dir);
+                janitor_serve(3, janitor->data_dir);
         }
         int code = pid < 0 ? -errno : 0;
         fd_close(&ends[1]);
@@ -109,7 +108,7 @@ static void send_chores(struct janitor *janitor) {
         }
 }
 
-static void bury(struct janitor *janitor) {
+static void janitor_bury(struct janitor *janitor) {
         loop_unwatch(&janitor->watch);
         fd_close(&janitor->fd);
         if (janitor->pid > 0) {
@@ -121,7 +120,7 @@ static void bury(struct janitor *janitor) {
 }
 
 static void begin_again(struct janitor *janitor) {
-        bury(janitor);
+        janitor_bury(janitor);
         if (janitor->chores && ++janitor->n_deaths >= DEATHS_MAX) {
                 daemon_log("%s cannot be removed: the janitor dies of it", janitor->chores->words + 1);
                 forget_oldest(janitor);
@@ -130,7 +129,7 @@ static void begin_again(struct janitor *janitor) {
 }
 
 /* Takes the answers that are there. False when it is gone. */
-static bool hear(struct janitor *janitor) {
+static bool janitor_hear(struct janitor *janitor) {
         for (;;) {
                 char byte;
                 ssize_t n = recv(janitor->fd, &byte, 1, MSG_DONTWAIT);
@@ -145,7 +144,7 @@ static bool hear(struct janitor *janitor) {
 static void on_janitor(void *context, uint32_t events) {
         struct janitor *janitor = context;
         (void) events;
-        if (hear(janitor))
+        if (janitor_hear(janitor))
                 send_chores(janitor);
         else
                 begin_again(janitor);
@@ -158,7 +157,7 @@ static int start(void *context, struct err *err) {
                 return err_sys(err, -code, "starting the janitor");
         janitor->watch = loop_watch(janitor->helper->loop, janitor->fd, EPOLLIN, on_janitor, janitor);
         if (!janitor->watch) {
-                bury(janitor);
+                janitor_bury(janitor);
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for the janitor");
         }
         helper_started(janitor->helper, janitor->pid);
@@ -182,15 +181,15 @@ void janitor_stop(struct janitor *janitor) {
                 struct pollfd watched = { .fd = janitor->fd, .events = POLLIN };
                 send_chores(janitor);
                 (void) poll(&watched, 1, (int) (deadline - loop_now_ms()));
-                if (watched.revents && !hear(janitor))
+                if (watched.revents && !janitor_hear(janitor))
                         break;
         }
-        bury(janitor);
+        janitor_bury(janitor);
         while (janitor->chores)
                 forget_oldest(janitor);
 }
 
-static void add(struct janitor *janitor, char what, const char *path) {
+static void janitor_add(struct janitor *janitor, char what, const char *path) {
         size_t length = strlen(path);
         struct chore *chore = length < PATH_ROOM ? malloc(sizeof(*chore) + length + 2) : NULL;
         if (!chore)
@@ -209,9 +208,9 @@ static void add(struct janitor *janitor, char what, const char *path) {
 }
 
 void janitor_remove(struct janitor *janitor, const char *path) {
-        add(janitor, REMOVE, path);
+        janitor_add(janitor, REMOVE, path);
 }
 
 void janitor_empty(struct janitor *janitor, const char *path) {
-        add(janitor, EMPTY, path);
+        janitor_add(janitor, EMPTY, path);
 }

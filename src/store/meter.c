@@ -74,10 +74,9 @@ static void measure(const struct meter_order *order, struct meter_report *report
         disk_counters_free(counters);
 }
 
-_Noreturn static void serve(int fd, const char *data_dir) {
+_Noreturn static void meter_serve(int fd, const char *data_dir) {
         static struct meter_order order;
         struct rlimit files;
-        (void) prctl(PR_SET_NAME, "glovebox-meter"); /* fifteen characters at most */
         process_title_set("meter", data_dir);
         (void) signal(SIGINT, SIG_IGN);
         priority_stand_back();
@@ -103,7 +102,7 @@ _Noreturn static void serve(int fd, const char *data_dir) {
 
 /* ---- the daemon's side ---- */
 
-static void bury(struct meter *meter) {
+static void meter_bury(struct meter *meter) {
         loop_unwatch(&meter->watch);
         fd_close(&meter->fd);
         if (meter->pid > 0) {
@@ -125,7 +124,7 @@ static void on_meter(void *context, uint32_t events) {
                 meter->report(meter->context, &report);
                 return;
         }
-        bury(meter);
+        meter_bury(meter);
         helper_died(meter->helper);
         meter->report(meter->context, NULL);
 }
@@ -140,7 +139,7 @@ static int start(void *context, struct err *err) {
                 (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
                 if (dup2(ends[1], 3) < 0 || syscall(SYS_close_range, 4, ~0u, 0) < 0)
                         _exit(EXIT_FAILURE);
-                serve(3, meter->data_dir);
+                meter_serve(3, meter->data_dir);
         }
         int code = errno;
         fd_close(&ends[1]);
@@ -152,7 +151,7 @@ static int start(void *context, struct err *err) {
         meter->fd = ends[0];
         meter->watch = loop_watch(meter->helper->loop, meter->fd, EPOLLIN, on_meter, meter);
         if (!meter->watch) {
-                bury(meter);
+                meter_bury(meter);
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for the meter");
         }
         helper_started(meter->helper, pid);
@@ -170,7 +169,7 @@ int meter_start(struct meter *meter, struct helper *helper, const char *data_dir
 void meter_stop(struct meter *meter) {
         if (meter->helper)
                 helper_retire(meter->helper);
-        bury(meter);
+        meter_bury(meter);
 }
 
 bool meter_measure(struct meter *meter, const struct meter_order *order) {

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -110,10 +109,9 @@ static bool take_message(const struct cgroup_host *host, int fd) {
 
 static const char *reaper_dir = ""; /* the data directory, for the title */
 
-static void serve(const struct cgroup_host *host, int fd) __attribute__((noreturn));
-static void serve(const struct cgroup_host *host, int fd) {
+static void reaper_serve(const struct cgroup_host *host, int fd) __attribute__((noreturn));
+static void reaper_serve(const struct cgroup_host *host, int fd) {
         static struct pollfd polled[WAITING_MAX + 1];
-        (void) prctl(PR_SET_NAME, "glovebox-reaper");
         process_title_set("reaper", reaper_dir);
         (void) signal(SIGINT, SIG_IGN); /* what ends the daemon lets us finish */
         (void) signal(SIGTERM, SIG_IGN);
@@ -245,7 +243,7 @@ static int start_process(void) {
                 (void) fcntl(3, F_SETFD, FD_CLOEXEC);
                 struct cgroup_host copy = *reaper.host;
                 priority_stand_apart();
-                serve(&copy, 3);
+                reaper_serve(&copy, 3);
         }
         fd_close(&ends[1]);
         if (code < 0)

@@ -134,7 +134,7 @@ static int read_session(sqlite3_stmt *statement, struct registry_session *ret_se
 }
 
 /* Runs a statement that answers nothing. Its bindings are gone afterwards. */
-static int run(struct registry *registry, enum registry_statement which, const char *what, struct err *err) {
+static int registry_run(struct registry *registry, enum registry_statement which, const char *what, struct err *err) {
         sqlite3_stmt *statement = registry->statements[which];
         int code = sqlite3_step(statement);
         if ((code & 0xff) == SQLITE_FULL && which != REGISTRY_ADD && disk_reserve_use()) { /* a new one is refused */
@@ -157,7 +157,7 @@ static void set_durable(struct registry *registry, bool durable) {
 
 static int run_durably(struct registry *registry, enum registry_statement which, const char *what, struct err *err) {
         set_durable(registry, true);
-        int failed = run(registry, which, what, err);
+        int failed = registry_run(registry, which, what, err);
         set_durable(registry, false);
         return failed;
 }
@@ -198,7 +198,7 @@ int registry_remove(struct registry *registry, const char *id, struct err *err) 
 int registry_touch(struct registry *registry, const char *id, int64_t used_ms, struct err *err) {
         (void) sqlite3_bind_text(registry->statements[REGISTRY_TOUCH], 1, id, -1, SQLITE_STATIC);
         (void) sqlite3_bind_int64(registry->statements[REGISTRY_TOUCH], 2, used_ms);
-        if (run(registry, REGISTRY_TOUCH, "cannot write to the registry that the session was used", err) < 0)
+        if (registry_run(registry, REGISTRY_TOUCH, "cannot write to the registry that the session was used", err) < 0)
                 return -1;
         return expect_change(registry, id, err);
 }
@@ -209,7 +209,7 @@ int registry_set_limits(struct registry *registry, const char *id, const struct 
         (void) sqlite3_bind_text(statement, 1, id, -1, SQLITE_STATIC);
         for (size_t i = 0; i < ELEMENTS(numbers); i++)
                 (void) sqlite3_bind_int64(statement, (int) i + 2, (sqlite3_int64) numbers[i]);
-        if (run(registry, REGISTRY_LIMITS, "cannot write the session's limits to the registry", err) < 0)
+        if (registry_run(registry, REGISTRY_LIMITS, "cannot write the session's limits to the registry", err) < 0)
                 return -1;
         return expect_change(registry, id, err);
 }
@@ -250,7 +250,7 @@ int registry_each(struct registry *registry, int (*each)(const struct registry_s
 }
 
 /* Prepares the statements and reads every session once, so that damage shows now and not in the middle of work. */
-static int prepare(struct registry *registry, bool *ret_damaged, struct err *err) {
+static int registry_prepare(struct registry *registry, bool *ret_damaged, struct err *err) {
         int code = SQLITE_OK;
         for (size_t i = 0; i < REGISTRY_STATEMENTS && code == SQLITE_OK; i++)
                 code = sqlite3_prepare_v3(registry->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT,
@@ -283,7 +283,7 @@ static void close_database(struct registry *registry) {
 static int open_database(struct registry *registry, const char *path, bool *ret_damaged, struct err *err) {
         *ret_damaged = false;
         if (registry_file_open(path, &registry->db, ret_damaged, err) == 0 &&
-            prepare(registry, ret_damaged, err) == 0) {
+            registry_prepare(registry, ret_damaged, err) == 0) {
                 /* Held back until here: closing a file that is not good must not change it. */
                 (void) sqlite3_db_config(registry->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
                 return 0;
@@ -293,7 +293,7 @@ static int open_database(struct registry *registry, const char *path, bool *ret_
 }
 
 /* 1: there is a database; 0: there is nothing; a log without its database has been moved aside. */
-static int look(const char *path, char ret_quarantined[static 4200], struct err *err) {
+static int registry_look(const char *path, char ret_quarantined[static 4200], struct err *err) {
         struct stat status;
         if (lstat(path, &status) == 0)
                 return 1;
@@ -309,7 +309,7 @@ static int look(const char *path, char ret_quarantined[static 4200], struct err 
 static int open_or_make(struct registry *registry, const char *path, char ret_quarantined[static 4200],
                         struct err *err) {
         bool damaged;
-        int there = look(path, ret_quarantined, err);
+        int there = registry_look(path, ret_quarantined, err);
         if (there < 0)
                 return -1;
         if (there) {

@@ -15,7 +15,7 @@ struct parser {
         int depth;
 };
 
-static bool fail(struct parser *parser, const char *fault) {
+static bool requirement_fail(struct parser *parser, const char *fault) {
         if (!parser->fault)
                 parser->fault = fault;
         return false;
@@ -25,7 +25,7 @@ static void skip_blanks(struct parser *parser) {
         parser->at += strspn(parser->at, " \t");
 }
 
-static bool take(struct parser *parser, const char *token) {
+static bool requirement_take(struct parser *parser, const char *token) {
         skip_blanks(parser);
         size_t size = strlen(token);
         if (strncmp(parser->at, token, size) != 0)
@@ -54,20 +54,20 @@ static bool take_name(struct parser *parser) {
         while (is_letter_or_digit(parser->at[size]) || (parser->at[size] && strchr("._-", parser->at[size])))
                 size++;
         if (!requirement_is_name(parser->at, size))
-                return fail(parser, "a name has letters and digits, and . _ - between them, at most 100");
+                return requirement_fail(parser, "a name has letters and digits, and . _ - between them, at most 100");
         parser->at += size;
         return true;
 }
 
 /* "[socks, security]", or nothing. */
 static bool take_extras(struct parser *parser) {
-        if (!take(parser, "[") || take(parser, "]"))
+        if (!requirement_take(parser, "[") || requirement_take(parser, "]"))
                 return true;
         do
                 if (!take_name(parser))
                         return false;
-        while (take(parser, ","));
-        return take(parser, "]") || fail(parser, "the extras lack their \"]\"");
+        while (requirement_take(parser, ","));
+        return requirement_take(parser, "]") || requirement_fail(parser, "the extras lack their \"]\"");
 }
 
 /* In this order: a longer one before its own beginning. */
@@ -75,7 +75,7 @@ static const char *const comparisons[] = { "===", "==", "~=", "!=", "<=", ">=", 
 
 static bool take_comparison(struct parser *parser) {
         for (size_t i = 0; i < ELEMENTS(comparisons); i++)
-                if (take(parser, comparisons[i]))
+                if (requirement_take(parser, comparisons[i]))
                         return true;
         return false;
 }
@@ -89,12 +89,12 @@ static bool take_versions(struct parser *parser) {
                 while (is_letter_or_digit(parser->at[size]) || (parser->at[size] && strchr("._*+!-", parser->at[size])))
                         size++;
                 if (size == 0)
-                        return fail(parser, "a comparison lacks its version");
+                        return requirement_fail(parser, "a comparison lacks its version");
                 parser->at += size;
-                if (!(more = take(parser, ",")))
+                if (!(more = requirement_take(parser, ",")))
                         return true;
         }
-        return !more || fail(parser, "after a comma another version is expected");
+        return !more || requirement_fail(parser, "after a comma another version is expected");
 }
 
 /* ---- markers ---- */
@@ -120,14 +120,14 @@ static bool take_value(struct parser *parser) {
         if (quote == '\'' || quote == '"') {
                 const char *end = strchr(parser->at + 1, quote);
                 if (!end)
-                        return fail(parser, "a quoted text in the marker does not end");
+                        return requirement_fail(parser, "a quoted text in the marker does not end");
                 parser->at = end + 1;
                 return true;
         }
         for (size_t i = 0; i < ELEMENTS(names); i++)
                 if (take_word(parser, names[i]))
                         return true;
-        return fail(parser, "a marker compares quoted texts and names such as python_version");
+        return requirement_fail(parser, "a marker compares quoted texts and names such as python_version");
 }
 
 static bool take_relation(struct parser *parser) {
@@ -135,20 +135,20 @@ static bool take_relation(struct parser *parser) {
                 return true;
         if (take_word(parser, "not") && take_word(parser, "in"))
                 return true;
-        return fail(parser, "a marker compares with <, <=, ==, !=, >=, >, ~=, ===, in or not in");
+        return requirement_fail(parser, "a marker compares with <, <=, ==, !=, >=, >, ~=, ===, in or not in");
 }
 
 static bool take_marker(struct parser *parser);
 
 static bool take_condition(struct parser *parser) {
-        if (!take(parser, "("))
+        if (!requirement_take(parser, "("))
                 return take_value(parser) && take_relation(parser) && take_value(parser);
         if (++parser->depth > DEPTH_MAX)
-                return fail(parser, "the marker has too many parentheses");
+                return requirement_fail(parser, "the marker has too many parentheses");
         if (!take_marker(parser))
                 return false;
         parser->depth--;
-        return take(parser, ")") || fail(parser, "the marker lacks a \")\"");
+        return requirement_take(parser, ")") || requirement_fail(parser, "the marker lacks a \")\"");
 }
 
 static bool take_marker(struct parser *parser) {
@@ -184,36 +184,36 @@ static bool looks_like_file(const char *text) {
         return false;
 }
 
-static bool parse(struct parser *parser) {
+static bool requirement_parse(struct parser *parser) {
         if (!take_name(parser) || !take_extras(parser))
                 return false;
-        if (take(parser, "@"))
-                return fail(parser, "addresses are not accepted, only names of packages in the index");
-        bool in_parentheses = take(parser, "(");
+        if (requirement_take(parser, "@"))
+                return requirement_fail(parser, "addresses are not accepted, only names of packages in the index");
+        bool in_parentheses = requirement_take(parser, "(");
         if (!take_versions(parser))
                 return false;
-        if (in_parentheses && !take(parser, ")"))
-                return fail(parser, "the versions lack their \")\"");
-        if (take(parser, ";") && !take_marker(parser))
+        if (in_parentheses && !requirement_take(parser, ")"))
+                return requirement_fail(parser, "the versions lack their \")\"");
+        if (requirement_take(parser, ";") && !take_marker(parser))
                 return false;
         skip_blanks(parser);
-        return *parser->at == '\0' || fail(parser, "after the name may follow [extras], versions and a ; marker");
+        return *parser->at == '\0' || requirement_fail(parser, "after the name may follow [extras], versions and a ; marker");
 }
 
 int requirement_check(const char *text, struct err *err) {
         struct parser parser = { .at = text };
         for (const char *at = text; *at; at++)
                 if ((*at < ' ' && *at != '\t') || *at > '~' || *at == '\\')
-                        (void) fail(&parser, "it has a backslash, or characters that are not plain ASCII");
+                        (void) requirement_fail(&parser, "it has a backslash, or characters that are not plain ASCII");
         if (strlen(text) > REQUIREMENT_MAX)
-                (void) fail(&parser, "it is longer than 500 bytes");
+                (void) requirement_fail(&parser, "it is longer than 500 bytes");
         else if (*text == '-')
-                (void) fail(&parser, "options of pip are not accepted");
+                (void) requirement_fail(&parser, "options of pip are not accepted");
         else if (strchr(text, '/') && strcspn(text, "/") < strcspn(text, ";"))
-                (void) fail(&parser, "paths and addresses are not accepted, only names of packages in the index");
+                (void) requirement_fail(&parser, "paths and addresses are not accepted, only names of packages in the index");
         else if (looks_like_file(text))
-                (void) fail(&parser, "it reads as the name of a file");
-        if (!parser.fault && parse(&parser))
+                (void) requirement_fail(&parser, "it reads as the name of a file");
+        if (!parser.fault && requirement_parse(&parser))
                 return 0;
         char shown[81];
         size_t size = 0;

@@ -53,7 +53,7 @@ int workspace_check_path(const char *path, char ret_relative[static 4096], struc
         return 0;
 }
 
-static int fail(struct err *err, int code, const char *relative) {
+static int workspace_fail(struct err *err, int code, const char *relative) {
         switch (code) {
         case EXDEV:
         case ELOOP:
@@ -83,13 +83,13 @@ int workspace_open(int workspace_fd, const char *relative, enum workspace_links 
         struct stat status;
         char path[64];
         if (found < 0 || fstat(found, &status) < 0)
-                return fail(err, errno, relative);
+                return workspace_fail(err, errno, relative);
         if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
                 return err_set(err, ERR_REFUSED, "%.200s is not a regular file", relative);
         (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", found); /* this very one, whatever its name means now */
         int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
         if (fd < 0)
-                return fail(err, errno, relative);
+                return workspace_fail(err, errno, relative);
         *ret_status = status;
         return fd;
 }
@@ -129,7 +129,7 @@ static int open_parent(int workspace_fd, const char *relative, bool make, char r
                         return -1;
                 fd = sys_openat2(workspace_fd, parent, O_RDONLY | O_DIRECTORY, 0, BENEATH);
         }
-        return fd < 0 ? fail(err, errno, relative) : fd;
+        return fd < 0 ? workspace_fail(err, errno, relative) : fd;
 }
 
 /* A name that nobody has; the code in the box may see it for a moment, and can do no more than it could anyway. */
@@ -148,7 +148,7 @@ static int check_place(int workspace_fd, const char *relative, struct err *err) 
         struct err why = { 0 };
         _cleanup_fd_ int parent = open_parent(workspace_fd, relative, false, name, &why);
         if (parent >= 0 && fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode))
-                return fail(err, EISDIR, relative);
+                return workspace_fail(err, EISDIR, relative);
         if (parent >= 0 || why.sys_errno == ENOENT)
                 return 0;
         if (err)
@@ -173,7 +173,7 @@ int workspace_create_file(int workspace_fd, const char *relative, struct workspa
             (fchown(file.fd, owner.st_uid, owner.st_gid) < 0 && errno != EPERM)) {
                 int code = errno;
                 workspace_drop_file(&file);
-                return fail(err, code, relative);
+                return workspace_fail(err, code, relative);
         }
         *ret_file = file;
         return 0;
@@ -212,7 +212,7 @@ int workspace_finish_file(struct workspace_file *file, struct err *err) {
         if (is_nameless || !code)
                 file->temporary[0] = '\0';
         if (code)
-                (void) fail(err, code, file->relative);
+                (void) workspace_fail(err, code, file->relative);
         workspace_drop_file(file);
         return code ? -1 : 0;
 }
@@ -227,7 +227,7 @@ static int sync_parents(int workspace_fd, const char *relative, struct err *err)
                 _cleanup_fd_ int fd =
                         sys_openat2(workspace_fd, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, BENEATH);
                 if (fd < 0 || fsync(fd) < 0)
-                        return fail(err, errno, relative);
+                        return workspace_fail(err, errno, relative);
                 if (!slash)
                         return 0;
         }
@@ -237,7 +237,7 @@ int workspace_finish_file_durably(struct workspace_file *file, struct err *err) 
         _cleanup_free_ char *relative = strdup(file->relative);
         _cleanup_fd_ int workspace_fd = fcntl(file->workspace_fd, F_DUPFD_CLOEXEC, 3);
         if (!relative || workspace_fd < 0 || fsync(file->fd) < 0) {
-                (void) fail(err, relative ? errno : ENOMEM, file->relative);
+                (void) workspace_fail(err, relative ? errno : ENOMEM, file->relative);
                 workspace_drop_file(file);
                 return -1;
         }
@@ -255,7 +255,7 @@ void workspace_drop_file(struct workspace_file *file) {
 
 /* ---- looking ---- */
 
-static json_t *describe(const char *name, const struct stat *status) {
+static json_t *workspace_describe(const char *name, const struct stat *status) {
         const char *type = S_ISREG(status->st_mode)   ? "file"
                            : S_ISDIR(status->st_mode) ? "directory"
                            : S_ISLNK(status->st_mode) ? "link"
@@ -268,10 +268,10 @@ json_t *workspace_stat(int workspace_fd, const char *relative, struct err *err) 
         _cleanup_fd_ int fd = sys_openat2(workspace_fd, relative, O_PATH | O_NOFOLLOW, 0, BENEATH);
         struct stat status;
         if (fd < 0 || fstat(fd, &status) < 0) {
-                (void) fail(err, errno, relative);
+                (void) workspace_fail(err, errno, relative);
                 return NULL;
         }
-        json_t *json = describe(relative, &status);
+        json_t *json = workspace_describe(relative, &status);
         if (!json)
                 (void) err_set(err, ERR_UNSUPPORTED, "the name is not UTF-8");
         return json;
@@ -304,7 +304,7 @@ json_t *workspace_list(int workspace_fd, const char *relative, bool *ret_cut, st
         int fd = sys_openat2(workspace_fd, relative, O_RDONLY | O_DIRECTORY, 0, BENEATH);
         DIR *directory = fd < 0 ? NULL : fdopendir(fd);
         if (!directory) {
-                (void) fail(err, errno, relative);
+                (void) workspace_fail(err, errno, relative);
                 fd_close(&fd);
                 return NULL;
         }
@@ -317,7 +317,7 @@ json_t *workspace_list(int workspace_fd, const char *relative, bool *ret_cut, st
         for (size_t i = 0; i < n; i++) {
                 struct stat status;
                 json_t *item = fstatat(dirfd(directory), names[i], &status, AT_SYMLINK_NOFOLLOW) == 0
-                                       ? describe(names[i], &status)
+                                       ? workspace_describe(names[i], &status)
                                        : NULL;
                 if (item) /* a name that is not UTF-8 cannot be told in JSON */
                         json_array_append_new(array, item);
@@ -338,10 +338,10 @@ int workspace_make_directory(int workspace_fd, const char *relative, struct err 
         if (parent < 0)
                 return -1;
         if (mkdirat(parent, name, 0755) < 0)
-                return errno == EEXIST ? 0 : fail(err, errno, relative);
+                return errno == EEXIST ? 0 : workspace_fail(err, errno, relative);
         if (fstat(workspace_fd, &owner) < 0 ||
             (fchownat(parent, name, owner.st_uid, owner.st_gid, AT_SYMLINK_NOFOLLOW) < 0 && errno != EPERM))
-                return fail(err, errno, relative);
+                return workspace_fail(err, errno, relative);
         return 0;
 }
 
@@ -363,7 +363,7 @@ int workspace_move(int workspace_fd, const char *from, const char *to, struct er
         _cleanup_fd_ int to_parent = from_parent < 0 ? -1 : open_parent(workspace_fd, to, true, to_name, err);
         if (to_parent < 0)
                 return -1;
-        return renameat(from_parent, from_name, to_parent, to_name) < 0 ? fail(err, errno, from) : 0;
+        return renameat(from_parent, from_name, to_parent, to_name) < 0 ? workspace_fail(err, errno, from) : 0;
 }
 
 /* 0: gone. 1: a directory that is not empty, named `name` in *ret_parent. -1: err says why. */
@@ -375,11 +375,11 @@ static int remove_one(int workspace_fd, const char *relative, int *ret_parent, c
         if (unlinkat(parent, ret_name, 0) == 0)
                 return 0;
         if (errno != EISDIR && errno != EPERM)
-                return fail(err, errno, relative);
+                return workspace_fail(err, errno, relative);
         if (unlinkat(parent, ret_name, AT_REMOVEDIR) == 0)
                 return 0;
         if (errno != ENOTEMPTY)
-                return fail(err, errno, relative);
+                return workspace_fail(err, errno, relative);
         *ret_parent = take_fd(&parent);
         return 1;
 }

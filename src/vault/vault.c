@@ -88,7 +88,7 @@ static int listen_at(const struct sockaddr_un *address) {
         return take_fd(&fd);
 }
 
-static int start(const struct sockaddr_un *address, const char *path) {
+static int vault_start(const struct sockaddr_un *address, const char *path) {
         _cleanup_fd_ int listen_fd = listen_at(address);
         if (listen_fd < 0)
                 return listen_fd;
@@ -127,7 +127,7 @@ static int remove_stale(const char *path) {
 }
 
 /* 1: connected; 0: it ended just now, try again; -1: refused. */
-static int greet(int fd, pid_t *ret_pid, struct err *err) {
+static int vault_greet(int fd, pid_t *ret_pid, struct err *err) {
         struct vault_message hello;
         int fds[VAULT_FDS_MAX];
         size_t n_fds = 0;
@@ -159,7 +159,7 @@ static int open_locked(const struct sockaddr_un *address, const char *path, stru
                 if (fd == -ECONNREFUSED || fd == -ENOENT) {
                         int code = remove_stale(path);
                         if (code >= 0)
-                                code = start(address, path);
+                                code = vault_start(address, path);
                         if (code < 0)
                                 return err_sys(err, -code, "cannot start the vault at %s", path);
                         started = true;
@@ -169,7 +169,7 @@ static int open_locked(const struct sockaddr_un *address, const char *path, stru
                         return err_set(err, ERR_PERMISSION, "the vault at %s belongs to another user", path);
                 if (fd < 0)
                         return err_sys(err, -fd, "cannot connect to the vault at %s", path);
-                int greeted = greet(fd, &ret_vault->pid, err);
+                int greeted = vault_greet(fd, &ret_vault->pid, err);
                 if (greeted < 0)
                         return -1;
                 if (greeted > 0) {
@@ -220,7 +220,7 @@ void vault_close(struct vault *vault) {
 }
 
 /* One request, one answer. Returns its status, or -1. */
-static int ask(struct vault *vault, struct vault_message *message, const int *fds, size_t n_fds,
+static int vault_ask(struct vault *vault, struct vault_message *message, const int *fds, size_t n_fds,
                int ret_fds[static VAULT_FDS_MAX], size_t *ret_n_fds, struct err *err) {
         uint32_t operation = message->operation;
         message->mark = VAULT_MARK;
@@ -271,7 +271,7 @@ int vault_put(struct vault *vault, const char *name, const void *note, size_t no
         message.note_size = (uint32_t) note_size;
         int none[VAULT_FDS_MAX];
         size_t n_none;
-        return ask(vault, &message, fds, n_fds, none, &n_none, err) < 0 ? -1 : 0;
+        return vault_ask(vault, &message, fds, n_fds, none, &n_none, err) < 0 ? -1 : 0;
 }
 
 int vault_drop(struct vault *vault, const char *name, struct err *err) {
@@ -280,7 +280,7 @@ int vault_drop(struct vault *vault, const char *name, struct err *err) {
                 return -1;
         int none[VAULT_FDS_MAX];
         size_t n_none;
-        int status = ask(vault, &message, NULL, 0, none, &n_none, err);
+        int status = vault_ask(vault, &message, NULL, 0, none, &n_none, err);
         if (status == VAULT_NONE)
                 return err_set(err, ERR_NOT_FOUND, "the vault holds nothing called %s", name);
         return status < 0 ? -1 : 0;
@@ -295,7 +295,7 @@ int vault_each(struct vault *vault,
                 struct vault_message message = { .operation = VAULT_NEXT, .serial = serial };
                 int fds[VAULT_FDS_MAX];
                 size_t n_fds;
-                int status = ask(vault, &message, NULL, 0, fds, &n_fds, err);
+                int status = vault_ask(vault, &message, NULL, 0, fds, &n_fds, err);
                 if (status < 0)
                         return -1;
                 if (status == VAULT_NONE)
@@ -309,7 +309,7 @@ int vault_end(struct vault *vault, struct err *err) {
         struct vault_message message = { .operation = VAULT_END };
         int fds[VAULT_FDS_MAX];
         size_t n_fds;
-        if (ask(vault, &message, NULL, 0, fds, &n_fds, err) < 0)
+        if (vault_ask(vault, &message, NULL, 0, fds, &n_fds, err) < 0)
                 return -1;
         /* Its last word is that it hangs up. */
         int code = vault_message_receive(vault->fd, &message, fds, &n_fds, 0);

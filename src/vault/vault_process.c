@@ -61,7 +61,7 @@ static void free_entry(struct process *process, struct entry *entry) {
 }
 
 /* Where the pointer to the entry of this name is, or the end of the list. */
-static struct entry **find(struct process *process, const char *name) {
+static struct entry **vault_process_find(struct process *process, const char *name) {
         struct entry **at = &process->entries;
         while (*at && strcmp((*at)->name, name) != 0)
                 at = &(*at)->next;
@@ -69,7 +69,7 @@ static struct entry **find(struct process *process, const char *name) {
 }
 
 /* Takes the descriptors over on success. */
-static enum vault_status put(struct process *process, const struct vault_message *message, int *fds, size_t n_fds) {
+static enum vault_status vault_process_put(struct process *process, const struct vault_message *message, int *fds, size_t n_fds) {
         size_t length = strlen(message->name);
         if (length < 1 || length > VAULT_NAME_MAX)
                 return VAULT_MALFORMED;
@@ -87,7 +87,7 @@ static enum vault_status put(struct process *process, const struct vault_message
         process->n_fds += n_fds;
         process->n_entries++;
 
-        struct entry **at = find(process, message->name), *old = *at;
+        struct entry **at = vault_process_find(process, message->name), *old = *at;
         /* A replaced entry keeps its place: who walks the list meets it once. */
         entry->serial = old ? old->serial : ++process->last_serial;
         entry->next = old ? old->next : NULL;
@@ -97,8 +97,8 @@ static enum vault_status put(struct process *process, const struct vault_message
         return VAULT_OK;
 }
 
-static enum vault_status drop(struct process *process, const char *name) {
-        struct entry **at = find(process, name), *entry = *at;
+static enum vault_status vault_process_drop(struct process *process, const char *name) {
+        struct entry **at = vault_process_find(process, name), *entry = *at;
         if (!entry)
                 return VAULT_NONE;
         *at = entry->next;
@@ -138,7 +138,7 @@ static _Noreturn void end(struct process *process) {
         _exit(EXIT_SUCCESS);
 }
 
-static void answer(struct process *process, enum vault_operation operation, enum vault_status status,
+static void vault_process_answer(struct process *process, enum vault_operation operation, enum vault_status status,
                    const struct entry *entry) {
         struct vault_message message = { .mark = VAULT_MARK, .operation = operation, .status = status };
         if (entry) {
@@ -152,17 +152,17 @@ static void answer(struct process *process, enum vault_operation operation, enum
                 fd_close(&process->client_fd);
 }
 
-static void serve(struct process *process, const struct vault_message *request, int *fds, size_t n_fds) {
+static void vault_process_serve(struct process *process, const struct vault_message *request, int *fds, size_t n_fds) {
         enum vault_status status = VAULT_MALFORMED;
         const struct entry *entry = NULL;
         bool taken = false;
         switch (request->operation) {
         case VAULT_PUT:
-                status = put(process, request, fds, n_fds);
+                status = vault_process_put(process, request, fds, n_fds);
                 taken = status == VAULT_OK;
                 break;
         case VAULT_DROP:
-                status = drop(process, request->name);
+                status = vault_process_drop(process, request->name);
                 break;
         case VAULT_NEXT:
                 entry = process->entries;
@@ -178,7 +178,7 @@ static void serve(struct process *process, const struct vault_message *request, 
         }
         if (!taken)
                 vault_message_close_fds(fds, n_fds);
-        answer(process, request->operation, status, entry);
+        vault_process_answer(process, request->operation, status, entry);
         if (request->operation == VAULT_END)
                 end(process);
 }
@@ -193,11 +193,11 @@ static void drain_client(struct process *process) {
                 if (code == -EAGAIN)
                         return;
                 if (code > 0)
-                        serve(process, &request, fds, n_fds);
+                        vault_process_serve(process, &request, fds, n_fds);
                 else if (code == -EMFILE)
-                        answer(process, VAULT_PUT, VAULT_FULL, NULL);
+                        vault_process_answer(process, VAULT_PUT, VAULT_FULL, NULL);
                 else if (code == -EBADMSG)
-                        answer(process, VAULT_PUT, VAULT_MALFORMED, NULL);
+                        vault_process_answer(process, VAULT_PUT, VAULT_MALFORMED, NULL);
                 else
                         fd_close(&process->client_fd);
         }
@@ -326,7 +326,6 @@ static void set_title(const char *path) {
 
 _Noreturn void vault_process_run(int listen_fd, const char *path, int idle_ms) {
         settle_signals();
-        (void) prctl(PR_SET_NAME, "glovebox-vault");
         set_title(path);
         (void) prctl(PR_SET_PDEATHSIG, 0);
         (void) umask(077);

@@ -26,7 +26,7 @@ static bool make_room(struct frame_writer *writer, size_t size) {
         return true;
 }
 
-static void put(struct frame_writer *writer, const void *bytes, size_t size) {
+static void frame_put(struct frame_writer *writer, const void *bytes, size_t size) {
         if (writer->failed)
                 return;
         if (size > FRAME_PAYLOAD_MAX - writer->size || !make_room(writer, size)) {
@@ -39,12 +39,12 @@ static void put(struct frame_writer *writer, const void *bytes, size_t size) {
 
 void frame_put_u32(struct frame_writer *writer, uint32_t value) {
         value = htole32(value);
-        put(writer, &value, sizeof(value));
+        frame_put(writer, &value, sizeof(value));
 }
 
 void frame_put_u64(struct frame_writer *writer, uint64_t value) {
         value = htole64(value);
-        put(writer, &value, sizeof(value));
+        frame_put(writer, &value, sizeof(value));
 }
 
 void frame_put_text(struct frame_writer *writer, const char *text) {
@@ -54,7 +54,7 @@ void frame_put_text(struct frame_writer *writer, const char *text) {
                 return;
         }
         frame_put_u32(writer, (uint32_t) size);
-        put(writer, text, size);
+        frame_put(writer, text, size);
 }
 
 void frame_put_texts(struct frame_writer *writer, char *const *texts) {
@@ -72,7 +72,7 @@ void frame_put_fields(struct frame_writer *writer, const struct frame_writer *fi
         if (fields->failed)
                 writer->failed = true;
         else if (fields->size > 0)
-                put(writer, fields->bytes, fields->size);
+                frame_put(writer, fields->bytes, fields->size);
 }
 
 char *frame_begin_bytes(struct frame_writer *writer, size_t max) {
@@ -261,7 +261,7 @@ int frame_receive(int socket_fd, struct frame *ret_frame) {
 
 /* ---- fields ---- */
 
-static bool get(struct frame_reader *reader, void *bytes, size_t size) {
+static bool frame_get(struct frame_reader *reader, void *bytes, size_t size) {
         if (size > (size_t) (reader->end - reader->at)) {
                 reader->at = reader->end; /* nothing after a field that did not fit can be trusted */
                 return false;
@@ -273,7 +273,7 @@ static bool get(struct frame_reader *reader, void *bytes, size_t size) {
 
 bool frame_get_u32(struct frame_reader *reader, uint32_t *ret_value) {
         uint32_t value;
-        if (!get(reader, &value, sizeof(value)))
+        if (!frame_get(reader, &value, sizeof(value)))
                 return false;
         *ret_value = le32toh(value);
         return true;
@@ -281,7 +281,7 @@ bool frame_get_u32(struct frame_reader *reader, uint32_t *ret_value) {
 
 bool frame_get_u64(struct frame_reader *reader, uint64_t *ret_value) {
         uint64_t value;
-        if (!get(reader, &value, sizeof(value)))
+        if (!frame_get(reader, &value, sizeof(value)))
                 return false;
         *ret_value = le64toh(value);
         return true;

@@ -120,7 +120,7 @@ static int make_room(struct message_parser *parser, size_t wanted) {
 }
 
 /* Ready to take bytes at bytes + size; returns how many, or -errno. */
-static long prepare(struct message_parser *parser) {
+static long message_prepare(struct message_parser *parser) {
         if (parser->failed)
                 return -EPROTO;
         size_t wanted = appetite(parser);
@@ -136,7 +136,7 @@ static long prepare(struct message_parser *parser) {
 long message_parser_feed(struct message_parser *parser, const void *bytes, size_t size) {
         size_t taken = 0;
         while (taken < size) {
-                long room = prepare(parser);
+                long room = message_prepare(parser);
                 if (room < 0)
                         return room;
                 if (room == 0)
@@ -150,7 +150,7 @@ long message_parser_feed(struct message_parser *parser, const void *bytes, size_
 }
 
 long message_parser_read(struct message_parser *parser, int fd) {
-        long room = prepare(parser);
+        long room = message_prepare(parser);
         if (room <= 0)
                 return room < 0 ? room : -ENOBUFS;
         ssize_t n = read(fd, parser->bytes + parser->size, (size_t) room);
@@ -251,7 +251,7 @@ static struct message_block *block_for(struct message_queue *queue, size_t size)
         return block;
 }
 
-static void append(struct message_block *block, const void *bytes, size_t size) {
+static void message_append(struct message_block *block, const void *bytes, size_t size) {
         if (size > 0)
                 memcpy(block->bytes + block->end, bytes, size);
         block->end += size;
@@ -275,12 +275,12 @@ static int put_parts(struct message_queue *queue, const struct iovec *parts, siz
         if (!block)
                 return -ENOMEM;
         for (size_t i = 0; i < n_parts; i++)
-                append(block, parts[i].iov_base, parts[i].iov_len);
+                message_append(block, parts[i].iov_base, parts[i].iov_len);
         queue->size += whole;
         return 0;
 }
 
-static int put(struct message_queue *queue, enum message_type type, uint16_t request, const void *lead, size_t n_lead,
+static int message_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *lead, size_t n_lead,
                const void *bytes, size_t size) {
         int code = check_put(queue, type, n_lead, size);
         if (code < 0)
@@ -295,7 +295,7 @@ static int put(struct message_queue *queue, enum message_type type, uint16_t req
 
 int message_queue_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *bytes,
                       size_t size) {
-        return put(queue, type, request, NULL, 0, bytes, size);
+        return message_put(queue, type, request, NULL, 0, bytes, size);
 }
 
 int message_queue_put_output(struct message_queue *queue, enum message_type type, uint16_t request, uint32_t number,
@@ -303,7 +303,7 @@ int message_queue_put_output(struct message_queue *queue, enum message_type type
         if (type != MESSAGE_OUT && type != MESSAGE_ERR)
                 return -EINVAL;
         uint32_t number_le = htole32(number);
-        return put(queue, type, request, &number_le, sizeof(number_le), bytes, size);
+        return message_put(queue, type, request, &number_le, sizeof(number_le), bytes, size);
 }
 
 static void consume(struct message_queue *queue, size_t sent) {
@@ -320,7 +320,7 @@ static void consume(struct message_queue *queue, size_t sent) {
 }
 
 /* Takes sent bytes off the front of the parts. */
-static void advance(struct iovec *parts, size_t n_parts, size_t sent) {
+static void message_advance(struct iovec *parts, size_t n_parts, size_t sent) {
         for (size_t i = 0; i < n_parts; i++) {
                 size_t step = sent < parts[i].iov_len ? sent : parts[i].iov_len;
                 parts[i].iov_base = (char *) parts[i].iov_base + step;
@@ -351,7 +351,7 @@ int message_queue_send_joined(struct message_queue *queue, int socket_fd, enum m
                 if (n < 0)
                         break;
                 left -= (size_t) n;
-                advance(parts, PARTS, (size_t) n);
+                message_advance(parts, PARTS, (size_t) n);
         }
         if (left == 0)
                 return 0;
@@ -417,7 +417,7 @@ long message_parser_read_fds(struct message_parser *parser, int socket_fd, int *
         } control;
         size_t n_room = *n_fds;
         *n_fds = 0;
-        long room = prepare(parser);
+        long room = message_prepare(parser);
         if (room <= 0)
                 return room < 0 ? room : -ENOBUFS;
         struct iovec part = { parser->bytes + parser->size, (size_t) room };
@@ -456,7 +456,7 @@ int message_send(int socket_fd, enum message_type type, uint16_t request, const 
                 if (n < 0)
                         return -errno;
                 left -= (size_t) n;
-                advance(parts, 2, (size_t) n);
+                message_advance(parts, 2, (size_t) n);
         }
         return 0;
 }

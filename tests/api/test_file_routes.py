@@ -7,6 +7,7 @@ import http.client
 import os
 import socket
 import subprocess
+import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -315,3 +316,23 @@ def test_a_hundred_megabytes_go_in_and_out_and_the_daemon_does_not_grow(service:
     with pytest.raises((ConnectionError, http.client.IncompleteRead)):
         response.read()
     connection.close()
+
+
+def test_forms_that_come_together_make_no_more_sandboxes_than_a_key_may_have(make_service: StartService) -> None:
+    service = make_service()
+    keys = service.daemon.data / "keys"
+    keys.write_text(keys.read_text().replace("\n", " sandboxes=1\n", 1))
+    time.sleep(1.2)  # the file is looked at once in a second
+    client = service.client("ann")
+    body, headers = form(("file", "f.txt", b"x"))
+    lines = [f"Content-Length: {len(body)}", *(f"{name}: {value}" for name, value in headers.items())]
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(client.socket()) for _ in range(4)]
+        for n, connection in enumerate(sockets):
+            connection.sendall(client.head("POST", f"/sandbox/together{n}/file", *lines))
+        time.sleep(0.3)  # each head was let in: there was room for one more
+        for connection in sockets:
+            connection.sendall(body)
+        statuses = sorted(int(connection.recv(65536).split(b" ")[1]) for connection in sockets)
+    assert statuses == [201, 429, 429, 429]
+    assert len(client.get("/sandboxes").json()["sandboxes"]) == 1

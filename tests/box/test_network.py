@@ -166,7 +166,7 @@ def proxies_of(pid: int) -> list[int]:
     found = []
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{child}/comm").read_text() == "glovebox-egress\n":
+            if Path(f"/proc/{child}/comm").read_text() == "glovebox-proxy\n":
                 found.append(int(child))
     return found
 

@@ -139,7 +139,7 @@ def test_only_the_named_variables_reach_the_program(glovebox: Glovebox) -> None:
 
 
 def test_a_caller_with_many_open_files_gets_its_box(glovebox: Glovebox) -> None:
-    """A box may have 1,024 descriptors; whoever makes it may have more, as the supervisor of a thousand sessions does."""
+    """A box may have 1,024 descriptors; the process that makes it may have more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 2048:
         pytest.skip("optional: the host allows too few descriptors to have many")

@@ -90,9 +90,27 @@ def test_a_helper_killed_twenty_times_is_back_each_time_and_nothing_is_lost(
             client.request("session.remove", session=f"removed-{number}")
     shown = client.request("status")["helpers"][name]
     assert (shown["state"], shown["restarts"]) == ("running", KILLS), shown
-    assert f"{name} running ({KILLS} restarts)" in daemon.cli("status").stdout
+    lines = daemon.cli("status").stdout.splitlines()
+    assert any(line.split(maxsplit=1) == [name, f"running, pid {shown['pid']}, {KILLS} restarts"] for line in lines)
     daemon.kill()
     assert value(daemon.start().client(), "s") == "1"
+
+
+def test_ps_and_status_show_every_process_of_the_daemon(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--pool", "1")
+    client = daemon.client()
+    client.request("session.create", session="net", network={"allow": ["example.invalid:443"]})
+    client.execute("x = 1", "net")
+    status = wait_for("the nursery", lambda: (shown := client.request("status"))["nursery"] and shown)
+    pids = {name: helper["pid"] for name, helper in status["helpers"].items()}
+    pids["supervisor"] = status["nursery"]["supervisor_pid"]
+    assert set(pids) == {"vault", "maker", "reaper", "janitor", "proxy", "meter", "audit", "supervisor"}
+    lines = daemon.cli("status").stdout.splitlines()
+    for name, pid in pids.items():
+        words = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+        assert words == f"glovebox: {name} {daemon.data}", words
+        assert any(line.split(maxsplit=1) == [name, f"running, pid {pid}"] for line in lines), lines
+    assert "glovebox_kernel.nursery" in Path(f"/proc/{status['nursery']['pid']}/cmdline").read_text()
 
 
 def test_the_proxy_killed_is_replaced_and_shown(start_daemon: StartDaemon) -> None:

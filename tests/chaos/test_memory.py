@@ -32,8 +32,11 @@ def spared() -> int:
     return -900 if done.returncode == 0 else score(os.getpid())
 
 
-def ward_of(daemon: Daemon) -> int:
-    return int(wait_for("a supervisor", lambda: next(_named("glovebox-superv", lambda pid: _parent(pid) == daemon.maker()), 0)))
+def supervisor_of(daemon: Daemon) -> int:
+    def find() -> int:
+        return next(_named("glovebox-superv", lambda pid: _parent(pid) == daemon.maker()), 0)
+
+    return int(wait_for("a supervisor", find))
 
 
 @pytest.mark.vm  # where root has every privilege
@@ -46,7 +49,7 @@ def test_l08_boxes_are_offered_first_and_the_daemon_last(start_daemon: StartDaem
         "the nursery", lambda: (n := client.request("status")["nursery"]) and n["state"] == "ready" and n["pid"]
     )
     client.execute("1", "forked")
-    for pid in (daemon.pid, daemon.maker(), ward_of(daemon), *daemon.vaults()):
+    for pid in (daemon.pid, daemon.maker(), supervisor_of(daemon), *daemon.vaults()):
         assert score(pid) == spared(), Path(f"/proc/{pid}/comm").read_text()
     assert score(nursery) == (0 if spared() == -900 else spared())
     for name in ("cold", "forked"):

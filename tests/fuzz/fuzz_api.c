@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "daemon/daemon.h"
 #include "http/query.h"
-#include "merge_mappings.h"
+#include "text.h"
 #include "session/caller.h"
 #include "session/serve_options.h"
 #include "session/session_config.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "box/policy.h"
-#include "merge_mappings.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "box/cgroup/cgroup_text.h"
-#include "merge_mappings.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

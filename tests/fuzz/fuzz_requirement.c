@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "merge_mappings.h"
+#include "text.h"
 #include "store/requirement.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "merge_mappings.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -48,7 +48,8 @@ def test_message_that_is_too_large_is_refused(service: Service, stdio: Callable[
         ('{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600), ('{"jsonrpc":"2.0","id":1,"method":7}', -32600),
         ('{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32602),
         ('{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":3}}', -32602),
-        ('{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', -32700), ('{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600),
+        ('{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', -32700),
+        ('{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600),
         ('{"a":[' + "0," * 20000 + "0]}", -32700), ('[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
     ],
 )  # fmt: skip

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from clients import HERE, LEGACY_PYTHON, MODERN_PYTHON, MODULES, NODE, run_client
 from support.service import Service
+
+from clients import HERE, LEGACY_PYTHON, MODERN_PYTHON, MODULES, NODE, run_client
 
 REPOSITORY = HERE.parents[1]
 
@@ -32,7 +33,8 @@ def test_inspector(service: Service, transport: str, era: str) -> None:
     key = [] if transport == "stdio" else ["--header", f"Authorization: Bearer {env['MCP_KEY']}"]
 
     def ask(*words: str) -> object:
-        done = run_client(NODE, launcher, "--cli", "--protocol-era", era, *server, *key, *words, "--format", "json", **env)
+        flags = ["--cli", "--protocol-era", era]
+        done = run_client(NODE, launcher, *flags, *server, *key, *words, "--format", "json", **env)
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)["result"]
 

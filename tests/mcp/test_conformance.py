@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from clients import HERE, MODULES, NODE, run_client
 from key_proxy import KeyProxy
 from support.service import Service
+
+from clients import HERE, MODULES, NODE, run_client
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

@@ -201,7 +201,8 @@ def test_a_client_that_takes_tasks_gets_one_for_long_work(service: Service) -> N
         time.sleep(0.1)
     assert state["status"] == "completed" and state["result"]["content"][0]["text"] == "slept\n5"
     assert peer.request("tasks/get", {"taskId": "default.x.1"}, meta=meta)["error"]["code"] == -32602
-    again = peer.result("tools/call", {"name": "run_python", "arguments": {**arguments, "code": "time.sleep(60)"}}, meta=meta)
+    arguments["code"] = "time.sleep(60)"
+    again = peer.result("tools/call", {"name": "run_python", "arguments": arguments}, meta=meta)
     peer.result("tasks/cancel", {"taskId": again["taskId"]}, meta=meta)
     while (state := peer.result("tasks/get", {"taskId": again["taskId"]}, meta=meta))["status"] == "working":
         assert time.monotonic() < deadline

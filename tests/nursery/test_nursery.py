@@ -485,6 +485,9 @@ def test_with_a_python_that_was_not_tried_kernels_are_forked_without_a_snapshot(
     assert served.execute("plain", f"x = 41\n{IS_FORKED}\n{HAS_SNAPSHOT}") == "True\nFalse\n", served.log()
     time.sleep(1.5)  # long enough for an idle kernel to return memory
     assert served.execute("plain", "x + 1") == "42\n"
+    for _ in range(3):  # in light kernels, one of them forked in any case
+        assert good(served.glovebox("run", "--", "echo", "42")) == "42\n"
+        wait_for("the light nursery", lambda: (served.status()["light_nursery"] or {}).get("state") == "ready")
 
 
 def test_the_snapshot_is_for_the_allocators_that_it_was_tried_with(served: Served) -> None:

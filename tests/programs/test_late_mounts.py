@@ -126,7 +126,7 @@ def _children_of_supervisor(data_dir: str) -> list[str]:
     supervisors = set()
     for process in Path("/proc").glob("[0-9]*"):
         statuses[process.name] = _read(process / "status")
-        if _read(process / "cmdline").split("\0")[:2] == ["glovebox-supervisor", data_dir]:
+        if _read(process / "cmdline").split("\0")[:2] == ["glovebox: supervisor", data_dir]:
             supervisors.add(process.name)
     return [status for status in statuses.values() if (parent := re.search(r"^PPid:\t(.*)$", status, re.M))
             and parent[1] in supervisors]  # fmt: skip

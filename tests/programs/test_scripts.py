@@ -166,3 +166,11 @@ def test_a_script_that_is_a_pipe_runs(daemon: Daemon, run: Run) -> None:
         return  # the pipe is the tests', which are root's: only root may open it by this name
     done = run("/dev/stdin", input="print('from a pipe')")
     assert (done.returncode, done.stdout) == (0, "from a pipe\n"), done.stderr
+
+
+def test_a_module_that_the_image_lacks_is_told_with_what_to_do(daemon: Daemon, run: Run) -> None:
+    done = run("-c", "import no_such_module.inner")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("glovebox: image host has no module no_such_module;")
+    assert "glovebox session install NAME no_such_module" in done.stderr
+    assert "glovebox" not in run("--quiet", "-c", "import no_such_module").stderr

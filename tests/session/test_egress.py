@@ -43,7 +43,7 @@ def proxy_of(daemon: Daemon) -> int:
     children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
     for child in children:
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{child}/comm").read_text() == "glovebox-egress\n":
+            if Path(f"/proc/{child}/comm").read_text() == "glovebox-proxy\n":
                 return int(child)
     return -1
 

@@ -163,6 +163,21 @@ def test_image_that_a_session_uses_is_not_removed_unasked(served_glovebox: Glove
     good(served_glovebox("image", "rm", "--force", "small"))
 
 
+def test_the_layer_of_the_host_is_not_removed_unasked(served_glovebox: Glovebox) -> None:
+    (served_glovebox.place.data / "images/host/python").mkdir(parents=True, exist_ok=True)
+    for path in ("images", "images/host", "images/host/python"):
+        served_glovebox.place.give(served_glovebox.place.data / path)
+    good(served_glovebox("session", "new", "demo"))
+    refused = served_glovebox("image", "rm", "host")
+    assert refused.returncode == 125 and "in use by 1 session (demo), which would miss its packages" in refused.stderr
+    good(served_glovebox("image", "rm", "--force", "host"))
+
+
+def test_a_part_of_a_verb_is_told_with_its_verb(glovebox: Glovebox) -> None:
+    refused = glovebox("hibernate", "demo")
+    assert refused.returncode == 2 and 'did you mean "glovebox session hibernate"?' in refused.stderr
+
+
 def test_words_of_other_programs_are_understood(served_glovebox: Glovebox) -> None:
     good(served_glovebox("session", "create", "demo"))
     assert good(served_glovebox("session", "list", "--names")) == "demo\n"

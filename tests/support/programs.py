@@ -125,6 +125,10 @@ PROGRAMS = [
         "import atexit\natexit.register(print, 'first')\natexit.register(print, 'last')\nprint('body')",
     ),
     _program(
+        "atexit_globals",
+        "import atexit\nprint('__file__' in globals())\natexit.register(lambda: print(sorted(globals())))",
+    ),
+    _program(
         "atexit_after_error",
         "import atexit\natexit.register(print, 'still')\nraise RuntimeError('x')",
     ),

@@ -219,7 +219,7 @@ int main(int argc, char **argv) {
         }
         struct place place = { .egress = &egress, .pidfd = (int) syscall(SYS_pidfd_open, getpid(), 0) };
         place.server_fd = listen_on_loopback(&place.server_port);
-        ok(place.pidfd >= 0 && egress_start(&operator, & egress, &err) == 0, "the proxy starts: %s", err.message);
+        ok(place.pidfd >= 0 && egress_start(&operator, "/tmp", &egress, &err) == 0, "the proxy starts: %s", err.message);
         test_trusted(&place);
         test_via(&place);
         test_shares(&place);

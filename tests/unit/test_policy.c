@@ -51,7 +51,7 @@ static enum err_code decide(const struct policy *policy, const char *source, boo
 }
 
 static enum err_code decide_as_operator(const char *source, bool writable) {
-        struct policy policy = { .operator = true, .state_dir = in_top("state") };
+        struct policy policy = { .is_operator = true, .state_dir = in_top("state") };
         return decide(&policy, source, writable);
 }
 
@@ -178,7 +178,7 @@ static bool fd_is(int fd, const char *path) {
 }
 
 static void test_swapped_link(void) {
-        struct policy policy = { .operator = true };
+        struct policy policy = { .is_operator = true };
         _cleanup_fd_ int fd = -1;
         make_link("a", "data/link");
         ok(policy_open_source(&policy, in_top("data/link"), false, &fd, &last) == 0, "a link to a good place is fine");

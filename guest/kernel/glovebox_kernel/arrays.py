@@ -29,7 +29,7 @@ class ArrayReducers:
 
     def __init__(self, writer: VaultWriter, spoilt: Iterable[Any] = ()) -> None:
         self._writer = writer
-        # Memory that did not come back from the disk as it was: whatever reaches it cannot be reduced.
+        # Memory that did not come back from the disk as it was: an object that reaches it cannot be pickled.
         self._spoilt = {one if isinstance(one, tuple) else id(one) for one in spoilt}
         self._byte_roots: dict[int, Any] = {}
         self._buffers: dict[tuple[int, int], Any] = {}

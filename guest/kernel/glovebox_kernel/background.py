@@ -10,7 +10,7 @@ be busy with a run:
 | `in-000000`, `in-000001`, … | written by the client: standard input, in this order; `in-000002.end` closes it |
 | `signal` | written by the client: the number of a signal for the command's group |
 | `alive` | touched about once a second |
-| `exit` | its exit status as a shell tells it; the last file to appear |
+| `exit` | its exit status as in a shell; the last file to appear |
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Supervisor:
             pass
 
     def pass_input(self) -> None:
-        """As much as the command takes now; whatever it never reads stays here."""
+        """As much as the command takes now; what it does not read stays here."""
         while self.stdin is not None:
             if self.unsent:
                 try:

@@ -44,7 +44,7 @@ class CellCompiler:
         self.cache: OrderedDict[str, Cell] = OrderedDict()
 
     def compile(self, source: str, file: str | None = None) -> Cell:
-        """May raise whatever the compiler raises; the lines are known by then, so that it can show them."""
+        """Raises what the compiler raises. The lines are in linecache by then, so that a traceback shows them."""
         if file is None and (cell := self.cache.get(source)):
             return cell
         self.count += 1
@@ -79,18 +79,18 @@ class CellCompiler:
             self.cache.clear()
 
     def _compile_with_magics(self, source: str, name: str) -> Cell:
-        """Each syntax error may be one more line that is no Python; the first error is the one to tell."""
+        """Each syntax error may be one more line that is not Python; the first error is the one to report."""
         first: SyntaxError | None = None
         for _ in range(MAGICS_MAX):
             try:
                 return self._compile(source, name)
             except SyntaxError as error:
                 first = first or error
-                from glovebox_kernel import magics  # who types none does not pay for it
+                from glovebox_kernel import magics  # imported at first use
 
                 rewritten = magics.magics_rewrite(source, error)
                 if rewritten is None:
-                    # An error of Python's own behind lines that were rewritten is told as it is.
+                    # An error in Python code after lines that were rewritten is reported unchanged.
                     raise
                 source = rewritten
         raise first or SyntaxError("too many lines that are no Python")
@@ -99,7 +99,7 @@ class CellCompiler:
         # dont_inherit: this file's own __future__ imports must not reach the user's code.
         flags = _FLAGS | self._future
         if _looks_like_a_call(source):
-            with contextlib.suppress(SyntaxError, ValueError):  # told by the way that every cell can go
+            with contextlib.suppress(SyntaxError, ValueError):  # the general way below reports it
                 return Cell(name, None, compile(source, name, "eval", flags, dont_inherit=True))
         tree = compile(source, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
         statements = tree.body

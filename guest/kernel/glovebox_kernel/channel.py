@@ -43,7 +43,7 @@ PROTOCOL = 2
 REQUEST_MAX_BYTES = 32 << 20
 REPLY_MAX_BYTES = 3 << 20
 _READ_BYTES = 64 << 10
-_FIRST_READ_BYTES = 4 << 10  # most frames are small, and memory for more would be asked for each time
+_FIRST_READ_BYTES = 4 << 10  # most frames are small; a larger buffer would be allocated each time
 IDLE_AFTER_MS = 1000
 _HIGH_FD = 700  # below every usual limit of open files
 _HEADER = struct.Struct("<IB3s")
@@ -61,7 +61,7 @@ _decoder = json.JSONDecoder()
 
 
 def _make_encode() -> Callable[[Any], str]:
-    """`_encoder.encode` makes its C part anew for every call: made once where the C part is there to be had."""
+    """`_encoder.encode` makes a new C encoder for every call. This makes one for all, where the C part is available."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return _encoder.encode
@@ -77,22 +77,22 @@ def _make_encode() -> Callable[[Any], str]:
     return lambda value: join(parts(value, 0))
 
 
-_encode = _make_encode()
-json_scan = _decoder.scan_once
+json_text = _make_encode()
+_scan = _decoder.scan_once
 
 
 def json_pack(value: dict[str, Any]) -> bytes:
     """JSON as bytes. Lone surrogates, which UTF-8 cannot hold, become question marks."""
-    return _encode(value).encode("utf-8", "replace")
+    return json_text(value).encode("utf-8", "replace")
 
 
 def json_unpack(payload: bytes) -> dict[str, Any]:
     text = payload.decode("utf-8")
     try:
-        value, end = json_scan(text, 0)
+        value, end = _scan(text, 0)
     except StopIteration:
         end = -1
-    if end != len(text):  # space around it, or an error that the decoder knows how to tell
+    if end != len(text):  # space around it, or an error for which the decoder has a message
         value = _decoder.decode(text)
     if not isinstance(value, dict):
         raise ValueError("the payload is not a JSON object")
@@ -128,7 +128,7 @@ class Channel:
         self._wait(0)
 
     def become_input(self) -> None:
-        """The process becomes a program: requests are its standard input, and the low numbers are free for it."""
+        """The process becomes a program: the pipe of requests becomes descriptor 0, and low numbers are free for it."""
         if self._pending:
             raise ChannelError("something follows PROGRAM: the stream is out of step")
         self.send(STARTED, b"")
@@ -140,7 +140,7 @@ class Channel:
         self._identity = status.st_dev, status.st_ino
 
     def tell_end(self, text: bytes) -> None:
-        """ENDED, unless the program has closed the channel, or something else has its number."""
+        """Sends ENDED, unless the program has closed the channel or reused its number."""
         with contextlib.suppress(OSError):
             status = os.fstat(self.fd)
             if (status.st_dev, status.st_ino) == self._identity:
@@ -159,7 +159,7 @@ class Channel:
             if frame[0] == PIECE:
                 frame = self._join(frame[1])
             elif self._pieces:
-                self._pieces = bytearray()  # the host that sent them is gone
+                self._pieces = bytearray()  # their host has been replaced
             if frame is not None:
                 return frame
         return None

@@ -61,7 +61,7 @@ def environment_lent(env: dict[str, str] | None) -> Iterator[None]:
 
 
 def command_run(request: dict[str, Any], show: Callable[[dict[str, str]], None] | None = None) -> int:
-    """Runs it to its end; the exit status as a shell tells it. An interrupt ends its whole group and is passed on."""
+    """Runs it to its end; the exit status as in a shell. An interrupt ends its whole group and is passed on."""
     env = {**os.environ, **request.get("env", {})}
     argv = request["argv"]
     if request.get("python"):  # this very interpreter, wherever the image has it

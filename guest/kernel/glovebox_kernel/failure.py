@@ -1,4 +1,4 @@
-"""An exception, told to the user: the user's own lines, none of the kernel's, bounded."""
+"""An exception as text for the user: the user's own lines, none of the kernel's, bounded."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def figure_png(figure: Any) -> bytes:
 
 
 def _tell_warnings(caught: list[warnings.WarningMessage]) -> None:
-    """The place of a warning would be a line of ours, which tells nobody anything."""
+    """Without its location: that would be a line of the kernel."""
     missing: dict[str, None] = {}
     for warning in caught:
         text = str(warning.message)

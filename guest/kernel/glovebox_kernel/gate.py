@@ -1,14 +1,15 @@
-"""When SIGINT may reach user code, and how nothing else in the kernel is ever hit by it.
+"""When SIGINT may interrupt user code, and how nothing else in the kernel is interrupted by it.
 
 The handler runs between any two bytecodes of the main thread, so "is a run on?" has no safe answer but one that it
-reads itself: `armed`. Three places would still be hit:
+reads itself: `armed`. Three places would still be interrupted:
 - a frame half sent to the host: `shield` postpones the signal to the end of the frame;
 - the instructions of `run_guarded` around the run: the first signal there is caught by its outer `except`, and
   `struck` makes the handler ignore all later ones in that very function, so a storm cannot get past the second net;
-- a forked child of a cell, which must see the usual KeyboardInterrupt: told apart by its process id.
+- a forked child of a cell, which must see the usual KeyboardInterrupt: the handler compares process ids.
 
 A host cannot know whether a run has begun when it interrupts it, so it repeats the signal until the run ends. One that
-comes less than REPEAT_S after the one that struck is such a repetition: clean-up code is not hit by it.
+comes less than REPEAT_S after the one that interrupted the run is such a repetition: it does not interrupt clean-up
+code.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from time import monotonic
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable
 
-# The plain functions and numbers: `signal` wraps them to speak of enumerations, which takes longer than the calls.
+# The plain functions and numbers: `signal` wraps them in enumerations, which takes longer than the calls.
 _SIGINT = int(signal.SIGINT)
 _SIG_BLOCK, _SIG_UNBLOCK = int(signal.SIG_BLOCK), int(signal.SIG_UNBLOCK)
 _SIGINT_ONLY = (_SIGINT,)
@@ -41,7 +42,7 @@ class Gate:
         self.shielded = 0
         self.pid = os.getpid()
         self._boundary: CodeType = Gate.run_guarded.__code__
-        self.handler = self.handle  # the same object each time: to be told apart by identity
+        self.handler = self.handle  # the same object each time: repair() compares by identity
 
     def install(self) -> None:
         self.pid = os.getpid()

@@ -1,4 +1,4 @@
-"""Standard input of a run, from whoever asked for it, and only when the code wants it.
+"""Standard input of a run: read from the client that asked for the run, and only when the code reads it.
 
 A client that offers its input sends a token along. The first read shows a display with that token; the client then
 writes pieces into the session's own directory, `input-TOKEN-N` for N = 0, 1, …, each when the one before is gone: the
@@ -76,7 +76,7 @@ class HostInput(io.RawIOBase):
         return len(taken)
 
     def finish(self) -> None:
-        """What nobody read is not left lying about."""
+        """Removes input that the code did not read."""
         for number in (self._next, self._next + 1):
             with contextlib.suppress(OSError):
                 os.unlink(self._path(number))

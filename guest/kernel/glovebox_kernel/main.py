@@ -136,7 +136,7 @@ class Kernel:
         if "" not in sys.path:
             sys.path.insert(0, "")  # as in an interactive Python: the current directory, wherever that will be
         if not self._is_hooked:
-            # A child must neither print twice what its parent had not yet flushed, nor speak to the host.
+            # A child must not print a second time what its parent had not flushed, nor send frames to the host.
             os.register_at_fork(before=self._stdio.flush_before_fork, after_in_child=self._channel.close)
             self._is_hooked = True
         self._table.get(DEFAULT).enter()
@@ -153,18 +153,18 @@ class Kernel:
             packages_mark_start()
         self.has_begun = True
 
-    def pretend(self) -> None:
-        """In a nursery, for one that only practises: as if it were prepared. Nothing of it is installed for good."""
+    def begin_rehearsal(self) -> None:
+        """In a nursery, for a kernel that only rehearses: as if prepare() had run, without its lasting effects."""
         self._stdio.install()
         self.expect_descriptors()
         self._is_hooked = True
 
     def close(self) -> None:
-        """One that only practised."""
+        """A kernel that only rehearsed."""
         self._channel.close()
 
-    def practise(self, sources: Iterable[str]) -> None:
-        """In a nursery: run these, as if a host had asked for them. Nothing of it is installed for good."""
+    def rehearse_cells(self, sources: Iterable[str]) -> None:
+        """In a nursery: run these as if a host had asked for them, without lasting effects."""
         before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__
         main_module = sys.modules["__main__"]
         self._stdio.install()
@@ -189,7 +189,7 @@ class Kernel:
         os._exit = exit_flushed
 
     def rehearse(self) -> None:
-        """A kernel that nobody waits for yet gets the pages it will write to now."""
+        """In a kernel of the pool: a short run, so that the pages it writes to are copied before a client waits."""
         if "pandas" in sys.modules:
             rehearse(self._gate)
             self._stdio.flush()
@@ -236,7 +236,7 @@ class Kernel:
         sys.path_importer_cache.pop(os.getcwd(), None)  # what was there before something was mounted on it
 
     def _become_program(self, payload: bytes) -> NoReturn:
-        """It has this process from here on; children of it must not speak to the host."""
+        """Replaces this kernel. Children of the program must not send frames to the host."""
         self._gate.hold()
         self._channel.become_input()
         self._stdio.leave()
@@ -424,7 +424,7 @@ def make(fds: tuple[int, int]) -> Kernel:
 
 
 def serve(kernel: Kernel, is_awaited: bool = False) -> NoReturn:
-    """Be a kernel from here on; never returns. One that somebody waits for does nothing ahead of need."""
+    """Be a kernel from here on; never returns. If a client already waits for it, it does not rehearse."""
     if not kernel.has_begun:
         kernel.begin()
     if not is_awaited:

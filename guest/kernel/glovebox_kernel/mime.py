@@ -1,4 +1,4 @@
-"""A value as a MIME bundle: text always, and whatever richer forms the object offers. Every form is bounded.
+"""A value as a MIME bundle: text always, and the richer forms that the object offers. Every form is bounded.
 
 Forms are looked up on the object's type, not on the object: objects that answer every attribute (mocks, proxies)
 would otherwise claim to be pictures. An exception raised by the user's own `_repr_…_` is the run's error.

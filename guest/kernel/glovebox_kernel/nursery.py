@@ -18,12 +18,12 @@ import sys
 import time
 
 from glovebox_kernel import main as kernel
-from glovebox_kernel.birth import Birth
 from glovebox_kernel.cow_snapshot import CowSnapshot
-from glovebox_kernel.rehearsal import COMMAND, PYTHON_PROGRAM, lives_rehearse, nursery_rehearse, warmup_requests
+from glovebox_kernel.forked_kernel import ForkedKernel
+from glovebox_kernel.rehearsal import COMMAND, PYTHON_PROGRAM, rehearse_cells, rehearse_light_kernels, warmup_requests
 from glovebox_kernel.trim import memory_keep, memory_trim
 
-CHANNEL_FDS = 3, 4  # of a kernel; in a nursery they are the maker's, which nothing here reads or writes
+CHANNEL_FDS = 3, 4  # of a kernel; in a nursery they are the maker's, and only the library uses them
 LIBRARY_FD = 5
 _PYTHON = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
 
@@ -34,7 +34,7 @@ def _library() -> ctypes.PyDLL:
     os.close(LIBRARY_FD)
     library.spawn_announce.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     library.spawn_environment.restype = ctypes.c_char_p
-    library.spawn_pretend.restype = None
+    library.spawn_simulate.restype = None
     library.page_warmup_feed.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     for function in _PYTHON:
         getattr(ctypes.pythonapi, function).restype = None
@@ -42,7 +42,7 @@ def _library() -> ctypes.PyDLL:
 
 
 def _other_threads() -> list[str]:
-    """Names of the threads besides this one; a moment's patience for those that are ending."""
+    """Names of the threads besides this one; waits for up to a second for those that are ending."""
     names: list[str] = []
     for _ in range(20):
         names = []
@@ -58,7 +58,7 @@ def _other_threads() -> list[str]:
 
 
 def _make_kernel() -> kernel.Kernel:
-    """The kernel that each fork will be. Its streams remember what they write to: pipes, then as now."""
+    """The kernel that each fork will be. Its streams note what kind of file they write to, so 1 and 2 must be pipes."""
     read_fd, write_fd = os.pipe()
     null_fds = os.dup(1), os.dup(2)
     for fd in (1, 2):
@@ -72,26 +72,26 @@ def _make_kernel() -> kernel.Kernel:
     return made
 
 
-def _prepare(library: ctypes.PyDLL, snapshot: CowSnapshot, own_path: list[str], is_light: bool) -> Birth:
+def _prepare(library: ctypes.PyDLL, snapshot: CowSnapshot, own_path: list[str], is_light: bool) -> ForkedKernel:
     """After the imports: do once what every kernel would do, and leave memory such that kernels write to little."""
-    nursery_rehearse()
+    rehearse_cells()
 
     def on_idle() -> None:
         memory_trim()
         snapshot.release_equal_pages()
 
     if is_light:
-        lives_rehearse(library, on_idle)
-    birth = Birth(_make_kernel(), library, own_path, on_idle)
+        rehearse_light_kernels(library, on_idle)
+    forked = ForkedKernel(_make_kernel(), library, own_path, on_idle)
     memory_keep()  # kernels trim when they are idle
-    birth.practise()
+    forked.rehearse_fork()
     if is_light:
-        birth.prepare()
+        forked.prepare()
     sys.path_importer_cache.clear()  # a kernel has another path, and reads the directories again
     gc.collect()
     memory_trim()
     gc.freeze()
-    return birth
+    return forked
 
 
 def main() -> None:
@@ -106,20 +106,20 @@ def main() -> None:
         importlib.import_module("glovebox_kernel.sleep")  # only kernels of sessions need it
     failed = kernel.preload(names)
     own_path = [part for part in sys.path if part and part != os.getcwd()]
-    birth = _prepare(library, snapshot, own_path, is_light)
+    forked = _prepare(library, snapshot, own_path, is_light)
     if threads := _other_threads():
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
     announced = 0, len(names) - len(failed), ",".join(failed).encode()
     requests = warmup_requests(COMMAND if is_light else PYTHON_PROGRAM)
     has_snapshot = snapshot.take()
-    birth.before_fork()
+    forked.before_fork()
     if has_snapshot and library.page_warmup_begin() == 0:
-        birth.try_out(CHANNEL_FDS, requests, library.page_warmup_end)
+        forked.become_warmup_child(CHANNEL_FDS, requests, library.page_warmup_end)
     else:
         library.spawn_announce(*announced)
-    if birth.await_fork():
-        birth.become_kernel()
+    if forked.wait_for_fork():
+        forked.run()
 
 
 if __name__ == "__main__":

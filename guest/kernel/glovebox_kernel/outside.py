@@ -39,7 +39,7 @@ def _list(path: str, _: str) -> Any:
 
 
 def _read(path: str, _: str) -> Any:
-    """A copy that can be reached from outside, to be removed by whoever asked."""
+    """A copy that can be reached from outside, to be removed by the caller."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise IsADirectoryError(21, "it is not a regular file", path)
     copy = _new_path("copy")

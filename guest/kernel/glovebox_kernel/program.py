@@ -6,7 +6,7 @@ and last output are those of a fresh interpreter. Where a fork cannot be the sam
 the script has the name of a module that is imported already; a variable that the interpreter reads at its start), a
 fresh one is executed in this process instead. Commands are executed, too.
 
-How it ended is told twice: by ENDED, which comes first, and by the wait status of the process.
+How it ended is reported twice: by ENDED, which comes first, and by the wait status of the process.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def program_rehearse() -> None:
         _open_stream(number, "<practice>").detach()
     space: dict[str, Any] = ModuleType("__main__").__dict__
     exec(compile("print(end='')\nx = 1", "<string>", "exec", dont_inherit=True), space)
-    Request(b"python\x002\0-c\0pass\0").needs_fresh()
+    Request(b"python\0\x002\0-c\0pass\0").needs_fresh()
     _is_shadowed(["", "-c"])
     _clear(space)
     gc.collect()
@@ -73,14 +73,16 @@ def program_set_end(end: Callable[[], object]) -> None:
 
 
 class Request:
-    """PROGRAM: texts, each ended by NUL: "python" or "exec", the number of arguments, these, and variables."""
+    """PROGRAM: texts, each ended by NUL: "python" or "exec", where it starts ("": the workspace), the number of
+    arguments, these, and variables."""
 
     def __init__(self, payload: bytes) -> None:
         texts = payload.split(b"\0")
         self.is_python = texts[0] == b"python"
-        n_arguments = int(texts[1])
-        self.argv = [os.fsdecode(text) for text in texts[2 : 2 + n_arguments]]
-        self.variables = dict(text.split(b"=", 1) for text in texts[2 + n_arguments : -1])
+        self.directory = texts[1]
+        n_arguments = int(texts[2])
+        self.argv = [os.fsdecode(text) for text in texts[3 : 3 + n_arguments]]
+        self.variables = dict(text.split(b"=", 1) for text in texts[3 + n_arguments : -1])
         if self.is_python:
             self.argv.insert(0, sys.executable)
         elif not self.argv[0]:
@@ -95,6 +97,9 @@ def program_become(payload: bytes, tell_end: Callable[[bytes], None]) -> NoRetur
     """In a kernel that never ran anything: be this program, to its end."""
     request = Request(payload)
     _enter_environment(request)
+    if request.directory:
+        with contextlib.suppress(OSError):  # an image that names a directory which it does not have
+            os.chdir(request.directory)
 
     def start_fresh() -> NoReturn:
         _execute(request.argv, tell_end)
@@ -146,7 +151,7 @@ def _execute(argv: list[str], tell_end: Callable[[bytes], None]) -> NoReturn:
 
 
 def _let_interrupts_through() -> None:
-    """The kernel held them back (Gate.hold): one that has come is heard now."""
+    """The kernel held them back (Gate.hold): one that has arrived is handled now."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
 
@@ -210,6 +215,7 @@ class _Program:
             if how == "-c":
                 self._run_text(self._argv[2], "<string>", ["-c", *self._argv[3:]])
             elif how == "-":
+                self._main.__dict__.update(__file__="<stdin>", __cached__=None)
                 self._run_text(_read_all(0), "<stdin>", self._argv[1:])
             elif how == "-m":
                 self._run_module(self._argv[2], self._argv[3:])
@@ -219,6 +225,9 @@ class _Program:
             error = caught
         status = _report(error) if error is not None else 0  # out of the handler: what fails now has no context
         del error
+        if how not in ("-c", "-m"):  # as the interpreter does when it has run a file
+            for name in ("__file__", "__cached__"):
+                self._main.__dict__.pop(name, None)
         return self._finish(status)
 
     def _run_text(self, text: str | bytes, name: str, argv: list[str]) -> None:
@@ -257,7 +266,7 @@ class _Program:
                 threading._shutdown()
         except BaseException as error:
             _report(error)
-        with contextlib.suppress(BaseException):  # it has been told
+        with contextlib.suppress(BaseException):  # the exception was reported
             atexit._run_exitfuncs()
         _flush()
         self._forget_modules()

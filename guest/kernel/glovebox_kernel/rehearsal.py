@@ -1,8 +1,8 @@
-"""What a nursery does once its imports are over: what kernels do, until nothing changes by it any more.
+"""What a nursery does after its imports: what kernels do, until that changes nothing in memory any more.
 
 Libraries set things up at first use, and the interpreter rewrites code that runs often. Done here, it is done for all
-kernels: a first run is faster, and the pages that hold it are shared. Nothing a user sees may change by it: no files, no
-threads, no options, and nothing random that is not seeded again after the fork.
+kernels: a first run is faster, and the pages that hold it are shared. It must change nothing that a user can see: no
+files, no threads, no options, and nothing random that is not seeded again after the fork.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from glovebox_kernel.birth import Birth
 from glovebox_kernel.channel import EXECUTE, PROGRAM, frame_pack, json_pack
+from glovebox_kernel.forked_kernel import ForkedKernel
 from glovebox_kernel.main import Kernel
 from glovebox_kernel.program import program_rehearse
 from glovebox_kernel.reseed import reseed
@@ -35,8 +35,8 @@ _SOURCES = {
 }
 
 
-# What nearly every kernel does, for the trial: each page of it is entered into the page tables of all of them, which a
-# kernel that never needs it pays for as well.
+# What nearly every kernel does, for the page warm-up. Every page that these cells touch is in the page tables of every
+# kernel, which costs a kernel that does not need it 0.3 µs.
 _COMMON = {
     "builtins": "print(6 * 7)",
     "sys": _SOURCES["sys"],
@@ -45,11 +45,11 @@ _COMMON = {
 }
 
 
-def nursery_rehearse() -> None:
+def rehearse_cells() -> None:
     read_fd, write_fd = os.pipe()
     os.set_blocking(read_fd, False)
     kernel = Kernel((os.dup(0), write_fd))
-    kernel.practise(_read_along(read_fd))
+    kernel.rehearse_cells(_read_along(read_fd))
     kernel.close()
     os.close(read_fd)
     for _ in range(_TIMES):
@@ -59,14 +59,14 @@ def nursery_rehearse() -> None:
     gc.collect()
 
 
-def lives_rehearse(library: ctypes.PyDLL, on_idle: Callable[[], None]) -> None:
-    """Whole lives of light kernels: what a kernel runs that its nursery never ran, it runs slowly, and writes down
-    where it found each attribute."""
+def rehearse_light_kernels(library: ctypes.PyDLL, on_idle: Callable[[], None]) -> None:
+    """Whole lives of light kernels. Code that runs for the first time in a kernel is slow, and the interpreter caches
+    attribute look-ups in it, which copies pages."""
     requests = warmup_requests()
     before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__, sys.modules["__main__"]
     fds = os.dup(0), os.dup(0)
     for _ in range(_TIMES):
-        Birth(Kernel(fds), library, [], on_idle).rehearse(fds, requests)
+        ForkedKernel(Kernel(fds), library, [], on_idle).rehearse_life(fds, requests)
     for fd in fds:
         os.close(fd)
     sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__ = before[:6]  # type: ignore[misc]
@@ -75,11 +75,11 @@ def lives_rehearse(library: ctypes.PyDLL, on_idle: Callable[[], None]) -> None:
     gc.collect()
 
 
-PYTHON_PROGRAM, COMMAND = b"python\x002\0-c\0print(6 * 7)\0", b"exec\x004\0\0-c\0true\0bash\0"
+PYTHON_PROGRAM, COMMAND = b"python\0\x002\0-c\0print(6 * 7)\0", b"exec\0\x004\0\0-c\0true\0bash\0"
 
 
 def warmup_requests(program: bytes = b"") -> bytes:
-    """What nearly every kernel is asked for, as it would come from a host; at last, to be a program."""
+    """What nearly every kernel is asked for, as frames from a host; the last one starts a program."""
     sources = (source for module, source in _COMMON.items() if module in sys.modules)
     last = frame_pack(PROGRAM, program) if program else b""
     cells = [frame_pack(EXECUTE, json_pack({"id": "", "code": source})) for source in sources]
@@ -87,7 +87,7 @@ def warmup_requests(program: bytes = b"") -> bytes:
 
 
 def _read_along(read_fd: int) -> Iterator[str]:
-    """Sources in turn, never twice the same text: each is compiled. Between two of them the answer is taken."""
+    """Sources in turn, no text twice, so that each is compiled. Reads the answer after each."""
     for number in range(_TIMES):
         for module, source in _SOURCES.items():
             if module in sys.modules:

@@ -1,7 +1,7 @@
-"""One run: compile a cell, execute it in its context, and say how it ended.
+"""One run: compile a cell, execute it in its context, and report how it ended.
 
 The outcome of a run is data (the payload of RESULT), whatever the code did: an exception, `sys.exit(3)`, an interrupt.
-Only the end of the process (os._exit, a signal, a crash) is not told from here: the host sees that.
+The end of the process itself (os._exit, a signal, a crash) is not reported from here: the host sees it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glovebox_kernel.command import command_run
 from glovebox_kernel.context import Context
 from glovebox_kernel.failure import failure_describe, failure_name_only
 from glovebox_kernel.gate import Gate
-from glovebox_kernel.outcome import outcome_pack
+from glovebox_kernel.outcome import Outcome, outcome_pack
 from glovebox_kernel.stdio import Stdio
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Runner:
         code, failure = self._gate.run_guarded(command_run, request, self.show_quietly)
         outcome = self._outcome(None, failure)
         if failure is None and code != 0:
-            outcome.update(status="error", exit_code=code)
+            outcome = outcome._replace(status="error", exit_code=code)
         self._gate.repair()
         return outcome_pack(outcome)
 
@@ -133,7 +133,7 @@ class Runner:
 
     def _await(self, coroutine: Any) -> Any:
         """Top-level await: one event loop for the kernel's life, so that tasks started in a cell go on in the next."""
-        import asyncio  # only those who await pay for it
+        import asyncio  # imported at first use
 
         if self.loop is None or self.loop.is_closed():
             self.loop = asyncio.new_event_loop()
@@ -147,7 +147,7 @@ class Runner:
                 self.loop.run_until_complete(asyncio.wait([task]))
             raise
 
-    def _outcome(self, bundle: mime.Bundle | None, failure: BaseException | None) -> dict[str, Any]:
+    def _outcome(self, bundle: mime.Bundle | None, failure: BaseException | None) -> Outcome:
         status, exit_code, error = "ok", 0, None
         if failure is not None:
             bundle = None
@@ -158,16 +158,7 @@ class Runner:
                 error, second = self._gate.run_guarded(failure_describe, failure)
                 if second is not None:
                     error = failure_name_only(failure)
-        return {
-            "id": self.run_id,
-            "status": status,
-            "exit_code": exit_code,
-            "execution_count": self.count,
-            "result": bundle,
-            "displays": self.displays,
-            "error": error,
-            "figures": self._figures,
-        }
+        return Outcome(self.run_id, status, exit_code, self.count, bundle, self.displays, error, self._figures)
 
     def _tell_exit_message(self, failure: BaseException) -> None:
         code = getattr(failure, "code", None)
@@ -205,7 +196,7 @@ class Runner:
             figures.figures_close()
 
     def show_quietly(self, bundle: mime.Bundle) -> None:
-        """Something for the client and not for a person: it is no display of the run."""
+        """A message for the client program: it does not count as a display of the run."""
         if self._channel.fd >= 0:
             frame = json_pack({"id": self.run_id, "data": bundle})
             self._stdio.flush()

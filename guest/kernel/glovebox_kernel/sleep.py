@@ -94,7 +94,7 @@ def place_restore(name: str, is_module: bool) -> Any:
 def kernel_sleep(
     table: ContextTable, cells: CellCompiler, path: str, tasks: list[str], trees: list[str]
 ) -> dict[str, Any]:
-    """Write the file; what the host is told. Raises HeldBack or OSError with nothing changed and no file left.
+    """Write the file; returns fields of ANSWER. Raises HeldBack or OSError with nothing changed and no file left.
 
     `trees`: directories in memory whose files are saved too."""
     held = _obstacles(tasks)
@@ -163,7 +163,7 @@ def _dump_all(
 
 
 def kernel_wake(table: ContextTable, cells: CellCompiler, path: str) -> dict[str, Any]:
-    """Fill the table from a file; what the host is told. On any exception the table is as it was."""
+    """Fill the table from a file; returns fields of ANSWER. On any exception the table is as it was."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         reader = VaultReader(fd)

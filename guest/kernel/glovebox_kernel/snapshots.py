@@ -1,7 +1,7 @@
 """Large tables and arrays as Parquet files that people can open, for sessions that ask for it (GLOVEBOX_SNAPSHOTS=1).
 
 A session that is trimmed or goes to sleep keeps its variables in its own storage anyway. These files, NAME.parquet in
-/workspace/data as `save` writes them, are for whoever looks at the project meanwhile, or runs `load(NAME)` elsewhere.
+/workspace/data as `save` writes them, are for people who look at the project meanwhile, or run `load(NAME)` elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def snapshots_save(contexts: Iterable[Context]) -> None:
             if _is_large(value):
                 try:
                     save(value, name)
-                except Exception as error:  # a table that Parquet cannot hold keeps nobody awake
+                except Exception as error:  # a table that Parquet cannot hold does not prevent the sleep
                     print(f"no snapshot of {name}: {error}", file=sys.stderr)
 
 

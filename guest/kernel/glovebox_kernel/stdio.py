@@ -1,7 +1,7 @@
 """sys.stdin, sys.stdout and sys.stderr of a kernel.
 
 Output is line-buffered, so that every line is on its way before the next statement. A line costs a system call and
-wakes the reader, which is too dear for code that prints thousands of lines in a row. So after FLOOD_LINES lines
+wakes the reader, which is too slow for code that prints thousands of lines in a row. So after FLOOD_LINES lines
 within FLOOD_SECONDS the stream becomes block-buffered, and a timer signal TICK_SECONDS later flushes it and makes it
 line-buffered again; no thread is needed. What a flood printed in its last tick is lost if the process is killed right
 then; what ordinary code printed never is. Where timers cannot be had, every line is flushed as before.
@@ -31,7 +31,7 @@ _fflush.argtypes = [ctypes.c_void_p]
 
 
 class InputError(EOFError):
-    """Reading standard input: nobody is there to type."""
+    """Raised by a read of standard input: there is none."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -119,7 +119,7 @@ _write_buffer = io.BufferedWriter.write
 
 
 class FloodBuffer(io.BufferedWriter):
-    """Sees every write, which for a line-buffered text layer is every line, and calls a flood a flood.
+    """Counts writes, which for a line-buffered text layer are lines, and reports a flood.
 
     Not every flush: each run ends with one, mostly of nothing.
     """
@@ -159,7 +159,7 @@ class Stdio:
         sys.stderr = sys.__stderr__ = self.streams[1]  # type: ignore[misc]
 
     def expect_descriptors(self) -> None:
-        """In a nursery: whoever forks arranges them (guest/nursery/spawn.c)."""
+        """In a nursery: guest/nursery/spawn.c puts them in place after the fork."""
         self._saved_fds = FORKED_FDS
 
     def begin(self) -> None:
@@ -184,7 +184,7 @@ class Stdio:
     def close(self) -> None:
         """Its descriptors; sys.stdout and its like are the caller's to put back."""
         for fd in self._saved_fds:
-            with contextlib.suppress(OSError):  # in a trial of the nursery's they are not there
+            with contextlib.suppress(OSError):  # they do not exist in the child of a page warm-up
                 os.close(fd)
 
     def _open(self, fd: int) -> io.TextIOWrapper:
@@ -256,6 +256,6 @@ class Stdio:
 
 
 def _flush_any(stream: Any) -> None:
-    """Whatever the user's code put there may fail; that is no reason to fail the run."""
+    """A stream of the user's own may fail; that does not fail the run."""
     with contextlib.suppress(Exception):
         stream.flush()

@@ -47,7 +47,7 @@ class Trimmer:
         self._crc = 0
 
     def trim(self, contexts: Iterable[Context], directory: str) -> dict[str, Any]:
-        """Write and drop; what the host is told. Raises TrimError or OSError with everything as it was."""
+        """Write and drop; returns fields of ANSWER. Raises TrimError or OSError with everything as it was."""
         self.restore()
         obstacle = memory_watcher()
         if obstacle is not None:
@@ -94,7 +94,7 @@ def memory_trim() -> None:
 
 
 def memory_keep() -> None:
-    """What is freed stays at hand until the next memory_trim: to get a page anew costs microseconds, and code that prints
+    """Keeps freed memory until the next memory_trim: to get a page again costs microseconds, and code that prints
     a megabyte, or works on arrays of some, frees and needs hundreds of them in every run."""
     with contextlib.suppress(AttributeError):
         _libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)

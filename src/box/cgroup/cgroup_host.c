@@ -161,7 +161,7 @@ static unsigned host_uid(void) {
         return uid;
 }
 
-static void explain(struct cgroup_host *host, const struct hierarchy *at) {
+static void cgroup_host_explain(struct cgroup_host *host, const struct hierarchy *at) {
         char missing[64];
         list_missing(host, missing, sizeof(missing));
         if (!missing[0])
@@ -252,7 +252,7 @@ void cgroup_host_look(struct cgroup_host *host) {
                         host->usable[c] = look_at_v1(host, c, &at[c]);
         if (at[V2].mounted)
                 look_at_v2(host, &at[V2], at);
-        explain(host, at);
+        cgroup_host_explain(host, at);
 }
 
 void cgroup_host_leave_v2(struct cgroup_host *host) {

@@ -4,18 +4,17 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/process_title.h"
 
-static void keep(const struct cgroup_host *host, const char *name, int fd) __attribute__((noreturn));
-static void keep(const struct cgroup_host *host, const char *name, int fd) {
-        /* Out of reach of Ctrl-C and of whoever reads our creator's output. */
+_Noreturn static void watchdog_wait(const struct cgroup_host *host, const char *name, int fd) {
+        /* A new session: Ctrl-C does not reach it. */
         (void) setsid();
-        (void) prctl(PR_SET_NAME, "glovebox-watchd"); /* fifteen characters at most */
+        process_title_set("watchdog", name);
         signal(SIGHUP, SIG_IGN);
         signal(SIGINT, SIG_IGN);
         signal(SIGTERM, SIG_IGN);
@@ -32,7 +31,7 @@ static void keep(const struct cgroup_host *host, const char *name, int fd) {
         _exit(EXIT_SUCCESS);
 }
 
-int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, struct cleanup_watchdog *ret_keeper, struct err *err) {
+int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, struct cleanup_watchdog *ret_watchdog, struct err *err) {
         int ends[2];
         if (pipe2(ends, O_CLOEXEC) < 0)
                 return err_sys(err, errno, "making a pipe");
@@ -45,10 +44,10 @@ int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, str
         }
         if (pid == 0) {
                 fd_close(&ends[1]);
-                keep(host, name, ends[0]);
+                watchdog_wait(host, name, ends[0]);
         }
         fd_close(&ends[0]);
-        *ret_keeper = (struct cleanup_watchdog) { pid, ends[1] };
+        *ret_watchdog = (struct cleanup_watchdog) { pid, ends[1] };
         return 0;
 }
 

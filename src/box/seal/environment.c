@@ -58,7 +58,7 @@ static bool same_name(const char *a, const char *b) {
 }
 
 /* Takes the text; a later one of the same name replaces the earlier. */
-static bool add(struct list *list, char *text) {
+static bool environment_add(struct list *list, char *text) {
         if (!text)
                 return false;
         for (size_t i = 0; i < list->count; i++) {
@@ -133,7 +133,7 @@ bool environment_add_image(const struct image *image, bool (*add_text)(void *to,
 }
 
 static bool add_copy(void *list, const char *text) {
-        return add(list, strdup(text));
+        return environment_add(list, strdup(text));
 }
 
 void environment_free(char **environment) {
@@ -156,19 +156,19 @@ char **environment_make(const struct image *image, const struct limits *limits, 
         struct list list = { 0 };
         bool good = true;
         for (size_t i = 0; good && i < ELEMENTS(fixed); i++)
-                good = add(&list, strdup(fixed[i]));
+                good = environment_add(&list, strdup(fixed[i]));
         char text[256];
         uint64_t processors = limits_processors(limits);
         for (size_t i = 0; good && i < ELEMENTS(thread_variables); i++) {
                 (void) snprintf(text, sizeof(text), "%s=%" PRIu64, thread_variables[i], processors);
-                good = add(&list, strdup(text));
+                good = environment_add(&list, strdup(text));
         }
-        good = good && environment_add_image(image, add_copy, &list) && add(&list, environment_path(image));
-        good = good && add(&list, make_python_path(image));
+        good = good && environment_add_image(image, add_copy, &list) && environment_add(&list, environment_path(image));
+        good = good && environment_add(&list, make_python_path(image));
         for (size_t i = 0; good && has_network && i < ELEMENTS(proxy_variables); i++)
-                good = add(&list, strdup(proxy_variables[i]));
+                good = environment_add(&list, strdup(proxy_variables[i]));
         for (size_t i = 0; good && extra && extra[i]; i++)
-                good = add(&list, strdup(extra[i]));
+                good = environment_add(&list, strdup(extra[i]));
         if (good)
                 return list.texts;
         environment_free(list.texts);

@@ -133,7 +133,7 @@ static bool add_variable(void *to, const char *text) {
         return true;
 }
 
-static int execute(const struct nursery_stage *nursery) {
+static int nursery_stage_execute(const struct nursery_stage *nursery) {
         char path[IMAGE_ENV_MAX + 512];
         const struct image *image = nursery->spec->image;
         const char *own = environment_image_value(image, "PYTHONPATH=");
@@ -165,7 +165,7 @@ static int execute(const struct nursery_stage *nursery) {
         return code;
 }
 
-static int furnish(struct nursery_stage *nursery, struct err *err) {
+static int nursery_stage_furnish(struct nursery_stage *nursery, struct err *err) {
         struct box_spec spec = *nursery->spec;
         _cleanup_fd_ int workspace_fd = tree_make_tmpfs(1 << 20, 16, BOX_UID, BOX_GID, 0755);
         if (workspace_fd < 0)
@@ -186,7 +186,7 @@ void nursery_stage_run(struct nursery_stage *nursery) {
         (void) setsid();
         (void) umask(022);
         int code = 0, report_fd = nursery->fds->sync_fd;
-        if (furnish(nursery, &err) == 0) {
+        if (nursery_stage_furnish(nursery, &err) == 0) {
                 (void) setrlimit(RLIMIT_CORE, &(struct rlimit) { 1, 1 }); /* not 0: see privilege.c */
                 code = arrange_descriptors(nursery);
                 if (code == 0) {
@@ -196,7 +196,7 @@ void nursery_stage_run(struct nursery_stage *nursery) {
                 if (code == 0)
                         code = install_filter();
                 if (code == 0)
-                        code = execute(nursery);
+                        code = nursery_stage_execute(nursery);
                 (void) err_sys(&err, -code, "starting %s", nursery->spec->image->python);
         }
         (void) err_prefix(&err, "nursery");

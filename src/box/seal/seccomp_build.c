@@ -85,19 +85,19 @@ static struct {
 } ways[BPF_MAXINSNS];
 
 /* The small language that rules are written in. */
-static void load(size_t offset) {
+static void seccomp_build_load(size_t offset) {
         emit(BPF_LD | BPF_W | BPF_ABS, (uint32_t) offset, 0, 0);
 }
 
 static void load_argument(size_t index) {
-        load(offsetof(struct seccomp_data, args) + index * sizeof(uint64_t));
+        seccomp_build_load(offsetof(struct seccomp_data, args) + index * sizeof(uint64_t));
 }
 
 static void mask(uint32_t bits) {
         emit(BPF_ALU | BPF_AND | BPF_K, bits, 0, 0);
 }
 
-static void answer(uint32_t verdict) {
+static void seccomp_build_answer(uint32_t verdict) {
         emit(BPF_RET | BPF_K, verdict, 0, 0);
 }
 
@@ -123,7 +123,7 @@ static void end_when(size_t begin) {
 static void rule_clone(void) {
         load_argument(0);
         answer_if(BPF_JSET, 0x7E020000 | 0x8000, ERRNO(EPERM));
-        answer(ALLOW);
+        seccomp_build_answer(ALLOW);
 }
 
 /* Leases (1024) hold up whoever opens the file next, on the host, too; F_NOTIFY (1026) tells who uses a directory.
@@ -133,31 +133,31 @@ static void rule_fcntl(void) {
         answer_if(BPF_JEQ, 1024, ERRNO(EINVAL));
         answer_if(BPF_JEQ, 1026, ERRNO(EINVAL));
         answer_if(BPF_JGT, 1038, ERRNO(EINVAL));
-        answer(ALLOW);
+        seccomp_build_answer(ALLOW);
 }
 
 /* Huge pages are reserved by the host's administrator for somebody, and no control group of ours counts them. */
 static void rule_mmap(void) {
         load_argument(3);
         answer_if(BPF_JSET, 0x40000, ERRNO(ENOMEM)); /* MAP_HUGETLB */
-        answer(ALLOW);
+        seccomp_build_answer(ALLOW);
 }
 
 static void rule_memfd_create(void) {
         load_argument(1);
         answer_if(BPF_JSET, 4, ERRNO(ENOMEM)); /* MFD_HUGETLB */
-        answer(ALLOW);
+        seccomp_build_answer(ALLOW);
 }
 
 static void rule_shmget(void) {
         load_argument(2);
         answer_if(BPF_JSET, 04000, ERRNO(ENOMEM)); /* SHM_HUGETLB */
-        answer(ALLOW);
+        seccomp_build_answer(ALLOW);
 }
 
 /* It would write back the files of the whole host, and cannot fail: so it does nothing. */
 static void rule_sync(void) {
-        answer(ERRNO(0));
+        seccomp_build_answer(ERRNO(0));
 }
 
 /* The plain operations: wait, wake, requeue, wake_op (0 to 5) and the two bitset ones (9, 10). Priority inheritance is
@@ -168,7 +168,7 @@ static void rule_futex(void) {
         answer_if(BPF_JGT, 10, ERRNO(ENOSYS));
         answer_if(BPF_JGE, 9, ALLOW);
         answer_if(BPF_JGT, 5, ERRNO(ENOSYS));
-        answer(ALLOW);
+        seccomp_build_answer(ALLOW);
 }
 
 /* Typing into somebody's terminal (TIOCSTI, TIOCLINUX) and loading line disciplines (TIOCSETD). */
@@ -177,7 +177,7 @@ static void rule_ioctl(void) {
         answer_if(BPF_JEQ, 0x5412, ERRNO(EPERM));
         answer_if(BPF_JEQ, 0x541C, ERRNO(EPERM));
         answer_if(BPF_JEQ, 0x5423, ERRNO(EPERM));
-        answer(ALLOW);
+        seccomp_build_answer(ALLOW);
 }
 
 /* A file that runs as whoever owns it would run so on the host, where a shared workspace shows it to others: the mounts
@@ -189,7 +189,7 @@ static void refuse_set_id(size_t mode_argument) {
 
 static void rule_mode(size_t mode_argument) {
         refuse_set_id(mode_argument);
-        answer(ALLOW);
+        seccomp_build_answer(ALLOW);
 }
 
 static void rule_chmod(void) {
@@ -209,7 +209,7 @@ static void rule_fchmodat(void) {
 static void rule_opening(size_t flags_argument) {
         load_argument(flags_argument);
         emit(BPF_JMP | BPF_JSET | BPF_K, O_CREAT | (O_TMPFILE & ~O_DIRECTORY), 1, 0);
-        answer(ALLOW);
+        seccomp_build_answer(ALLOW);
         rule_mode(flags_argument + 1);
 }
 
@@ -230,7 +230,7 @@ static void rule_node(size_t mode_argument) {
         answer_if(BPF_JEQ, S_IFREG, ALLOW);
         answer_if(BPF_JEQ, S_IFIFO, ALLOW);
         answer_if(BPF_JEQ, S_IFSOCK, ALLOW);
-        answer(ERRNO(EPERM));
+        seccomp_build_answer(ERRNO(EPERM));
 }
 
 static void rule_mknod(void) {
@@ -246,14 +246,14 @@ static void rule_personality(void) {
         load_argument(0);
         answer_if(BPF_JEQ, 0, ALLOW);
         answer_if(BPF_JEQ, 0xffffffff, ALLOW);
-        answer(ERRNO(EPERM));
+        seccomp_build_answer(ERRNO(EPERM));
 }
 
 /* All but PR_SET_SECCOMP (22), which answers as on a kernel without filters, like seccomp() itself. */
 static void rule_prctl(void) {
         load_argument(0);
         answer_if(BPF_JEQ, 22, ERRNO(EINVAL));
-        answer(ALLOW);
+        seccomp_build_answer(ALLOW);
 }
 
 /* TCP and UDP. Protocols are listed because naming one (SCTP, L2TP, MPTCP, ...) would load its kernel module. */
@@ -268,10 +268,10 @@ static void rule_socket_internet(void) {
                 load_argument(2);
                 answer_if(BPF_JEQ, 0, ALLOW);
                 answer_if(BPF_JEQ, kinds[i].protocol, ALLOW);
-                answer(ERRNO(EPROTONOSUPPORT));
+                seccomp_build_answer(ERRNO(EPROTONOSUPPORT));
                 end_when(type);
         }
-        answer(ERRNO(EPERM));
+        seccomp_build_answer(ERRNO(EPERM));
 }
 
 /* An allow-list of families: each of the others is a kernel module with a history. */
@@ -283,7 +283,7 @@ static void rule_socket(void) {
         answer_if(BPF_JEQ, SOCK_STREAM, ALLOW);
         answer_if(BPF_JEQ, SOCK_DGRAM, ALLOW);
         answer_if(BPF_JEQ, SOCK_SEQPACKET, ALLOW);
-        answer(ERRNO(EPERM));
+        seccomp_build_answer(ERRNO(EPERM));
         end_when(family);
 
         emit(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0); /* over the next comparison */
@@ -294,16 +294,16 @@ static void rule_socket(void) {
         family = begin_when(AF_NETLINK); /* routes only: getaddrinfo and getifaddrs ask there */
         load_argument(2);
         answer_if(BPF_JEQ, 0, ALLOW);
-        answer(ERRNO(EPROTONOSUPPORT));
+        seccomp_build_answer(ERRNO(EPROTONOSUPPORT));
         end_when(family);
 
-        answer(ERRNO(EAFNOSUPPORT));
+        seccomp_build_answer(ERRNO(EAFNOSUPPORT));
 }
 
 static void rule_socketpair(void) {
         load_argument(0);
         answer_if(BPF_JEQ, AF_UNIX, ALLOW);
-        answer(ERRNO(EAFNOSUPPORT));
+        seccomp_build_answer(ERRNO(EAFNOSUPPORT));
 }
 
 static const struct {
@@ -411,7 +411,7 @@ static void emit_verdicts(void) {
         for (size_t i = 0; i < n_leaves; i++)
                 if (leaves[i].rule < 0) {
                         leaves[i].at = n_program;
-                        answer(leaves[i].verdict);
+                        seccomp_build_answer(leaves[i].verdict);
                 }
         for (size_t at = 0; at < n_program; at++) {
                 if (ways[at].when_true)
@@ -424,10 +424,10 @@ static void emit_verdicts(void) {
 static void begin_program(void) {
         n_program = n_leaves = 0;
         memset(ways, 0, sizeof(ways));
-        load(offsetof(struct seccomp_data, arch));
+        seccomp_build_load(offsetof(struct seccomp_data, arch));
         emit(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
-        answer(SECCOMP_RET_KILL_PROCESS);
-        load(offsetof(struct seccomp_data, nr));
+        seccomp_build_answer(SECCOMP_RET_KILL_PROCESS);
+        seccomp_build_load(offsetof(struct seccomp_data, nr));
 #ifdef X32_BIT
         answer_if(BPF_JGE, X32_BIT, SECCOMP_RET_KILL_PROCESS);
 #endif
@@ -449,7 +449,7 @@ static void emit_closing_program(void) {
                 if (is_of_sealing(&seccomp_calls[i]))
                         answer_if(BPF_JEQ, (uint32_t) seccomp_call_number(&seccomp_calls[i]),
                                   verdict_of(&seccomp_calls[i]));
-        answer(ALLOW);
+        seccomp_build_answer(ALLOW);
         emit_verdicts();
 }
 

@@ -10,7 +10,7 @@
 
 enum { KITTY_CHUNK = 4096 };
 
-static const char *variable(const char *name) {
+static const char *inline_image_variable(const char *name) {
         const char *value = getenv(name);
         return value ? value : "";
 }
@@ -27,10 +27,10 @@ static enum inline_image_kind kind_of_terminal(void) {
                 { "TERM", "foot", INLINE_IMAGE_SIXEL },              { "TERM", "foot-extra", INLINE_IMAGE_SIXEL },
                 { "TERM", "mlterm", INLINE_IMAGE_SIXEL },            { "TERM", "xterm-sixel", INLINE_IMAGE_SIXEL },
         };
-        if (*variable("TMUX") || strncmp(variable("TERM"), "screen", 6) == 0)
+        if (*inline_image_variable("TMUX") || strncmp(inline_image_variable("TERM"), "screen", 6) == 0)
                 return INLINE_IMAGE_NONE; /* what is in between would not pass it on */
         for (size_t i = 0; i < ELEMENTS(known); i++) {
-                const char *value = variable(known[i].variable);
+                const char *value = inline_image_variable(known[i].variable);
                 if (*value && (!*known[i].value || strcmp(value, known[i].value) == 0))
                         return known[i].kind;
         }
@@ -39,7 +39,7 @@ static enum inline_image_kind kind_of_terminal(void) {
 
 enum inline_image_kind inline_image_choose(void) {
         static const char *const names[] = { "none", "kitty", "iterm", "sixel" };
-        const char *asked = variable("GLOVEBOX_FIGURES");
+        const char *asked = inline_image_variable("GLOVEBOX_FIGURES");
         for (size_t i = 0; i < ELEMENTS(names); i++)
                 if (strcmp(asked, names[i]) == 0)
                         return (enum inline_image_kind) i;

@@ -16,7 +16,7 @@
 
 /* ---- history ---- */
 
-static void keep(struct line_editor *editor, const char *line) {
+static void line_editor_keep(struct line_editor *editor, const char *line) {
         if (editor->n_history > 0 && strcmp(editor->history[editor->n_history - 1], line) == 0)
                 return;
         if (editor->n_history == HISTORY_MAX) {
@@ -40,7 +40,7 @@ void line_editor_open(struct line_editor *editor, const char *path) {
         while (file && fgets(line, sizeof(line), file)) {
                 line[strcspn(line, "\n")] = '\0';
                 if (*line)
-                        keep(editor, line);
+                        line_editor_keep(editor, line);
         }
         if (file)
                 (void) fclose(file);
@@ -57,7 +57,7 @@ void line_editor_close(struct line_editor *editor) {
 void line_editor_remember(struct line_editor *editor, const char *line) {
         if (!line[strspn(line, " \t")])
                 return;
-        keep(editor, line);
+        line_editor_keep(editor, line);
         _cleanup_fd_ int fd =
                 *editor->path ? open(editor->path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
         if (fd >= 0)
@@ -157,7 +157,7 @@ static size_t common_size(const char *words) {
 }
 
 /* One word is put in; of several, what they have in common, or else all of them are listed. */
-static void complete(struct edit *edit) {
+static void line_editor_complete(struct edit *edit) {
         size_t size = 0;
         char saved = edit->text[edit->at];
         edit->text[edit->at] = '\0';
@@ -274,7 +274,7 @@ static int take_key(struct edit *edit, int key) {
                         cut(edit, before(edit, edit->at), edit->at);
                 return -1;
         case '\t':
-                complete(edit);
+                line_editor_complete(edit);
                 return -1;
         case ESCAPE:
                 take_escape(edit);

@@ -9,9 +9,10 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamablehttp_client
+
+from mcp import ClientSession, StdioServerParameters
 
 CODE = "import os\nos.makedirs('artifacts', exist_ok=True)\nopen('artifacts/a.txt', 'w').write('hi')\n6 * 7"
 

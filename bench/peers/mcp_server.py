@@ -1,0 +1,47 @@
+"""A code interpreter as most are built: a server on the official MCP SDK that passes code to ipykernel. Its own program:
+started by tables/mcp.py, speaks on standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+
+from jupyter_client.manager import AsyncKernelManager
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("interpreter")
+_kernel: list[object] = []
+
+
+async def _client() -> object:
+    if not _kernel:
+        manager = AsyncKernelManager(kernel_name="python3")
+        await manager.start_kernel()
+        client = manager.client()
+        client.start_channels()
+        await client.wait_for_ready(timeout=60)
+        _kernel.extend([client, manager])
+    return _kernel[0]
+
+
+@server.tool()
+async def run_python(code: str) -> str:
+    """Run Python code; variables stay."""
+    client = await _client()
+    output: list[str] = []
+
+    def collect(message: dict) -> None:
+        if message["msg_type"] == "execute_result":
+            output.append(message["content"]["data"]["text/plain"])
+        elif message["msg_type"] == "stream":
+            output.append(message["content"]["text"])
+
+    try:
+        await client.execute_interactive(code, timeout=120, output_hook=collect)
+    except queue.Empty:
+        return "timeout"
+    return "".join(output)
+
+
+if __name__ == "__main__":
+    asyncio.run(server.run_stdio_async())
