@@ -40,6 +40,7 @@ file    /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
 command busybox                 busybox-static
 command dockerd                 docker.io
 command podman                  podman
+command runsc                   runsc
 command zsh                     zsh
 file    /usr/share/fonts/truetype/wqy/wqy-microhei.ttc fonts-wqy-microhei
 command fish                    fish

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,6 +34,17 @@ static void fail(int report_fd, int code, uint32_t step) {
         _exit(127);
 }
 
+/* Where close_range() does not know the flag, as in an older gVisor. */
+static int mark_each(int first) {
+        struct rlimit limit;
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+                return -errno;
+        for (int fd = first; (rlim_t) fd < limit.rlim_max; fd++)
+                if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 && errno != EBADF)
+                        return -errno;
+        return 0;
+}
+
 /* Descriptors 0… of the process. They are first moved out of the way of each other. */
 static int arrange_descriptors(const struct process *process, int *report_fd) {
         int moved[FRAME_FDS_MAX + 1];
@@ -55,7 +67,9 @@ static int arrange_descriptors(const struct process *process, int *report_fd) {
                 if (dup2(moved[i], (int) i) < 0)
                         return -errno;
         /* Nothing else is inherited, the agent's own socket least of all. */
-        return syscall(SYS_close_range, (unsigned) count, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */) < 0 ? -errno : 0;
+        if (syscall(SYS_close_range, (unsigned) count, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */) == 0)
+                return 0;
+        return errno == EINVAL || errno == ENOSYS ? mark_each((int) count) : -errno;
 }
 
 static const char *find_variable(char *const *envp, const char *name) {

@@ -317,6 +317,6 @@ static const struct caller_type caller_type = { .answer = on_answer,
 void api_request_beat_all(struct service *service) {
         uint64_t now_ms = loop_now_ms();
         for (struct api_request *api_request = service->api_requests; api_request; api_request = api_request->next)
-                if (api_request->request && api_request->is_begun && now_ms - api_request->heard_ms >= BEAT_MS)
+                if (api_request->request && api_request->is_begun && now_ms - api_request->sent_ms >= BEAT_MS)
                         stream_beat(api_request);
 }

@@ -34,15 +34,6 @@ bool sandbox_has_room(const struct api_request *api_request, const char *user_id
 
 /* ---- create ---- */
 
-static int check_engine(json_t *body, struct err *err) {
-        json_t *engine = json_object_get(body, "engine");
-        const char *name = json_string_value(engine);
-        if (engine && !json_is_null(engine) && (!name || strcmp(name, "native") != 0))
-                return err_set(err, ERR_UNSUPPORTED, "there is no engine \"%.40s\" here; leave \"engine\" out, or say "
-                               "\"native\"", name ? name : "?");
-        return 0;
-}
-
 /* "full" refuses a host that can enforce less than everything, whatever its operator accepts. */
 static int check_isolation(const struct api_request *api_request, json_t *body, struct err *err) {
         json_t *wanted = json_object_get(body, "min_isolation");
@@ -60,7 +51,7 @@ static int check_isolation(const struct api_request *api_request, json_t *body, 
 /* The members that are options of session.create; what is misspelled must not be ignored. */
 static int check_options(json_t *body, struct err *err) {
         static const char *const known[] = { "image", "mode", "limits", "env", "mounts", "data", "network", "workspace",
-                                             "allow_weaker", "engine", "min_isolation", NULL };
+                                             "allow_weaker", "engine", "isolation", "min_isolation", NULL };
         const char *key;
         json_t *value;
         json_object_foreach(body, key, value) {
@@ -78,8 +69,8 @@ static void create_from_json(struct api_request *api_request, json_t *body) {
         const char *user_id = api_request_user(api_request);
         struct session_created created;
         struct err err;
-        if (check_options(body, &err) < 0 || check_engine(body, &err) < 0 ||
-            check_isolation(api_request, body, &err) < 0 || !sandbox_has_room(api_request, user_id, &err) ||
+        if (check_options(body, &err) < 0 || check_isolation(api_request, body, &err) < 0 ||
+            !sandbox_has_room(api_request, user_id, &err) ||
             operation_session_create(&api_request->caller, user_id, body, &created, &err) < 0) {
                 api_request_refuse(api_request, &err);
                 return;

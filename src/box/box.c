@@ -19,7 +19,7 @@ enum { SEAL_WAIT_MS = 60000, KILL_WAIT_MS = 5000 };
 
 int stage_fds_open_view(const struct box_spec *spec, struct stage_fds *ret_fds, struct err *err) {
         memset(ret_fds, 0xff, sizeof(*ret_fds)); /* every descriptor -1 */
-        if (spec->from_mould)
+        if (spec->from_template)
                 return 0;
         for (size_t i = 0; i < spec->image->n_trees; i++) {
                 ret_fds->tree_fds[i] = tree_clone(spec->image->trees[i].fd, false);

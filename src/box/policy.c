@@ -177,7 +177,7 @@ static int refuse_above(const struct question *question, const char *tree, const
                        question->shown, policy_show_path(tree, shown_tree), why);
 }
 
-/* Does it lie in .sandbox of the source? A box sees an empty directory in that place (furnish.c). */
+/* Does it lie in .sandbox of the source? A box sees an empty directory in that place (rootfs.c). */
 static bool is_covered(const struct question *question, const char *path) {
         char covered[PATH_MAX + sizeof("/.sandbox")];
         struct stat status;

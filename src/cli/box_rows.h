@@ -49,6 +49,14 @@
           .completion = COMPLETE_IMAGES,                                                                             \
           .help = "the file system to run in; see \"glovebox image list\"" }
 
+#define BOX_ENGINE_ROWS(at)                                                                                          \
+        { .name = "engine", .kind = OPTION_TEXT, .offset = REQUEST_AT(at, engine), .argument = "NAME",               \
+          .group = "Isolation",                                                                                      \
+          .help = "what makes its boxes: auto, native, docker or podman; without it the daemon's choice" },          \
+        { .name = "isolation", .kind = OPTION_TEXT, .offset = REQUEST_AT(at, isolation), .argument = "LEVEL",        \
+          .group = "Isolation",                                                                                      \
+          .help = "refuse anything weaker than container, gvisor or vm" }
+
 #define BOX_WEAKER_ROW(at)                                                                                           \
         { .name = "allow-weaker", .kind = OPTION_FLAG, .offset = at, .group = "Isolation",                           \
           .variable = "GLOVEBOX_ALLOW_WEAKER",                                                                       \

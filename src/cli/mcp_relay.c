@@ -3,8 +3,9 @@
  * Theory of operation. Bytes of standard input go to the daemon as they come; what the daemon sends is written line by
  * line, whole lines only. The relay decides nothing, but it remembers which requests have no answer yet, and which run
  * each of them waits for (the daemon says so). When the connection to the daemon ends, it waits for the next daemon, or
- * starts one, and opens the channel again: runs have gone on, so each is read again in the place of the call that waited for it.
- * When the client closes standard input, or is killed, the relay ends, and the daemon ends what the client left. */
+ * starts one, and opens the channel again: runs have gone on, so each is read again in the place of the call that
+ * waited for it. When the client closes standard input, or is killed, the relay ends, and the daemon ends what the
+ * client left. */
 #include "cli/mcp_relay.h"
 
 #include <errno.h>

@@ -47,6 +47,7 @@ struct run_request {
         char **args;           /* NULL-terminated: argv of a command, or the arguments after the code */
         struct limits limits;
         const char *image;
+        const char *engine, *isolation; /* of a session; NULL: the daemon's choice */
         const char *workspace;    /* directory to show as /workspace, or NULL for an empty one, deleted afterwards */
         const char *data;         /* directory to show read-only as /data, or NULL */
         const char *output_dir;   /* where the artifacts are copied to at the end, or NULL */

@@ -29,6 +29,7 @@ static const struct option_choice modes[] = {
         LIMIT_ROWS(FIELD(run.request.limits), UNSHOWN),                                                              \
         BOX_FILE_ROWS(FIELD(run.request), "the session has its own directory"),                                 \
         BOX_NETWORK_ROWS(FIELD(run.request), UNSHOWN),                                                               \
+        BOX_ENGINE_ROWS(FIELD(run.request)),                                                                         \
         BOX_WEAKER_ROW(FIELD(run.request.allow_weaker))
 
 #define JSON_ROW                                                                                                     \
@@ -153,6 +154,9 @@ int session_request_put(const struct session_options *options, json_t *body, str
         static const char *const mode_names[] = { NULL, "fast", "fresh" };
         const struct run_request *request = &options->run.request;
         if (request->image && put(body, "image", json_string(request->image), "--image", err) < 0)
+                return -1;
+        if ((request->engine && put(body, "engine", json_string(request->engine), "--engine", err) < 0) ||
+            (request->isolation && put(body, "isolation", json_string(request->isolation), "--isolation", err) < 0))
                 return -1;
         if (options->mode != SESSION_MODE_UNSAID &&
             put(body, "mode", json_string(mode_names[options->mode]), "--mode", err) < 0)

@@ -1,6 +1,7 @@
 /* `glovebox session ...`: the sessions that the daemon keeps. */
 #include "cli/session_verb.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,9 +22,12 @@ struct line {
         bool json, names, trim, keep_files, all;
         const char *key; /* of the service, whose sandboxes are meant */
         const char *run;
+        const char *engine, *image; /* where `move` moves to */
         uint64_t limit, timeout_ms;
         struct limits limits; /* what `set` changes; 0: as it is */
 };
+
+enum { MOVE_TRIES = 100, MOVE_PAUSE_MS = 50 };
 
 #define FIELD(field) offsetof(struct line, field)
 #define JSON_ROW \
@@ -70,6 +74,15 @@ static const struct option_row install_rows[] = {
         SOCKET_ROWS(FIELD(where)),
 };
 
+static const struct option_row move_rows[] = {
+        JSON_ROW,
+        { .name = "engine", .kind = OPTION_TEXT, .offset = FIELD(engine), .argument = "NAME", .group = "Options",
+          .help = "what makes its boxes from now on: native, docker or podman" },
+        { .name = "image", .kind = OPTION_TEXT, .offset = FIELD(image), .argument = "NAME", .group = "Options",
+          .help = "the image there; without it the one that the daemon has for sessions that name none" },
+        SOCKET_ROWS(FIELD(where)),
+};
+
 static const struct option_row set_rows[] = {
         JSON_ROW,
         { .name = "memory", .letter = 'm', .kind = OPTION_BYTES, .offset = FIELD(limits.memory_bytes),
@@ -110,6 +123,8 @@ const struct verb_part session_parts[SESSION_PARTS] = {
           .options = TABLE(install_rows), .completion = COMPLETE_SESSIONS },
         { .name = "set", .operands = "NAME", .summary = "change the limits of a live session; variables stay",
           .options = TABLE(set_rows), .completion = COMPLETE_SESSIONS },
+        { .name = "move", .operands = "NAME", .summary = "to another engine; variables and files come along",
+          .options = TABLE(move_rows), .completion = COMPLETE_SESSIONS },
 };
 
 /* ---- what each does ---- */
@@ -341,6 +356,56 @@ static int do_hibernate(struct daemon_client *client, const struct line *line, c
         return line->all ? hibernate_all(client, line, err) : hibernate_one(client, line, names, err);
 }
 
+/* Its box ends a moment after it said that it sleeps. */
+static int ask_to_move(struct daemon_client *client, json_t *body, json_t **ret_answer, struct err *err) {
+        const struct daemon_request request = { .body = body };
+        for (int i = 0;; i++) {
+                if (daemon_client_call(client, &request, ret_answer, err) == 0)
+                        return 0;
+                if (err->code != ERR_BUSY || i == MOVE_TRIES)
+                        return -1;
+                (void) poll(NULL, 0, MOVE_PAUSE_MS);
+        }
+}
+
+/* What cannot sleep cannot come along: it is named, and the session stays where it is. */
+static int put_to_sleep(struct daemon_client *client, const char *name, struct err *err) {
+        json_t *body = json_pack("{s:s, s:s}", "op", "session.hibernate", "session", name), *answer = NULL;
+        const struct daemon_request request = { .body = body };
+        int code = daemon_client_call(client, &request, &answer, err);
+        const char *state = json_string_value(json_object_get(answer, "state"));
+        if (code < 0 && err->code == ERR_BUSY && strstr(err->message, "no kernel"))
+                code = 0;
+        else if (code == 0 && state && strcmp(state, "asleep") != 0) {
+                char which[400];
+                const json_t *held = json_array_get(json_object_get(answer, "held_back"), 0);
+                code = err_set(err, ERR_REFUSED, "session %s stays where it is: \"%s\" cannot come along; delete it, or "
+                               "restart the session", name,
+                               harmless(json_string_value(json_object_get(held, "name")), which));
+        }
+        json_decref(answer);
+        json_decref(body);
+        return code;
+}
+
+static int do_move(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
+        if (!line->engine)
+                return err_set(err, ERR_USAGE, "session move needs --engine NAME");
+        json_t *body = json_pack("{s:s, s:s, s:s, s:s*}", "op", "session.move", "session", names[0], "engine",
+                                 line->engine, "image", line->image),
+               *answer = NULL;
+        int code = body ? put_to_sleep(client, names[0], err) : err_set(err, ERR_USAGE, "a name is not valid UTF-8");
+        if (code == 0)
+                code = ask_to_move(client, body, &answer, err);
+        if (code == 0 && line->json)
+                code = json_print_answer(answer, err);
+        else if (code == 0)
+                (void) printf("session %s is on %s\n", names[0], line->engine);
+        json_decref(answer);
+        json_decref(body);
+        return code;
+}
+
 static int do_log(struct daemon_client *client, const struct line *line, char **names, struct err *err) {
         if (line->run)
                 return process_follow_run(client, names[0], line->run, line->json, err);
@@ -452,7 +517,7 @@ static const struct {
 } actions[SESSION_PARTS] = {
         { do_ls, 0, 0 },        { do_show, 1, 1 },    { NULL, 1, 1 },         { do_rm, 0, SIZE_MAX },
         { do_interrupt, 1, 1 }, { do_restart, 1, 1 }, { do_hibernate, 0, 1 }, { do_log, 1, 1 },
-        { do_install, 2, SIZE_MAX }, { do_set, 1, 1 },
+        { do_install, 2, SIZE_MAX }, { do_set, 1, 1 }, { do_move, 1, 1 },
 };
 
 static int check_names(size_t part, char **names, struct err *err) {

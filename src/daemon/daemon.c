@@ -101,8 +101,8 @@ static void raise_descriptor_limit(void) {
         }
 }
 
-/* Large blocks go back to the system when they are freed. By default the C library keeps them from the second one on: it
- * raises the size from which a block is a mapping of its own with each that is freed. */
+/* Large blocks go back to the system when they are freed. By default the C library keeps them from the second one on:
+ * it raises the size from which a block is a mapping of its own with each that is freed. */
 static void give_memory_back(void) {
         enum { LARGE = 128 << 10 };
         (void) mallopt(M_MMAP_THRESHOLD, LARGE);

@@ -157,6 +157,9 @@ static int check_changeable(json_t *limits, struct err *err) {
 static int change_box(const struct session *session, const struct limits *limits, struct err *err) {
         struct cgroup_usage usage = { 0 };
         char has[32], asked[32];
+        if (session->kernel && *session->kernel->engine)
+                return err_set(err, ERR_UNSUPPORTED, "the limits of a box of engine %s cannot be changed while it lives: "
+                               "hibernate session %s first", session->kernel->engine, session->row.name);
         if (!session->kernel || !session->kernel->cgroup.host)
                 return 0;
         cgroup_read_usage(&session->kernel->cgroup, &usage);

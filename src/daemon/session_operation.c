@@ -7,6 +7,7 @@
 #include "daemon/operation.h"
 #include "session/caller.h"
 #include "session/session.h"
+#include "session/session_move.h"
 #include "session/session_config.h"
 
 enum { RUNS_SHOWN = 10, RUNS_LOGGED = 20 };
@@ -144,4 +145,14 @@ int operation_session_hibernate(struct caller *caller, const char *name, bool tr
                 return 0;
         }
         return session_hibernate(session, trim_only, caller, err);
+}
+
+int operation_session_move(struct caller *caller, const char *name, json_t *options, struct session_info *ret_info,
+                           struct err *err) {
+        caller_begin(caller, "session.move", name);
+        struct session *session = caller_find_session(caller, name, err);
+        if (!session || session_move_engine(&session, options, err) < 0)
+                return -1;
+        *ret_info = session_info_of(session);
+        return 0;
 }

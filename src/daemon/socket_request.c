@@ -81,7 +81,8 @@ static const struct session_info_form whole_form, brief_form = { .is_brief = tru
 
 static int request_session_create(struct caller *caller, json_t *json, struct err *err) {
         static const char *const known[] = { "op", "session", "image", "mode", "limits", "env", "mounts", "data",
-                                             "workspace", "network", "allow_weaker", "operator", NULL };
+                                             "workspace", "network", "allow_weaker", "operator", "engine",
+                                             "isolation", NULL };
         struct session_created created;
         if (session_config_check_members(json, "session.create", known, err) < 0 ||
             operation_session_create(caller, get_session(json), json, &created, err) < 0)
@@ -137,6 +138,16 @@ static int request_session_restart(struct caller *caller, json_t *json, struct e
 static int request_session_hibernate(struct caller *caller, json_t *json, struct err *err) {
         const char *depth = get_text(json, "depth");
         return operation_session_hibernate(caller, get_session(json), depth && strcmp(depth, "trim") == 0, err);
+}
+
+static int request_session_move(struct caller *caller, json_t *json, struct err *err) {
+        static const char *const known[] = { "op", "session", "engine", "isolation", "image", NULL };
+        struct session_info info;
+        if (session_config_check_members(json, "session.move", known, err) < 0 ||
+            operation_session_move(caller, get_session(json), json, &info, err) < 0)
+                return -1;
+        caller_answer(caller, session_info_to_json(&info, &whole_form));
+        return 0;
 }
 
 static int request_session_set(struct caller *caller, json_t *json, struct err *err) {
@@ -259,6 +270,7 @@ static const struct socket_row rows[] = {
         { "session.interrupt", request_session_interrupt },
         { "session.restart", request_session_restart },
         { "session.hibernate", request_session_hibernate },
+        { "session.move", request_session_move },
         { "session.log", request_session_log },
         { "session.set", request_session_set },
         { "session.install", request_install },

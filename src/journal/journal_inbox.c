@@ -1,5 +1,5 @@
-/* The inbox of a journal: what the kernel answered, moved from its pipe into a file with splice. At every moment each byte
- * is in one of them and in one only, so a daemon that is killed loses none and the next one meets none twice. */
+/* The inbox of a journal: what the kernel answered, moved from its pipe into a file with splice. At every moment each
+ * byte is in one of them and in one only, so a daemon that is killed loses none and the next one meets none twice. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

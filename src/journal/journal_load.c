@@ -217,9 +217,9 @@ static int seek_request(const struct journal *journal, struct journal_reader *re
 }
 
 /* What is there is no record, or none that may stand there. If a request follows, something between has been damaged:
- * it costs the run that was open, if any, and those whose requests are lost. If none does, the last daemon died while it
- * wrote, and what it wrote goes: what is written next must directly follow what was read, or it would be taken for a part
- * of the damage. Returns 1 when there is more to read. */
+ * it costs the run that was open, if any, and those whose requests are lost. If none does, the last daemon died while
+ * it wrote, and what it wrote goes: what is written next must directly follow what was read, or it would be taken for a
+ * part of the damage. Returns 1 when there is more to read. */
 static int skip_damage(struct journal *journal, struct journal_reader *reader) {
         uint64_t base = journal->head.base[JOURNAL_EVENTS];
         reader->at = journal->end[JOURNAL_EVENTS] + 1;

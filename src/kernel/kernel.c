@@ -63,6 +63,7 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
         kernel->light = request->light;
         (void) snprintf(kernel->id, sizeof(kernel->id), "%s", request->kernel_id);
         (void) snprintf(kernel->group, sizeof(kernel->group), "%s", request->group);
+        (void) snprintf(kernel->engine, sizeof(kernel->engine), "%s", request->engine);
         (void) snprintf(kernel->state_dir, sizeof(kernel->state_dir), "%s", request->state_dir);
         (void) snprintf(kernel->workspace, sizeof(kernel->workspace), "%s",
                         request->ephemeral ? "" : request->workspace);
@@ -88,6 +89,8 @@ static void take_apart(struct kernel *kernel) {
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
         cpu_weight_forget(kernel);
         cgroup_meter_close(&kernel->meter);
+        if (*kernel->engine && kernel->fds[MAKER_CONTROL] >= 0)
+                reaper_remove_box(kernel->engine, kernel->group);
         if (kernel->cgroup.host)
                 reaper_bury(&kernel->cgroup, take_fd(&kernel->fds[MAKER_PIDFD]), take_fd(&kernel->fds[MAKER_LEASE]));
         for (size_t i = 0; i < MAKER_FDS; i++)
@@ -105,7 +108,7 @@ void kernel_free(struct kernel *kernel) {
         if (!kernel)
                 return;
         /* Its maker has died, and what it had made so far was never ours. */
-        if (kernel->state == KERNEL_MAKING)
+        if (kernel->state == KERNEL_MAKING && !*kernel->engine)
                 (void) cgroup_destroy_by_name(kernel->host, kernel->group, NULL);
         take_apart(kernel);
         fd_close(&kernel->fds[MAKER_WORKSPACE]);
@@ -135,7 +138,8 @@ static int open_journal(struct kernel *kernel, struct err *err) {
 }
 
 static int watch_all(struct kernel *kernel, struct err *err) {
-        if (cgroup_adopt(kernel->host, kernel->group, &kernel->cgroup, err) < 0 || open_journal(kernel, err) < 0)
+        if ((!*kernel->engine && cgroup_adopt(kernel->host, kernel->group, &kernel->cgroup, err) < 0) ||
+            open_journal(kernel, err) < 0)
                 return -1;
         /* The agent's socket too: an agent that does not read, or stops in the middle of a frame, stops nobody else. */
         const int nonblocking[] = { MAKER_REQUESTS, MAKER_REPLIES, MAKER_OUT, MAKER_ERR, MAKER_CONTROL };
@@ -150,7 +154,10 @@ static int watch_all(struct kernel *kernel, struct err *err) {
         if (!kernel->replies_watch || !kernel->control_watch ||
             (kernel->fds[MAKER_STATUS] >= 0 && !kernel->status_watch))
                 return err_set(err, ERR_SYSTEM, "out of descriptors or memory for another kernel");
-        cgroup_meter_open(&kernel->cgroup, &kernel->meter);
+        if (*kernel->engine) /* its groups are the engine's */
+                cgroup_meter_open_of(kernel->pid, &kernel->meter);
+        else
+                cgroup_meter_open(&kernel->cgroup, &kernel->meter);
         return 0;
 }
 
@@ -227,6 +234,15 @@ static void keep_last_words(struct kernel *kernel) {
                         *at = '?';
 }
 
+/* Why its agent could not start it. */
+static void keep_failure(struct kernel *kernel, struct frame_reader fields) {
+        uint32_t number;
+        _cleanup_free_ char *step = NULL;
+        if (frame_get_u32(&fields, &number) && frame_get_text(&fields, &step))
+                (void) snprintf(kernel->last_words, sizeof(kernel->last_words), "%.200s: %s", step,
+                                strerror((int) number));
+}
+
 static void on_start_timeout(void *context) {
         struct kernel *kernel = context;
         kernel->start_timer = NULL;
@@ -291,6 +307,8 @@ static void on_control(void *context, uint32_t events) {
         struct frame_reader fields = frame_read(&frame);
         uint32_t status;
         bool gone = frame.type == FRAME_FAILED;
+        if (gone && !kernel->was_ready)
+                keep_failure(kernel, fields);
         if (frame.type == FRAME_EXITED && frame.id == MAIN_PROCESS && frame_get_u32(&fields, &status)) {
                 kernel->exited = gone = true;
                 kernel->wait_status = (int) status;
@@ -322,12 +340,16 @@ static void on_status(void *context, uint32_t events) {
 void kernel_let_go(struct kernel *kernel) {
         cpu_weight_forget(kernel);
         fd_close(&kernel->fds[MAKER_PIDFD]);
+        *kernel->engine = '\0'; /* its box is not ours to remove any more */
         cgroup_release(&kernel->cgroup);
 }
 
 void kernel_kill(struct kernel *kernel) {
-        if (kernel->state == KERNEL_DEAD || kernel->fds[MAKER_PIDFD] < 0)
+        if (kernel->state == KERNEL_DEAD || (kernel->fds[MAKER_PIDFD] < 0 && !*kernel->engine))
                 return;
+        if (*kernel->engine && (kernel->fds[MAKER_PIDFD] < 0 ||
+                                sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], 0) < 0))
+                reaper_remove_box(kernel->engine, kernel->group); /* not ours to signal: its engine ends it */
         /* Its agent's end would be its own soon enough; but until then it would notice that its channel is closed, and
          * find the words to say so in fifty pages that it never needed before. */
         if (kernel->is_over && kernel->fds[MAKER_KERNEL] >= 0)
@@ -366,7 +388,7 @@ void kernel_mark_usage(struct kernel *kernel) {
 }
 
 void kernel_measure(struct kernel *kernel) {
-        if (!kernel->cgroup.host)
+        if (!kernel->cgroup.host && !*kernel->engine)
                 return;
         cgroup_meter_read(&kernel->meter, &kernel->usage);
         if (kernel->cpu_us_before > kernel->usage.cpu_us) /* short runs were guessed to be dearer than they were */

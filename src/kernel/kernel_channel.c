@@ -350,8 +350,8 @@ static bool handle_frames(struct kernel *kernel) {
         return good;
 }
 
-/* Bytes from its pipe, by way of the inbox when another daemon may need them. Returns how many, 0 when it has closed the
- * pipe, or -errno. */
+/* Bytes from its pipe, by way of the inbox when another daemon may need them. Returns how many, 0 when it has closed
+ * the pipe, or -errno. */
 static ssize_t take_bytes(struct kernel *kernel, char *at, size_t room) {
         if (kernel->ephemeral) {
                 ssize_t n = read(kernel->fds[MAKER_REPLIES], at, room);

@@ -6,10 +6,14 @@
 
 #include "kernel/kernel.h"
 #include "session/manager.h"
+#include "session/session_engine.h"
 
 void kernel_order_fill(const struct registry_session *row, struct maker_request *ret_request) {
         struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker,
                                          .fresh = strcmp(row->mode, "fresh") == 0, .of_key = *row->owner != '\0' };
+        struct session_engine engine = session_engine_of(row);
+        memcpy(request.engine, engine.name, sizeof(request.engine));
+        memcpy(request.runtime, engine.runtime, sizeof(request.runtime));
         (void) snprintf(request.image, sizeof(request.image), "%s", row->image);
         (void) snprintf(request.options, sizeof(request.options), "%s", row->options);
         *ret_request = request;
@@ -45,7 +49,7 @@ void kernel_order_send(struct session_manager *manager) {
                         const int box_pidfd = order->request.attach ? kernel->fds[MAKER_PIDFD] : -1;
                         if (maker_send(&manager->maker, &order->request, box_pidfd, &err) < 0)
                                 return; /* its next answer, or its end, comes back here */
-                        manager->n_ordered++;
+                        manager->n_ordered += engine_is_native(order->request.engine);
                         manager->turn = order->turn;
                 }
                 manager->orders = order->next;

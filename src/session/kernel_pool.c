@@ -1,6 +1,7 @@
 /* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run with the usual image and
- * limits. A workspace, data or a script is mounted when the run takes its box. Each is used once. As many full ones, which have imported what is preloaded, are kept as light ones, which have not:
- * commands, and code whose caller says so, take a light one; other code takes a full one. */
+ * limits. A workspace, data or a script is mounted when the run takes its box. Each is used once. As many full ones,
+ * which have imported what is preloaded, are kept as light ones, which have not: commands, and code whose caller says
+ * so, take a light one; other code takes a full one. */
 #include "session/kernel_pool.h"
 
 #include <jansson.h>
@@ -85,6 +86,10 @@ static bool is_short(const struct session_manager *manager, bool light) {
         return kernel_pool_count(manager, light) < kernel_pool_wanted(manager, light);
 }
 
+static const char *plain_image(const struct session_manager *manager, const char *plain_options) {
+        return *plain_options ? manager->options->engines.image : manager->options->image;
+}
+
 void kernel_pool_refill(struct session_manager *manager) {
         struct err err;
         /* The kind that was taken last is the one that will be asked for next. */
@@ -95,7 +100,8 @@ void kernel_pool_refill(struct session_manager *manager) {
             manager->n_orders + manager->n_ordered > 0)
                 return; /* those that somebody waits for come first; daemon.c calls again after the last of them */
         struct maker_request request;
-        (void) snprintf(row.image, sizeof(row.image), "%s", manager->options->image);
+        session_engine_plain_options(manager, row.options, sizeof(row.options));
+        (void) snprintf(row.image, sizeof(row.image), "%s", plain_image(manager, row.options));
         kernel_order_fill(&row, &request);
         request.ephemeral = request.pooled = true;
         request.light = light;
@@ -139,8 +145,10 @@ static bool fits_late(const struct registry_session *row) {
         return fits;
 }
 
-static bool is_same_box(const struct session_manager *manager, const struct registry_session *row) {
-        return strcmp(row->image, manager->options->image) == 0 &&
+static bool is_same_box(const struct session_manager *manager, const struct registry_session *row,
+                        const char *plain_options) {
+        return strcmp(row->image, plain_image(manager, plain_options)) == 0 &&
+               session_engine_is_native(row) == !*plain_options &&
                row->allow_weaker == manager->options->allow_weaker && strcmp(row->mode, "fresh") != 0 &&
                memcmp(&row->limits, &manager->options->limits, offsetof(struct limits, timeout_ms)) == 0 &&
                row->limits.tmp_bytes == manager->options->limits.tmp_bytes &&
@@ -150,8 +158,10 @@ static bool is_same_box(const struct session_manager *manager, const struct regi
 
 struct kernel *kernel_pool_take(struct session_manager *manager, const struct registry_session *row, bool light) {
         struct kernel *found = NULL;
-        bool is_plain = !*row->options && !*row->workspace;
-        if (!is_same_box(manager, row) || (!is_plain && !fits_late(row)))
+        char options[sizeof(row->options)]; /* of a run that asks for nothing */
+        session_engine_plain_options(manager, options, sizeof(options));
+        bool is_plain = strcmp(row->options, options) == 0 && !*row->workspace;
+        if (!is_same_box(manager, row, options) || (!is_plain && !fits_late(row)))
                 return NULL;
         for (size_t i = 0; i < manager->n_pool; i++) {
                 struct kernel *kernel = manager->pool[i];

@@ -11,6 +11,8 @@
 #include "session/network.h"
 #include "session/serve_options.h"
 #include "session/session.h"
+#include "session/session_engine.h"
+#include "store/reaper.h"
 #include "spawn/kernel_files.h"
 
 static void on_maker_died(struct session_manager *manager);
@@ -48,14 +50,16 @@ static void on_maker(void *context, uint32_t events) {
                 note_nursery(manager, &reply.nursery);
         if (!*reply.kernel_id)
                 return;
-        manager->n_ordered--;
+        manager->n_ordered -= engine_is_native(reply.engine); /* the others are made beside the maker */
         kernel_order_send(manager);
         kernel_pool_refill(manager);
         struct kernel *kernel = manager_find_kernel(manager, reply.kernel_id);
         if (!kernel) { /* nobody wants it any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
                         fd_close(&reply.fds[i]);
-                if (!reply.attached)
+                if (!engine_is_native(reply.engine) && reply.good)
+                        reaper_remove_box(reply.engine, reply.group);
+                else if (engine_is_native(reply.engine) && !reply.attached)
                         (void) cgroup_destroy_by_name(&manager->host, reply.group, NULL);
                 return;
         }
@@ -109,6 +113,8 @@ int maker_link_start(struct session_manager *manager, struct err *err) {
             split_paths(manager->options->allow_write, manager->options->project, write_paths, err) < 0)
                 return -1;
         settings = (struct maker_settings){ .data_dir = manager->data_dir,
+                                            .owner = manager->data_id,
+                                            .engines = &manager->options->engines,
                                             .socket_path = manager->options->socket_path,
                                             .group_prefix = manager->group_prefix,
                                             .stock = manager->options->stock,

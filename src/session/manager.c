@@ -119,7 +119,12 @@ int manager_open(struct session_manager *manager, struct err *err) {
         char id[DATA_ID_SIZE + 1];
         if (data_id_get(manager->data_dir, id, err) < 0)
                 return -1;
+        (void) snprintf(manager->data_id, sizeof(manager->data_id), "%s", id);
         (void) snprintf(manager->group_prefix, sizeof(manager->group_prefix), "b-%s-", id);
+        const char *engine = manager->options->engine ? manager->options->engine : "auto";
+        if (engine_choose(&manager->options->engines, engine, "", manager->engine.name, manager->engine.runtime, err) < 0)
+                return -1;
+        reaper_know_engines(&manager->options->engines, manager->data_id);
         (void) snprintf(path, sizeof(path), "%s/state", manager->data_dir);
         journal_scratch_start(path);
         cgroup_host_look(&manager->host);
@@ -134,6 +139,7 @@ int manager_start_helpers(struct session_manager *manager, struct err *err) {
             janitor_start(&manager->janitor, &helpers[HELPER_JANITOR], manager->data_dir, err) < 0 ||
             meter_start(&manager->meter, &helpers[HELPER_METER], manager->data_dir, err) < 0)
                 return -1;
+        reaper_sweep_boxes();
         return audit_start(&manager->audit, &helpers[HELPER_AUDIT], manager->data_dir, manager->options->audit_bytes,
                            err);
 }
@@ -163,6 +169,10 @@ void manager_sweep(struct session_manager *manager) {
                         cpu_weight_watch(session->kernel);
         disk_reserve_restore();
         finish_removals(manager);
+        if (now - manager->boxes_swept_ms >= MANAGER_BOXES_SWEEP_MS) {
+                manager->boxes_swept_ms = now;
+                reaper_sweep_boxes();
+        }
         outputs_sweep(manager);
         if (manager->n_orphans > 0)
                 group_sweep(manager);

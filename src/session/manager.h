@@ -14,6 +14,7 @@
 #include "egress/egress.h"
 #include "session/counters.h"
 #include "session/disk.h"
+#include "session/session_engine.h"
 #include "spawn/maker.h"
 #include "store/audit.h"
 #include "store/janitor.h"
@@ -31,6 +32,7 @@ enum {
         MANAGER_SESSIONS_MAX = 4096,
         MANAGER_SESSION_ROWS = 1024, /* of the tables in which sessions are found */
         MANAGER_POOL_MAX = 64,
+        MANAGER_BOXES_SWEEP_MS = 60000, /* how often boxes of other engines that ended are looked for */
         MANAGER_NURSERIES_MAX = 8,
         MANAGER_INTERRUPT_GRACE_MS = 2000,
         MANAGER_DISK_GRACE_MS = 500,
@@ -48,8 +50,8 @@ enum manager_share {
         SHARE_ORDERS, /* boxes that wait to be made */
         SHARE_SPILL,  /* bytes put aside for slow readers */
         SHARE_CODE,   /* bytes of the text of runs that are not over */
-        SHARE_ANSWERS,     /* bytes of large answers that clients have not taken; counted by the server that holds them */
-        SHARE_HELPER_JOBS, /* processes that remove, list, copy or ask on somebody's behalf */
+        SHARE_ANSWERS,     /* bytes of large answers that clients have not read; the server that holds them counts */
+        SHARE_HELPER_JOBS, /* child processes that remove, list, copy or install */
         MANAGER_SHARES
 };
 
@@ -58,10 +60,13 @@ struct session_manager {
         const struct serve_options *options;
         char group_prefix[16];     /* of the control groups of our kernels: "b-<id of the data directory>-" */
         char old_group_prefix[16]; /* as older versions called them: by the path */
+        struct session_engine engine; /* of sessions that ask for none */
+        char data_id[16];
         char data_dir[4096];
         uint64_t started_ms;
         int64_t started_wall_ms;   /* the time of day then */
         uint64_t outputs_swept_ms; /* 0: never */
+        uint64_t boxes_swept_ms;   /* of other engines */
         struct cgroup_host host;
         struct registry *registry;
         struct helper helpers[HELPERS];
@@ -88,7 +93,7 @@ struct session_manager {
         size_t n_sessions;
         struct session *by_id[MANAGER_SESSION_ROWS], *by_name[MANAGER_SESSION_ROWS]; /* the same, to find one */
         size_t n_orphans;    /* control groups of programs that go on without the daemon that made their boxes */
-        bool knows_takeover; /* what the last daemon left is known; before that, no living group is ours to end */
+        bool knows_takeover; /* the takeover is complete; before that, no live group may be ended */
         struct kernel *pool[2 * MANAGER_POOL_MAX]; /* made or being made, for ephemeral runs: full and light ones */
         size_t n_pool;
         bool took_light;               /* the last time that one was taken */

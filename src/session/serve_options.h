@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "box/limits.h"
 #include "egress/rules.h"
+#include "engine/engine.h"
 
 #define SERVE_RESERVE_STANDARD UINT64_MAX /* as much as session/disk.c thinks fit */
 
@@ -21,7 +22,7 @@ struct serve_front {
         /* Opened when everything else is there; `settings` is the front's own. */
         int (*open)(struct daemon *daemon, const void *settings, void **ret_front, struct err *err);
 
-        /* Takes nothing new; calls back, once, when nobody waits for an answer any more. */
+        /* Accepts nothing new; calls back, once, when no answer is open. */
         void (*drain)(void *front, void (*on_drained)(void *context), void *context);
         void (*close)(void *front);
 };
@@ -38,6 +39,9 @@ struct serve_options {
         struct limits limits;
         struct limits ceiling; /* what keys of the service may ask for at most; 0: no bound */
         bool allow_weaker;
+
+        const char *engine; /* that makes boxes unless a session asks for another; NULL: auto */
+        struct engine_settings engines;
 
         /* what callers of the socket may show to a box: directories separated by colons, NULL for none */
         const char *allow_read, *allow_write;

@@ -358,7 +358,7 @@ static void leave_run(struct session *session) {
 }
 
 static void on_ended(struct kernel *kernel);
-static void on_harvested(struct session *session);
+static void on_artifacts_collected(struct session *session);
 
 /* What a run left may be much to look at or to copy: then its answer waits, and the daemon does not. */
 static bool is_collected_first(struct session *session, const struct kernel_reply *reply) {
@@ -367,7 +367,7 @@ static bool is_collected_first(struct session *session, const struct kernel_repl
         struct kernel_reply copy = { 0 };
         if (!artifact_collect_is_much(session) || (reply && !kernel_reply_copy(reply, &copy)))
                 return false;
-        if (!artifact_collect_begin(session, on_harvested)) {
+        if (!artifact_collect_begin(session, on_artifacts_collected)) {
                 kernel_reply_release(&copy);
                 return false;
         }
@@ -388,7 +388,7 @@ static void finish_run(struct session *session, const struct kernel_reply *reply
         on_ended(session->kernel);
 }
 
-static void on_harvested(struct session *session) {
+static void on_artifacts_collected(struct session *session) {
         struct kernel_reply reply = session->outcome;
         session->outcome = (struct kernel_reply) { 0 };
         if (reply.payload)
@@ -773,6 +773,8 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
                    const char *group) {
         struct maker_request request = { 0 };
         struct err err;
+        struct session_engine engine = session_engine_of(&session->row);
+        memcpy(request.engine, engine.name, sizeof(request.engine));
         (void) snprintf(request.kernel_id, sizeof(request.kernel_id), "%s", kernel_id);
         (void) snprintf(request.group, sizeof(request.group), "%s", group);
         (void) snprintf(request.state_dir, sizeof(request.state_dir), "%s", session->state_dir);

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "image/image.h"
 #include "session/caller.h"
+#include "session/session_engine.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 #include "session/session_config_check.h"
@@ -99,6 +100,10 @@ static int read_options(const struct caller *caller, json_t *json, bool has_netw
                         struct err *err) {
         static const char *const keys[] = { "env", "mounts", "data", "script", "script_at", "operator", "network" };
         json_t *kept = json_object();
+        if (session_engine_choose(caller->manager, json, row, kept, err) < 0) {
+                json_decref(kept);
+                return -1;
+        }
         for (size_t i = 0; i < ELEMENTS(keys); i++)
                 if (json_object_get(json, keys[i]) && (caller_is_operator(caller) || strcmp(keys[i], "operator") != 0) &&
                     (has_network || strcmp(keys[i], "network") != 0))
@@ -131,7 +136,6 @@ int session_config_from_json(const struct caller *caller, json_t *json, enum ses
         (void) snprintf(row.image, sizeof(row.image), "%s", options->image);
         (void) snprintf(row.owner, sizeof(row.owner), "%s", caller->owner);
         if (check_rights(caller, json, err) < 0 || read_text(json, "image", row.image, sizeof(row.image), err) < 0 ||
-            image_check_name(row.image, err) < 0 ||
             read_text(json, "mode", row.mode, sizeof(row.mode), err) < 0 ||
             read_text(json, "workspace", row.workspace, 1000, err) < 0 ||
             session_config_read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 ||
@@ -168,7 +172,7 @@ json_t *session_config_list_unchanged(const struct session *session, json_t *jso
         const struct {
                 const char *key, *value;
         } texts[] = { { "image", row->image }, { "mode", row->mode }, { "workspace", row->workspace } };
-        static const char *const kept_keys[] = { "env", "mounts", "data", "network" };
+        static const char *const kept_keys[] = { "env", "mounts", "data", "network", "engine" };
         json_t *list = json_array(), *kept = *row->options ? json_loads(row->options, 0, NULL) : NULL;
         for (size_t i = 0; i < ELEMENTS(texts); i++) {
                 const char *asked = json_string_value(json_object_get(json, texts[i].key));

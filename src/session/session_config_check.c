@@ -8,6 +8,7 @@
 #include "image/image.h"
 #include "session/caller.h"
 #include "session/manager.h"
+#include "session/session_engine.h"
 
 enum { MOUNTS_MAX = 28, ENV_MAX = 256 }; /* what making.c has room for, beside its own */
 
@@ -115,7 +116,8 @@ int session_config_check(const struct caller *caller, json_t *json, enum session
         bool is_operator = caller_is_operator(caller) && json_is_true(json_object_get(json, "operator"));
         const struct policy policy = maker_policy(manager->maker_settings, is_operator, !caller_is_operator(caller));
         bool later = look == SESSION_CONFIG_LOOK_LATER;
-        if (check_image(manager, row->image, err) < 0 || check_env(session_config_check_get(json, "env"), err) < 0 ||
+        if ((session_engine_is_native(row) && check_image(manager, row->image, err) < 0) ||
+            check_env(session_config_check_get(json, "env"), err) < 0 ||
             check_mounts(&policy, later, session_config_check_get(json, "mounts"), err) < 0)
                 return -1;
         if (data && !json_is_string(data))

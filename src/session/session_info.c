@@ -1,14 +1,17 @@
 #include "session/session_info.h"
 
+#include <stdio.h>
+
 #include "session/held_back.h"
 #include "session/session.h"
+#include "session/session_engine.h"
 
 struct session_info session_info_of(const struct session *session) {
         const struct registry_session *row = &session->row;
         struct cgroup_usage usage = { 0 };
         if (session->kernel && session->kernel->cgroup.host)
                 cgroup_read_usage(&session->kernel->cgroup, &usage);
-        return (struct session_info) { .id = row->id,
+        struct session_info info = {   .id = row->id,
                                        .name = row->name,
                                        .state = session_state_name(session),
                                        .image = row->image,
@@ -23,6 +26,9 @@ struct session_info session_info_of(const struct session *session) {
                                        .allow_weaker = row->allow_weaker,
                                        .limits = row->limits,
                                        .held_back = session->held_back };
+        struct session_engine engine = session_engine_of(row);
+        (void) snprintf(info.engine, sizeof(info.engine), "%s", *engine.name ? engine.name : "native");
+        return info;
 }
 
 static json_t *limits_to_json(const struct limits *limits) {
@@ -42,6 +48,7 @@ json_t *session_info_to_json(const struct session_info *info, const struct sessi
                                  limits_to_json(&info->limits));
         if (!json)
                 return json_object();
+        json_object_set_new(json, "engine", json_string(info->engine));
         if (!form->hides_host) {
                 json_object_set_new(json, "workspace", json_string(info->workspace));
                 json_object_set_new(json, "pid", json_integer((json_int_t) info->pid));

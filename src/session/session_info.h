@@ -1,4 +1,4 @@
-/* What is known about a session, for whoever shows it: the daemon's own facts, typed, and one function that writes them
+/* What is known about a session, to be shown: the daemon's own facts, typed, and one function that writes them
  * as JSON. */
 #pragma once
 
@@ -13,6 +13,7 @@ struct session;
 /* Texts and lists are the session's own: good until something is done with it. */
 struct session_info {
         const char *id, *name, *state, *image, *mode;
+        char engine[16]; /* that makes its boxes */
         const char *owner;     /* the key that it belongs to; "": the operator's */
         const char *workspace; /* where its files lie on the host */
         int64_t created_ms, used_ms;

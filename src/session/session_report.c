@@ -1,11 +1,14 @@
 /* What is told about a session: its state, its limits, its isolation, its journal. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 #include "box/host/report.h"
 #include "session/network.h"
+#include "session/session_engine.h"
+#include "session/serve_options.h"
 #include "session/session.h"
 
 int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err) {
@@ -18,6 +21,25 @@ int session_open_journal(const struct session *session, struct journal **ret_jou
         return journal_open(dir, ret_journal, &torn, err);
 }
 
+/* What differs in a box of another engine. Its sealing is ours (guest/entry), its namespaces are the engine's. */
+static void tell_engine(const struct session *session, const struct session_engine *engine, json_t *report) {
+        static const char *const namespaces[] = { "mount", "pid", "network", "ipc", "uts", "cgroup" };
+        bool is_gvisor = strcmp(engine->runtime, session->manager->options->engines.gvisor) == 0;
+        json_t *names = json_array(), *weaker = json_array();
+        for (size_t i = 0; i < ELEMENTS(namespaces); i++)
+                json_array_append_new(names, json_string(namespaces[i]));
+        json_array_append_new(weaker, json_string("user: no user namespace; the user of the box is one of the host's, "
+                                                  "without any capability"));
+        json_object_set_new(report, "engine", json_string(engine->name));
+        json_object_set_new(report, "isolation", json_string(is_gvisor ? "gvisor" : "container"));
+        json_object_set_new(report, "runtime", *engine->runtime ? json_string(engine->runtime) : json_null());
+        json_object_set_new(report, "namespaces", names);
+        json_object_set_new(report, "weaker", weaker);
+        json_object_set_new(report, "uid_map", json_null());
+        if (is_gvisor)
+                json_object_set_new(report, "landlock_abi", json_integer(0));
+}
+
 json_t *session_isolation(const struct session *session) {
         struct image image = { 0 };
         (void) snprintf(image.name, sizeof(image.name), "%s", session->row.image);
@@ -28,6 +50,11 @@ json_t *session_isolation(const struct session *session) {
                                        .host_uid = session->kernel ? session->kernel->host_uid : 0,
                                        .network = rules ? egress_rules_describe(rules, network) : NULL };
         json_t *report = report_make(&spec, &session->manager->host, session->manager->rootless);
+        struct session_engine engine = session_engine_of(&session->row);
+        if (*engine.name)
+                tell_engine(session, &engine, report);
+        else
+                json_object_set_new(report, "isolation", json_string("container"));
         /* Its user id on the host is leased when the box is made. */
         if (!session->kernel || session->kernel->state == KERNEL_MAKING)
                 json_object_set_new(report, "uid_map", json_null());

@@ -21,6 +21,9 @@
 #include "base/loop.h"
 #include "base/priority.h"
 #include "base/process_title.h"
+#include "engine/engine.h"
+#include "engine/seat.h"
+#include "spawn/spawn_elsewhere.h"
 #include "spawn/box_pool.h"
 #include "spawn/image_cache.h"
 #include "spawn/nursery.h"
@@ -28,14 +31,15 @@
 #include "store/registry.h"
 
 enum {
-        WARDS_MAX = 4,     /* images that have nurseries: worth their memory for a few; the others start cold */
-        NURSERIES_MAX = 2 * WARDS_MAX,
+        SUPERVISORS_MAX = 4,     /* images that have nurseries: worth their memory for a few; the others start cold */
+        NURSERIES_MAX = 2 * SUPERVISORS_MAX,
         WAITING_MAX = 64,
         FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
         NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
         NURSERY_NO_IMAGE_MS = 60000,
         UNTOLD_MS = 20,
         HEAP_KEPT = 1 << 20,
+        ELSEWHERE_MAX = 64, /* boxes of other engines that are made at the same time */
         STOCK_PAUSE_MS = 5, /* without a request, before a box is made that nobody has asked for */
 };
 
@@ -44,8 +48,8 @@ enum {
 static struct nursery nurseries[NURSERIES_MAX];
 static size_t n_nurseries;
 
-static struct supervisor supervisors[WARDS_MAX];
-static size_t n_wards;
+static struct supervisor supervisors[SUPERVISORS_MAX];
+static size_t n_supervisors;
 
 static struct nursery *find_kind(const struct maker_request *request, bool light) {
         struct supervisor *supervisor = NULL;
@@ -58,10 +62,10 @@ static struct nursery *find_kind(const struct maker_request *request, bool light
                         return &nurseries[i];
                 supervisor = nurseries[i].supervisor;
         }
-        if (!supervisor && n_wards == WARDS_MAX)
+        if (!supervisor && n_supervisors == SUPERVISORS_MAX)
                 return NULL;
         if (!supervisor) {
-                supervisor = &supervisors[n_wards++];
+                supervisor = &supervisors[n_supervisors++];
                 *supervisor = (struct supervisor) { .fd = -1 };
         }
         struct nursery *nursery = &nurseries[n_nurseries++];
@@ -113,7 +117,7 @@ static void start_nurseries(const struct maker_settings *settings, const struct 
         }
 }
 
-static struct box_pool stock;
+static struct box_pool pool;
 
 /* Of which the daemon does not know yet how large its stock is. The next reply tells, or else the next pause does. */
 static const struct nursery *untold;
@@ -126,8 +130,8 @@ static void maker_describe(const struct nursery *nursery, struct maker_nursery *
                                                 .n_preloaded = nursery->n_preloaded };
         if (untold == nursery)
                 untold = NULL;
-        if (strcmp(stock.kind.image, nursery->image) == 0)
-                ret_nursery->n_stock = (uint32_t) stock.n_boxes;
+        if (strcmp(pool.kind.image, nursery->image) == 0)
+                ret_nursery->n_stock = (uint32_t) pool.n_boxes;
         (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
         (void) snprintf(ret_nursery->trouble, sizeof(ret_nursery->trouble), "%s", nursery->trouble);
         (void) snprintf(ret_nursery->failed_imports, sizeof(ret_nursery->failed_imports), "%.399s", nursery->failed);
@@ -180,17 +184,17 @@ static void land(int fd, struct spawn_job *job) {
         if (!spawn_job_is_for_stock(job))
                 reply_to(fd, spawn_job_request(job), good ? job : NULL, &err);
         else if (good) {
-                spawn_job_store(job, &stock);
+                spawn_job_store(job, &pool);
                 untold = find_nursery(spawn_job_request(job));
         } else
-                stock.is_wanted = false; /* until it is asked for again */
+                pool.is_wanted = false; /* until it is asked for again */
         spawn_job_free(job);
 }
 
 static void launch(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
                    const struct maker_request *request) {
         struct err err;
-        struct spawn_job *job = spawn_job_start(settings, host, find_ready(request), &stock, request, &err);
+        struct spawn_job *job = spawn_job_start(settings, host, find_ready(request), &pool, request, &err);
         if (!job)
                 reply_to(fd, request, NULL, &err);
         else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
@@ -209,7 +213,7 @@ static bool is_stock_under_way(void) {
 /* The nursery for which a box more should be in stock. */
 static struct nursery *find_short(void) {
         for (size_t i = 0; i < n_nurseries && !is_stock_under_way(); i++)
-                if (box_pool_is_short(&stock, &nurseries[i]))
+                if (box_pool_is_short(&pool, &nurseries[i]))
                         return &nurseries[i];
         return NULL;
 }
@@ -219,7 +223,7 @@ static void launch_for_stock(const struct maker_settings *settings, const struct
         static struct maker_request request; /* large: not on the stack */
         struct err err;
         char id[27];
-        request = stock.kind;
+        request = pool.kind;
         *request.options = '\0';
         struct spawn_job *job = NULL;
         if (registry_make_id(id, &err) == 0) {
@@ -227,7 +231,7 @@ static void launch_for_stock(const struct maker_settings *settings, const struct
                 job = spawn_job_start(settings, host, nursery, NULL, &request, &err);
         }
         if (!job)
-                stock.is_wanted = false;
+                pool.is_wanted = false;
         else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
                 land(fd, job);
         else
@@ -292,6 +296,70 @@ static void look_after_nurseries(const struct maker_settings *settings, int fd, 
         }
 }
 
+/* ---- boxes of other engines: a process for each, since an engine may be slow, or hang ---- */
+
+static struct {
+        pid_t pid;
+        char kernel_id[27];
+} elsewhere[ELSEWHERE_MAX];
+static size_t n_elsewhere;
+
+static void make_elsewhere(const struct maker_settings *settings, int fd, const struct maker_request *request)
+        __attribute__((noreturn));
+static void make_elsewhere(const struct maker_settings *settings, int fd, const struct maker_request *request) {
+        struct maker_reply reply = { 0 };
+        (void) syscall(SYS_close_range, fd + 1, ~0u, 0); /* nothing of the nurseries' */
+        process_title_set("engine", request->engine);
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                reply.fds[i] = -1;
+        memcpy(reply.kernel_id, request->kernel_id, sizeof(reply.kernel_id));
+        memcpy(reply.engine, request->engine, sizeof(reply.engine));
+        reply.good = spawn_elsewhere(settings, request, &reply, &reply.err) == 0;
+        if (fd_passing_send(fd, &reply, sizeof(reply), reply.fds, MAKER_FDS, 0) < 0 && reply.good) {
+                struct err ignored; /* the daemon is gone: nobody will ask for the box */
+                const struct engine *engine = engine_find(request->engine, &ignored);
+                (void) engine->remove(settings->engines, request->group, &ignored);
+                seat_remove(request->group);
+        }
+        _exit(EXIT_SUCCESS);
+}
+
+static void launch_elsewhere(const struct maker_settings *settings, int fd, const struct maker_request *request) {
+        struct err err;
+        pid_t pid = -1;
+        if (n_elsewhere == ELSEWHERE_MAX)
+                (void) err_set(&err, ERR_BUSY, "%s: %d boxes are being made already; try again in a moment",
+                               request->engine, (int) ELSEWHERE_MAX);
+        else if ((pid = fork()) < 0)
+                (void) err_sys(&err, errno, "starting a process that makes a box");
+        if (pid == 0)
+                make_elsewhere(settings, fd, request);
+        if (pid < 0) {
+                reply_to(fd, request, NULL, &err);
+                return;
+        }
+        elsewhere[n_elsewhere].pid = pid;
+        memcpy(elsewhere[n_elsewhere++].kernel_id, request->kernel_id, sizeof(request->kernel_id));
+}
+
+/* Whoever ended has answered, unless it died. */
+static void reap_elsewhere(int fd, pid_t pid, int status) {
+        struct maker_request request = { 0 };
+        struct err err;
+        size_t i = 0;
+        while (i < n_elsewhere && elsewhere[i].pid != pid)
+                i++;
+        if (i == n_elsewhere)
+                return;
+        memcpy(request.kernel_id, elsewhere[i].kernel_id, sizeof(request.kernel_id));
+        request.fresh = true;
+        elsewhere[i] = elsewhere[--n_elsewhere];
+        if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS)
+                return;
+        (void) err_set(&err, ERR_GONE, "the box was being made when the process that made it died; try again");
+        reply_to(fd, &request, NULL, &err);
+}
+
 /* Somebody waits: this is done at once. */
 static void maker_attach(const struct maker_settings *settings, int fd, const struct maker_request *request, int box_pidfd) {
         struct maker_reply reply = { .attached = true };
@@ -313,6 +381,10 @@ static void take_request(const struct maker_settings *settings, const struct cgr
                 maker_attach(settings, fd, &request, box_pidfd);
                 return;
         }
+        if (!engine_is_native(request.engine)) {
+                launch_elsewhere(settings, fd, &request);
+                return;
+        }
         start_nurseries(settings, &request);
         if (!postpone(&request))
                 launch(settings, host, fd, &request);
@@ -329,7 +401,7 @@ static void maker_serve(const struct maker_settings *settings, int fd) {
         /* Memory for one box is about that for the next: it need not go back to the kernel in between. */
         (void) mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
         (void) mallopt(M_MMAP_THRESHOLD, HEAP_KEPT);
-        stock.n_wanted = settings->stock < STOCK_MAX ? settings->stock : STOCK_MAX;
+        pool.n_wanted = settings->stock < STOCK_MAX ? settings->stock : STOCK_MAX;
         for (;;) {
                 struct pollfd polled[FLIGHTS_MAX + NURSERIES_MAX + 1], *orders = &polled[n_flights];
                 size_t n = n_nurseries, n_before = n_flights;
@@ -349,12 +421,13 @@ static void maker_serve(const struct maker_settings *settings, int fd) {
                 if (untold && wait_ms > UNTOLD_MS)
                         wait_ms = UNTOLD_MS;
                 bool is_idle = poll(polled, n_before + n + 1, (int) wait_ms) == 0;
-                while (waitpid(-1, NULL, WNOHANG) > 0)
-                        ;
+                int status;
+                for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+                        reap_elsewhere(fd, pid, status);
                 if (is_idle && untold)
                         tell_about(fd, untold);
                 land_settled(fd, polled, n_before);
-                box_pool_weed(&stock);
+                box_pool_weed(&pool);
                 look_after_nurseries(settings, fd, orders);
                 make_postponed(settings, &host, fd);
                 if (orders[n].revents)

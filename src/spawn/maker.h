@@ -3,9 +3,9 @@
  * Theory of operation. The daemon forks it at its start and talks to it over one SEQPACKET socket: a request in, a
  * reply with descriptors out. It is the parent of every agent it makes and reaps them. It decides nothing: limits,
  * mounts and images were checked by the session layer; paths that a caller named go through the mount policy here, in
- * the process that opens them. A kernel is forked from a nursery (spawn/supervisor.h) where that is possible and wanted;
- * a request that comes while the nursery is still importing waits for it. When the daemon goes away, so does the
- * maker; the boxes stay, as long as somebody (the vault) holds their descriptors. */
+ * the process that opens them. A kernel is forked from a nursery (spawn/supervisor.h) where that is possible and
+ * wanted; a request that comes while the nursery is still importing waits for it. When the daemon goes away, so does
+ * the maker; the boxes stay, while the vault holds their descriptors. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,6 +22,8 @@ enum nursery_state {
         NURSERY_READY,
 };
 
+struct engine_settings;
+
 enum { MAKER_OPTIONS_MAX = 8192 };
 
 struct maker_request {
@@ -30,18 +32,19 @@ struct maker_request {
         char state_dir[1024]; /* the kernel's own files, made by the daemon; shown as /run/session */
         char workspace[1024]; /* shown as /workspace, unless ephemeral */
         bool workspace_is_ours; /* made by the daemon; a directory that a caller named goes through the mount policy */
+        char engine[16], runtime[64]; /* "": native; spawn/spawn_elsewhere.h */
         char image[65];
         char preload[512]; /* to be imported if it has to start cold; "": nothing, so that it starts soon */
         struct limits limits;
         bool allow_weaker;
         bool ephemeral; /* the workspace is a bounded tmpfs */
         bool is_program; /* it never sleeps: no state directory */
-        bool pooled;    /* nobody waits for it yet */
+        bool pooled;    /* for the pool: no caller waits */
         bool fresh;     /* a Python of its own, never one forked from a nursery */
         bool light;     /* forked from the nursery that has imported nothing: it needs none of the modules */
         bool network;   /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
         char packages[1024]; /* state directory of the session whose packages are shown (store/packages.h), or "" */
-        bool of_key;         /* of somebody with a key, not of the operator */
+        bool of_key;         /* of an API key, not of the operator */
         bool installs;       /* a helper box: writes packages, may be shown what pip's settings name */
         bool attach;         /* no box: that of `kernel_id`, which is ready, is shown workspace, data and script */
         bool box_is_leased;  /* of that box: it has a user of its own, `box_uid` */
@@ -86,6 +89,7 @@ struct maker_reply {
         struct err err; /* when not good */
         pid_t pid;
         uid_t host_uid;
+        char engine[16]; /* that made it */
         bool attached; /* to the box that is ready; the only descriptor is that of a workspace, if there is one */
         char group[48]; /* of its control groups; not the request's when the box had been made before */
         int fds[MAKER_FDS]; /* owned by the receiver */
@@ -93,6 +97,8 @@ struct maker_reply {
 
 struct maker_settings { /* lives as long as the maker */
         const char *data_dir;
+        const char *owner; /* id of the data directory, by which boxes of other engines are found again */
+        const struct engine_settings *engines;
         const char *socket_path; /* of the daemon */
         const char *group_prefix; /* of the names of control groups */
         const char *kernel_dir; /* holds the package glovebox_kernel */
@@ -108,7 +114,7 @@ struct maker {
         int fd;
 };
 
-/* What somebody may show to a box: `is_operator` for whoever said so and is, `of_key` for a key of the service. */
+/* The mount policy: `is_operator` for the operator, `of_key` for an API key. */
 struct policy maker_policy(const struct maker_settings *settings, bool is_operator, bool of_key);
 
 /* Forks the maker. */

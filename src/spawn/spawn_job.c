@@ -20,39 +20,10 @@
 #include "box/policy.h"
 #include "box/seal/environment.h"
 #include "box/seal/tree.h"
+#include "spawn/spawn_job_state.h"
 #include "spawn/image_cache.h"
 #include "store/packages.h"
 #include "wire/frame.h"
-
-#define SESSION_DIR "/run/session"
-
-enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */,
-       KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */ };
-
-/* Everything that is open while one box is being made. */
-struct spawn_job {
-        struct maker_request own_request;
-        const struct maker_request *request; /* that one */
-        const struct maker_settings *settings;
-        const struct cgroup_host *host;
-        struct nursery *nursery; /* whose supervisor has the box; NULL: nobody's */
-        bool for_stock, from_stock;
-        json_t *options;
-        struct image image;
-        uint64_t fingerprint; /* of the image */
-        int lease_fd, workspace_fd, listener_fd;
-        bool is_leased; /* the box has a user of its own */
-        uid_t uid;
-        gid_t gid;
-        struct box_mount mounts[MOUNTS_MAX];
-        size_t n_mounts;
-        char *env[ENV_MAX + 5]; /* the caller's, four of ours, NULL */
-        char **environment; /* all of it, for the kernel */
-        struct box_spec spec;
-        struct box_birth birth;
-        bool is_settling; /* the birth is under way, and the box is not there yet */
-        struct box box;
-};
 
 void spawn_job_free(struct spawn_job *job) {
         if (!job)
@@ -75,6 +46,8 @@ void spawn_job_free(struct spawn_job *job) {
 }
 
 static int share(const struct spawn_job *job, int fd, bool writable) {
+        if (job->is_served)
+                return tree_clone_served(fd, writable, job->uid, job->gid);
         return tree_clone_owned(fd, writable, job->is_leased, job->uid, job->gid);
 }
 
@@ -205,7 +178,7 @@ static int open_mounts(struct spawn_job *job, const struct policy *policy, struc
         return session_dir < 0 ? -1 : add_mount(job, session_dir, SESSION_DIR, true, err);
 }
 
-static int read_env(struct spawn_job *job, struct err *err) {
+int spawn_job_read_env(struct spawn_job *job, struct err *err) {
         const char *name;
         json_t *value;
         size_t n = 0;
@@ -234,7 +207,7 @@ static const char *given_value(const struct spawn_job *job, const char *prefix) 
 
 /* The kernel's own way to its package comes after the caller's environment: a session cannot be talked out of it. The
  * session's packages come before the image's, or what covers one of these would not. */
-static char **make_environment(struct spawn_job *job, struct err *err) {
+char **spawn_job_make_environment(struct spawn_job *job, struct err *err) {
         const struct image *image = &job->image;
         const char *python_path = given_value(job, "PYTHONPATH="), *path = given_value(job, "PATH=");
         bool has_packages = *job->request->packages && !job->request->installs;
@@ -293,7 +266,7 @@ static int execute_kernel(struct spawn_job *job, char *const *environment, const
         return sent < 0 ? err_sys(err, -sent, "asking the agent for a kernel") : 0;
 }
 
-static int start_kernel(struct spawn_job *job, struct maker_reply *reply, struct err *err) {
+int spawn_job_start_kernel(struct spawn_job *job, struct maker_reply *reply, struct err *err) {
         struct nursery *nursery = job->nursery && job->nursery->state == NURSERY_READY ? job->nursery : NULL;
         int theirs[KERNEL_FDS];
         int code = open_channels(job->lease_fd >= 0, reply, theirs, err);
@@ -325,7 +298,7 @@ static int spawn_job_begin(struct spawn_job *job, struct err *err) {
         if (read_options(job, err) < 0)
                 return -1;
         if (image_cache_open(job->settings, job->request->image, &job->image, &job->fingerprint, err) < 0 ||
-            read_env(job, err) < 0 || !(job->environment = make_environment(job, err)))
+            spawn_job_read_env(job, err) < 0 || !(job->environment = spawn_job_make_environment(job, err)))
                 return -1;
         if (job->nursery && job->nursery->fingerprint != job->fingerprint) {
                 nursery_stop(job->nursery); /* the image was rebuilt: the next nursery imports the new one */
@@ -357,7 +330,7 @@ static struct policy make_policy(const struct spawn_job *job) {
                             job->request->of_key);
 }
 
-static int open_trees(struct spawn_job *job, struct err *err) {
+int spawn_job_open_trees(struct spawn_job *job, struct err *err) {
         const struct policy policy = make_policy(job);
         for (size_t i = 0; i < job->n_mounts; i++)
                 fd_close(&job->mounts[i].tree_fd);
@@ -369,11 +342,11 @@ static int open_trees(struct spawn_job *job, struct err *err) {
 }
 
 /* A box that failed halfway may have mounted the trees already: one serves one box. */
-static int start_without_ward(struct spawn_job *job, struct err *err) {
+static int start_without_supervisor(struct spawn_job *job, struct err *err) {
         if (job->nursery) {
                 daemon_log("a kernel starts cold: no box below the nursery's supervisor: %s", err->message);
                 job->nursery = NULL;
-                if (open_trees(job, err) < 0)
+                if (spawn_job_open_trees(job, err) < 0)
                         return -1;
                 fill_spec(job);
         }
@@ -386,7 +359,7 @@ static int start_without_ward(struct spawn_job *job, struct err *err) {
 static int start_box(struct spawn_job *job, struct err *err) {
         struct supervisor *supervisor = job->nursery ? job->nursery->supervisor : NULL;
         uint64_t template = supervisor ? supervisor_template_of(job->nursery->fingerprint, &job->spec) : 0;
-        job->spec.from_mould = supervisor && template && supervisor->template == template;
+        job->spec.from_template = supervisor && template && supervisor->template == template;
         if (supervisor && box_prepare(&job->spec, job->host, &job->birth, err) == 0) {
                 if (supervisor_clone_box(supervisor, &job->birth, template, err) == 0 && box_proceed(&job->birth, err) == 0) {
                         job->is_settling = true;
@@ -394,14 +367,14 @@ static int start_box(struct spawn_job *job, struct err *err) {
                 }
                 box_abandon(&job->birth);
         }
-        return start_without_ward(job, err);
+        return start_without_supervisor(job, err);
 }
 
 static int make_box(struct spawn_job *job, struct err *err) {
         if (identity_lease(&job->uid, &job->gid, &job->lease_fd, err) < 0)
                 return -1;
         job->is_leased = job->lease_fd >= 0;
-        if (open_trees(job, err) < 0)
+        if (spawn_job_open_trees(job, err) < 0)
                 return -1;
         fill_spec(job);
         return start_box(job, err);
@@ -418,12 +391,12 @@ static bool is_plain(const struct spawn_job *job) {
         return request->ephemeral && !request->network && !request->installs && !*request->packages;
 }
 
-static bool take_from_stock(struct spawn_job *job, struct box_pool *stock) {
+static bool take_from_pool(struct spawn_job *job, struct box_pool *pool) {
         struct pooled_box stocked;
         if (!job->nursery || !is_plain(job))
                 return false;
-        box_pool_note(stock, job->request);
-        if (!box_pool_take(stock, job->request, job->nursery, &stocked))
+        box_pool_note(pool, job->request);
+        if (!box_pool_take(pool, job->request, job->nursery, &stocked))
                 return false;
         job->box = stocked.box;
         job->lease_fd = stocked.lease_fd;
@@ -452,15 +425,15 @@ static struct spawn_job *spawn_job_new(const struct maker_settings *settings, co
 }
 
 struct spawn_job *spawn_job_start(const struct maker_settings *settings, const struct cgroup_host *host,
-                            struct nursery *nursery, struct box_pool *stock, const struct maker_request *request,
+                            struct nursery *nursery, struct box_pool *pool, const struct maker_request *request,
                             struct err *err) {
         struct spawn_job *job = spawn_job_new(settings, request, err);
         if (!job)
                 return NULL;
         job->host = host;
         job->nursery = nursery;
-        job->for_stock = !stock;
-        if (spawn_job_begin(job, err) == 0 && ((stock && take_from_stock(job, stock)) || make_box(job, err) == 0))
+        job->for_stock = !pool;
+        if (spawn_job_begin(job, err) == 0 && ((pool && take_from_pool(job, pool)) || make_box(job, err) == 0))
                 return job;
         spawn_job_free(job);
         return NULL;
@@ -489,7 +462,7 @@ int spawn_job_settle(struct spawn_job *job, struct err *err) {
         if (box_settle(&job->birth, &job->box, err) == 0)
                 return oom_unspare(job->box.pidfd, job->box.pid, OOM_OFFERED, err);
         box_abandon(&job->birth);
-        return start_without_ward(job, err);
+        return start_without_supervisor(job, err);
 }
 
 /* A box that waited may have died the moment it was needed: then this request gets one of its own. */
@@ -500,11 +473,11 @@ static int start_again(struct spawn_job *job, struct maker_reply *reply, struct 
         fd_close(&job->workspace_fd);
         fd_close(&job->lease_fd);
         job->from_stock = false;
-        return make_box(job, err) < 0 || spawn_job_settle(job, err) < 0 ? -1 : start_kernel(job, reply, err);
+        return make_box(job, err) < 0 || spawn_job_settle(job, err) < 0 ? -1 : spawn_job_start_kernel(job, reply, err);
 }
 
 int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct err *err) {
-        if (start_kernel(job, reply, err) < 0 && (!job->from_stock || start_again(job, reply, err) < 0))
+        if (spawn_job_start_kernel(job, reply, err) < 0 && (!job->from_stock || start_again(job, reply, err) < 0))
                 return -1;
         reply->pid = job->box.pid;
         reply->host_uid = job->uid;
@@ -551,7 +524,7 @@ int spawn_job_attach(const struct maker_settings *settings, const struct maker_r
         return code;
 }
 
-void spawn_job_store(struct spawn_job *job, struct box_pool *stock) {
+void spawn_job_store(struct spawn_job *job, struct box_pool *pool) {
         if (!job->nursery)
                 return; /* not below a supervisor: nothing could be forked into it */
         const struct pooled_box made = { .box = job->box, .uid = job->uid, .gid = job->gid,
@@ -560,5 +533,5 @@ void spawn_job_store(struct spawn_job *job, struct box_pool *stock) {
                                         .lease_fd = take_fd(&job->lease_fd),
                                         .workspace_fd = take_fd(&job->workspace_fd) };
         job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
-        box_pool_put(stock, &made);
+        box_pool_put(pool, &made);
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -17,23 +18,28 @@
 
 #include "base/fd.h"
 #include "base/fd_passing.h"
+#include "base/log.h"
 #include "base/loop.h"
 #include "base/memory.h"
 #include "base/priority.h"
 #include "base/process_title.h"
 #include "base/remove_tree.h"
+#include "engine/engine.h"
+#include "engine/seat.h"
 
 enum {
         WAITING_MAX = 1000,
         PATIENCE_MS = 5000, /* for the processes of one box */
         STOP_MS = 20000,
         MESSAGE_FDS = 3,
+        REMOVE_PAUSE_MAX_MS = 60000,
         TASKS_MAX = 4096, /* past it the daemon does them itself */
 };
 
 enum message_kind {
         MESSAGE_BURY,   /* pidfd and lease of a box, and the name of its control group */
         MESSAGE_REMOVE, /* a path */
+        MESSAGE_BOX,    /* "engine/name" of another engine's box; "" for all that ended; not waited for */
         MESSAGE_CLOSE,  /* files that nobody else has open, or none: see files_to_close; not answered */
 };
 
@@ -76,6 +82,76 @@ static void close_grave(const struct cgroup_host *host, int fd, size_t i) {
         graves[i] = graves[--n_graves];
 }
 
+/* ---- boxes of other engines ---- */
+
+static const struct engine_settings *reaper_engines;
+static const char *reaper_owner = "", *reaper_dir = ""; /* the data directory */
+
+static void remove_box(const char *engine_name, const char *name) {
+        struct err err;
+        const struct engine *engine = engine_find(engine_name, &err);
+        for (unsigned pause_ms = 250; engine && pause_ms < REMOVE_PAUSE_MAX_MS; pause_ms *= 2) {
+                if (engine->remove(reaper_engines, name, &err) == 0) {
+                        seat_remove(name);
+                        return;
+                }
+                (void) poll(NULL, 0, (int) pause_ms);
+        }
+        if (engine)
+                daemon_log("%s: a box could not be removed, and is swept up later: %s", engine_name, err.message);
+}
+
+static bool has_engine(void) {
+        for (const struct engine *const *at = engine_table; *at; at++)
+                if (engine_is_there(*at, reaper_engines))
+                        return true;
+        return false;
+}
+
+static void note_left(const char *name, void *context) {
+        json_array_append_new(context, json_string(name));
+}
+
+static bool is_left(const char *name, void *context) {
+        size_t i;
+        json_t *left;
+        json_array_foreach((json_t *) context, i, left)
+                if (strcmp(json_string_value(left), name) == 0)
+                        return true;
+        return false;
+}
+
+/* Directories of boxes go when all engines that there are have told, and none of them has the box. */
+static void sweep_boxes(void) {
+        struct err ignored;
+        json_t *left = json_array();
+        bool is_known = true;
+        char prefix[64];
+        for (const struct engine *const *at = engine_table; *at; at++)
+                if (engine_is_there(*at, reaper_engines) &&
+                    (*at)->sweep(reaper_engines, reaper_owner, note_left, left, &ignored) < 0)
+                        is_known = false;
+        (void) snprintf(prefix, sizeof(prefix), "b-%s-", reaper_owner);
+        if (is_known)
+                seat_sweep(prefix, is_left, left);
+        json_decref(left);
+}
+
+/* Nobody waits for an engine: it may hang. */
+static void remove_elsewhere(char *text) {
+        char *slash = strchr(text, '/');
+        if (!reaper_engines || (!slash && !has_engine()) || fork() != 0)
+                return;
+        (void) syscall(SYS_close_range, 3, ~0u, 0);
+        process_title_set("engine", slash ? text : "sweep");
+        if (slash) {
+                *slash = '\0';
+                remove_box(text, slash + 1);
+        } else
+                sweep_boxes();
+        _exit(EXIT_SUCCESS);
+}
+
 /* False when there will be no more. */
 static bool take_message(const struct cgroup_host *host, int fd) {
         struct message message;
@@ -93,6 +169,10 @@ static bool take_message(const struct cgroup_host *host, int fd) {
                 remove_tree(message.name);
                 tell_done(fd, message.number);
         }
+        if (message.kind == MESSAGE_BOX) {
+                remove_elsewhere(message.name);
+                tell_done(fd, message.number);
+        }
         if (message.kind != MESSAGE_BURY) {
                 for (size_t i = 0; i < MESSAGE_FDS; i++)
                         fd_close(&fds[i]);
@@ -107,8 +187,6 @@ static bool take_message(const struct cgroup_host *host, int fd) {
         return true;
 }
 
-static const char *reaper_dir = ""; /* the data directory, for the title */
-
 static void reaper_serve(const struct cgroup_host *host, int fd) __attribute__((noreturn));
 static void reaper_serve(const struct cgroup_host *host, int fd) {
         static struct pollfd polled[WAITING_MAX + 1];
@@ -121,6 +199,8 @@ static void reaper_serve(const struct cgroup_host *host, int fd) {
                         polled[i] = (struct pollfd) { .fd = graves[i].pidfd, .events = POLLIN };
                 polled[n] = (struct pollfd) { .fd = asked ? fd : -1, .events = POLLIN };
                 (void) poll(polled, (nfds_t) n + 1, n > 0 ? 1000 : -1);
+                while (waitpid(-1, NULL, WNOHANG) > 0)
+                        ;
                 for (size_t i = n; i-- > 0;)
                         if (polled[i].revents || graves[i].pidfd < 0 || loop_now_ms() >= graves[i].until_ms)
                                 close_grave(host, fd, i);
@@ -335,6 +415,21 @@ void reaper_bury(struct cgroup *cgroup, int pidfd, int lease_fd) {
         (void) cgroup_destroy(cgroup, NULL);
         fd_close(&pidfd);
         fd_close(&lease_fd);
+}
+
+void reaper_know_engines(const struct engine_settings *engines, const char *owner) {
+        reaper_engines = engines;
+        reaper_owner = owner;
+}
+
+void reaper_remove_box(const char *engine, const char *name) {
+        char text[128];
+        (void) snprintf(text, sizeof(text), "%s/%s", engine, name);
+        (void) add_task(MESSAGE_BOX, text, -1, -1);
+}
+
+void reaper_sweep_boxes(void) {
+        (void) add_task(MESSAGE_BOX, "", -1, -1);
 }
 
 void reaper_remove_tree(const char *path) {

@@ -15,6 +15,16 @@
  * long as the daemon. */
 int reaper_start(struct helper *helper, const struct cgroup_host *host, const char *data_dir, struct err *err);
 
+/* Before reaper_start: how boxes of other engines are reached, and by which id they are found. Borrowed for good. */
+struct engine_settings;
+void reaper_know_engines(const struct engine_settings *engines, const char *owner);
+
+/* Ends and removes a box of another engine, in a process of its own, which tries again while the engine is away. */
+void reaper_remove_box(const char *engine, const char *name);
+
+/* Removes boxes of other engines that ended and that nobody removed. */
+void reaper_sweep_boxes(void);
+
 /* Waits until all that it was given is gone (bounded); it ends. */
 void reaper_stop(void);
 
@@ -22,7 +32,7 @@ void reaper_stop(void);
  * released as by cgroup_destroy; the descriptors are taken over, either may be -1. */
 void reaper_bury(struct cgroup *cgroup, int pidfd, int lease_fd);
 
-/* A directory of the daemon's own that nobody needs any more. */
+/* A directory of the daemon that is not needed any more. */
 void reaper_remove_tree(const char *path);
 
 /* Closes descriptors of files that may go with them: with a large one that takes a while. At most three. */

@@ -25,6 +25,9 @@ static const char *const texts[REGISTRY_STATEMENTS] = {
                             "checksum = glovebox_checksum(id, name, owner, image, mode, ?2, ?3, ?4, ?5, tmp_bytes, "
                             "disk_bytes, disk_files, allow_weaker, workspace, options, created_ms, used_ms) "
                             "WHERE id = ?1",
+        [REGISTRY_ENGINE] = "UPDATE session SET image = ?2, options = ?3, checksum = glovebox_checksum(id, name, owner, "
+                            "?2, mode, memory_bytes, cpu_thousandths, pids, timeout_ms, tmp_bytes, disk_bytes, "
+                            "disk_files, allow_weaker, workspace, ?3, created_ms, used_ms) WHERE id = ?1",
         [REGISTRY_NEXT] = "SELECT " REGISTRY_COLUMNS ", checksum = glovebox_checksum(" REGISTRY_COLUMNS ") FROM session "
                           "WHERE (created_ms, id) > (?1, ?2) ORDER BY created_ms, id LIMIT 1",
 };
@@ -210,6 +213,17 @@ int registry_set_limits(struct registry *registry, const char *id, const struct 
         for (size_t i = 0; i < ELEMENTS(numbers); i++)
                 (void) sqlite3_bind_int64(statement, (int) i + 2, (sqlite3_int64) numbers[i]);
         if (registry_run(registry, REGISTRY_LIMITS, "cannot write the session's limits to the registry", err) < 0)
+                return -1;
+        return expect_change(registry, id, err);
+}
+
+int registry_set_engine(struct registry *registry, const char *id, const char *image, const char *options,
+                        struct err *err) {
+        sqlite3_stmt *statement = registry->statements[REGISTRY_ENGINE];
+        const char *const values[] = { id, image, options };
+        for (size_t i = 0; i < ELEMENTS(values); i++)
+                (void) sqlite3_bind_text(statement, (int) i + 1, values[i], -1, SQLITE_STATIC);
+        if (registry_run(registry, REGISTRY_ENGINE, "cannot write the session's engine to the registry", err) < 0)
                 return -1;
         return expect_change(registry, id, err);
 }

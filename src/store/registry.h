@@ -34,6 +34,9 @@ void registry_close(struct registry *registry);
 int registry_add(struct registry *registry, const struct registry_session *session, struct err *err);
 int registry_remove(struct registry *registry, const char *id, struct err *err);
 int registry_set_limits(struct registry *registry, const char *id, const struct limits *limits, struct err *err);
+/* Another image, and other options. */
+int registry_set_engine(struct registry *registry, const char *id, const char *image, const char *options,
+                        struct err *err);
 int registry_touch(struct registry *registry, const char *id, int64_t used_ms, struct err *err);
 
 /* Calls back for each session, oldest first; a non-zero answer stops and is returned. The callee may add, touch and

@@ -17,6 +17,7 @@ enum registry_statement {
         REGISTRY_REMOVE,
         REGISTRY_TOUCH,
         REGISTRY_LIMITS,
+        REGISTRY_ENGINE,
         REGISTRY_NEXT, /* the first one after this time of creation and this id */
         REGISTRY_STATEMENTS
 };

@@ -12,7 +12,7 @@ LAYERS = [
     ["base"],
     ["http", "wire", "image"],
     ["box"],
-    ["egress"],
+    ["egress", "engine"],
     ["store"],
     ["journal", "vault"],
     ["spawn"],

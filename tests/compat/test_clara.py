@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import engines
+from support.daemon import wait_for
 from support.daemons import make_daemons
 from support.service import Service, start_service
 
@@ -45,10 +47,31 @@ def test_a_mode_that_cannot_work_is_refused_at_once(place: Path, monkeypatch: py
     from glovebox import InvalidArgumentError, UnsupportedError
     from glovebox.compat.clara import SandboxManager
 
-    for mode, kind in (("docker", UnsupportedError), ("remote", InvalidArgumentError), ("x", InvalidArgumentError)):
+    for mode, kind in (("incus", UnsupportedError), ("remote", InvalidArgumentError), ("x", InvalidArgumentError)):
         monkeypatch.setenv("SANDBOX_MODE", mode)
         with pytest.raises(kind):
             SandboxManager()
     monkeypatch.delenv("SANDBOX_MODE")
     assert SandboxManager().mode == "native"
     SandboxManager().status()
+
+
+def test_the_same_on_docker(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from glovebox.compat.clara import SandboxManager
+
+    with engines.docker() as engine:
+        monkeypatch.setenv("SANDBOX_MODE", "docker")
+        monkeypatch.setenv("DOCKER_SANDBOX_IMAGE", engines.IMAGE)
+        monkeypatch.setenv("DOCKER_SANDBOX_MEMORY", "256m")
+        monkeypatch.setenv("GLOVEBOX_DOCKER_SOCKET", str(engine.socket))
+        manager = SandboxManager()
+        assert manager.mode == "docker"
+        assert manager.execute("ann", "import math; x = 1\nprint(math.pi)").stdout.startswith("3.14159")
+        assert manager.shell("ann", "exit 3").exit_code == 3
+        manager.save_file("ann", "output.txt", "saved")
+        assert manager.execute("ann", "print(open('output.txt').read(), x)").stdout == "saved 1\n"
+        assert manager.create("ann").isolation()["engine"] == "docker"
+        assert {box["Image"] for box in engine.boxes()} == {engines.IMAGE}
+        boxes = len(engine.boxes())  # with those of the pool
+        assert manager.destroy("ann")
+        wait_for("its box to go", lambda: len(engine.boxes()) < boxes)

@@ -72,11 +72,17 @@ def _store(response: http.client.HTTPResponse, to: Path) -> None:
     part.rename(to)
 
 
+def ping(dockerd: Dockerd) -> bool:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        dockerd.ask("GET", "/_ping").read()
+        return True
+    return False
+
+
 def _wait(dockerd: Dockerd, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            dockerd.ask("GET", "/_ping").read()
+        if ping(dockerd):
             return
         time.sleep(0.1)
     raise AssertionError(f"dockerd does not serve: {log.read_text(errors='replace')[-1000:]}")

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/memory.h"
+#include "box/cgroup/cgroup_file.h"
+#include "box/cgroup/cgroup_text.h"
 
 enum { V2 = CGROUP_V2_TREE };
 
@@ -31,6 +34,46 @@ void cgroup_meter_open(const struct cgroup *cgroup, struct cgroup_meter *ret_met
                 meter.cpu_fd = open_file(cgroup, apart ? CGROUP_ACCOUNT : CGROUP_CPU, "cpuacct.usage");
                 meter.cpu_in_ns = true;
         }
+        *ret_meter = meter;
+}
+
+/* The directory of the group that holds `controller` (NULL: of the cgroup2 tree), "" when it is not visible. */
+static void find_group(const char *mountinfo, const char *groups, const char *controller,
+                       char ret_path[static CGROUP_PATH_MAX]) {
+        struct cgroup_mount mount;
+        char own[CGROUP_PATH_MAX];
+        if (cgroup_text_find_mount(mountinfo, controller, &mount) < 0 ||
+            cgroup_text_find_own(groups, controller, own) < 0 || strcmp(own, "/") == 0 ||
+            cgroup_text_locate(&mount, own, ret_path) < 0)
+                *ret_path = '\0';
+}
+
+static int open_in(const char *directory, const char *file) {
+        char path[CGROUP_PATH_MAX + 64];
+        if (!*directory)
+                return -1;
+        (void) snprintf(path, sizeof(path), "%s/%s", directory, file);
+        return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+void cgroup_meter_open_of(pid_t pid, struct cgroup_meter *ret_meter) {
+        struct cgroup_meter meter = CGROUP_METER_NONE;
+        char path[64], memory[CGROUP_PATH_MAX], account[CGROUP_PATH_MAX], tree[CGROUP_PATH_MAX];
+        enum { ROOM = 1 << 20 };
+        _cleanup_free_ char *mountinfo = malloc(ROOM), *groups = malloc(ROOM);
+        *ret_meter = meter;
+        (void) snprintf(path, sizeof(path), "/proc/%d/cgroup", (int) pid);
+        if (!mountinfo || !groups || cgroup_file_read(AT_FDCWD, "/proc/self/mountinfo", mountinfo, ROOM) < 0 ||
+            cgroup_file_read(AT_FDCWD, path, groups, ROOM) < 0)
+                return;
+        find_group(mountinfo, groups, "memory", memory);
+        find_group(mountinfo, groups, "cpuacct", account);
+        find_group(mountinfo, groups, NULL, tree);
+        bool v2 = !*memory;
+        meter.oom_fd = open_in(v2 ? tree : memory, v2 ? "memory.events" : "memory.oom_control");
+        meter.peak_fd = open_in(v2 ? tree : memory, v2 ? "memory.peak" : "memory.max_usage_in_bytes");
+        meter.cpu_in_ns = *account != '\0';
+        meter.cpu_fd = meter.cpu_in_ns ? open_in(account, "cpuacct.usage") : open_in(tree, "cpu.stat");
         *ret_meter = meter;
 }
 

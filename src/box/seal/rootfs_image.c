@@ -214,7 +214,7 @@ static int show_tree(const struct opening *opening, int tree_fd, const char *pat
 
 int rootfs_image(struct stage *stage, struct err *err) {
         const struct image *image = stage->spec->image;
-        if (stage->spec->from_mould)
+        if (stage->spec->from_template)
                 return 0;
         struct opening opening = { .stage = stage, .err = err };
         list_needs(&opening);

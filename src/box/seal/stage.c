@@ -1,7 +1,7 @@
 /* The sealing of a box: one table of steps in order, each of them fatal.
  *
  * Theory of operation. The parent (box.c) clones this child into new namespaces and holds the other end of sync_fd. The
- * child prepares what needs no identity, waits for one byte (its ids are mapped), furnishes the file system with the
+ * child prepares what needs no identity, waits for one byte (its ids are mapped), builds the file system with the
  * capabilities it has in its own user namespace, enters its control groups, locks everything behind a second user
  * namespace, gives up every privilege, and becomes the agent. If a step fails the child writes a
  * struct err and exits; the parent undoes the rest. No byte of tenant code runs before the last row of the table. */

@@ -29,16 +29,18 @@ int tree_clone(int fd, bool writable) {
         return clone_with(fd, &attributes);
 }
 
-static int write_map(pid_t pid, const char *file, unsigned inside, unsigned outside) {
-        char path[64], line[64];
+/* With `for_root`, what root makes through the mount is allowed too, and belongs to somebody else on the disk. */
+static int write_map(pid_t pid, const char *file, unsigned inside, unsigned outside, bool for_root) {
+        char path[64], lines[96];
         (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
-        int length = snprintf(line, sizeof(line), "%u %u 1", inside, outside);
+        int length = for_root ? snprintf(lines, sizeof(lines), "%u %u 1\n%u 0 1", inside, outside, inside ? 0 : outside)
+                              : snprintf(lines, sizeof(lines), "%u %u 1", inside, outside);
         _cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
-        return fd < 0 ? -errno : fd_write_all(fd, line, (size_t) length);
+        return fd < 0 ? -errno : fd_write_all(fd, lines, (size_t) length);
 }
 
 /* A user namespace that exists only to describe a mapping; the process in it ends before this returns. */
-static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid) {
+static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid, bool for_root) {
         int pidfd = -1;
         struct clone_args args = { .flags = CLONE_NEWUSER | CLONE_PIDFD, .exit_signal = SIGCHLD,
                                    .pidfd = (uint64_t) (uintptr_t) &pidfd };
@@ -54,9 +56,9 @@ static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t b
         }
         _cleanup_fd_ int owned_pidfd = pidfd;
         (void) owned_pidfd;
-        int code = write_map(pid, "uid_map", owner_uid, box_uid);
+        int code = write_map(pid, "uid_map", owner_uid, box_uid, for_root);
         if (code == 0)
-                code = write_map(pid, "gid_map", owner_gid, box_gid);
+                code = write_map(pid, "gid_map", owner_gid, box_gid, for_root);
         _cleanup_fd_ int namespace_fd = -1;
         if (code == 0) {
                 char path[64];
@@ -70,8 +72,9 @@ static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t b
         return code < 0 ? code : take_fd(&namespace_fd);
 }
 
-int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid) {
-        _cleanup_fd_ int mapping = make_mapping(owner_uid, owner_gid, box_uid, box_gid);
+static int clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid,
+                        bool for_root) {
+        _cleanup_fd_ int mapping = make_mapping(owner_uid, owner_gid, box_uid, box_gid, for_root);
         if (mapping < 0)
                 return mapping;
         struct mount_attr attributes = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_IDMAP,
@@ -79,6 +82,18 @@ int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, u
         if (!writable)
                 attributes.attr_set |= MOUNT_ATTR_RDONLY;
         return clone_with(fd, &attributes);
+}
+
+int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid) {
+        return clone_mapped(fd, writable, owner_uid, owner_gid, box_uid, box_gid, false);
+}
+
+int tree_clone_served(int fd, bool writable, uid_t box_uid, gid_t box_gid) {
+        struct stat status;
+        if (fstat(fd, &status) < 0)
+                return -errno;
+        int tree = clone_mapped(fd, writable, status.st_uid, status.st_gid, box_uid, box_gid, true);
+        return (tree == -EINVAL || tree == -EPERM) && !writable ? tree_clone(fd, false) : tree;
 }
 
 int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t box_gid) {

@@ -21,6 +21,10 @@ int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, u
  * everybody may read; writable, it is refused with -EINVAL or -EPERM. */
 int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t box_gid);
 
+/* The same for a box whose files a server outside of it handles as root (gVisor's gofer): it makes a file as root and
+ * gives it to the box's user then. */
+int tree_clone_served(int fd, bool writable, uid_t box_uid, gid_t box_gid);
+
 /* Says why tree_clone_owned answered -code, and what to do. Returns -1. */
 int tree_explain(int code, const char *source, struct err *err);
 

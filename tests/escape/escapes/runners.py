@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import select
 import signal
@@ -355,3 +356,31 @@ class GloveboxRunner(Runner):
     def left_things(self) -> list[str]:
         boxes = [str(path) for path in self.glovebox.groups.boxes()]
         return boxes + [f"process {pid}" for pid in self.glovebox.groups.processes()]
+
+
+class EngineRunner(Runner):
+    """A box that docker or podman makes for a daemon of Glovebox: an ephemeral run for each."""
+
+    name = "glovebox"
+    inside = True
+
+    def __init__(self, glovebox: Any, socket: str) -> None:
+        super().__init__(0)
+        self.glovebox = glovebox
+        self.socket = socket
+
+    def command(self, start: Start) -> list[str]:
+        limits = {
+            {"tmp_size": "tmp"}.get(name, name): start.limit(name, "")
+            for name in ("memory", "cpus", "pids", "tmp_size", "disk")
+            if name in start.options
+        }
+        seconds = float(start.limit("timeout", str(240 * slowness())).removesuffix("s"))
+        order: dict[str, Any] = {"script": str(start.script), "limits": limits, "timeout_ms": int(seconds * 1000)}
+        for name, path in (("workspace", start.workspace), ("data", start.data)):
+            if path:
+                order |= {name: str(path), "operator": True}
+        if start.mount:
+            order["mounts"] = [{"source": str(start.mount), "destination": "/mounted", "writable": False}]
+            order["operator"] = True
+        return [PYTHON, str(Path(__file__).with_name("engine_run.py")), self.socket, json.dumps(order)]

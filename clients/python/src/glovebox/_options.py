@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._place import Target
 
+ENGINES = ("auto", "native", "docker", "podman")
+
 Size = Union[int, str]
 Network = Union[bool, str, Sequence[str], Mapping[str, Any]]
 Mount = Union[str, Mapping[str, Any], "tuple[str, str]", "tuple[str, str, str]"]
@@ -25,14 +27,15 @@ def create_fields(
     data: str | os.PathLike[str] | None, allow_weaker: bool | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The members of `session.create`; what is None is the daemon's to choose."""
-    if engine not in (None, "native"):
-        raise UnsupportedError(f'there is no engine {engine!r}; leave engine= out, or say "native"')
+    if engine is not None and engine not in ENGINES:
+        raise UnsupportedError(f"there is no engine {engine!r}; leave engine= out, or say one of {', '.join(ENGINES)}")
     limits = {"memory": memory, "cpus": cpus, "timeout": timeout, "pids": pids, "disk": disk, "tmp": tmp}
     fields: dict[str, Any] = {
         "limits": {name: value for name, value in limits.items() if value is not None} or None,
         "network": None if network is None else network_of(network),
         "mounts": None if mounts is None else mounts_of(mounts),
         "env": None if env is None else env_of(env),
+        "engine": engine,
         "image": image,
         "mode": mode,
         "workspace": None if workspace is None else os.path.abspath(os.fspath(workspace)),

@@ -2,12 +2,13 @@
 
 | variable | meaning |
 |---|---|
-| `SANDBOX_MODE` | `auto` (a remote service where one is configured, else this machine), `native`, `remote` |
+| `SANDBOX_MODE` | `auto` (a remote service where one is configured, else this machine), `native`, `docker`, `remote` |
 | `SANDBOX_API_URL`, `SANDBOX_API_KEY` | the remote service |
 | `SANDBOX_TIMEOUT` | seconds that one call may take |
 | `DOCKER_SANDBOX_MEMORY`, `DOCKER_SANDBOX_CPU`, `DOCKER_SANDBOX_IMAGE` | limits and image of new sandboxes |
 
-`docker`, `incus` and `incus-vm` name engines that this version does not have; asking for one is an error at once.
+On `docker`, `DOCKER_SANDBOX_IMAGE` is an image of dockerd's (without it `python:3.12-slim`); elsewhere one of ours.
+`incus` and `incus-vm` name engines that this version does not have; asking for one is an error at once.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class SandboxManager:
         url = os.environ.get("SANDBOX_API_URL")
         if wanted == "remote" and not url:
             raise InvalidArgumentError("SANDBOX_MODE is remote: set SANDBOX_API_URL and SANDBOX_API_KEY")
-        if wanted in ("docker", "incus", "incus-vm"):
+        if wanted in ("incus", "incus-vm"):
             raise UnsupportedError(f"SANDBOX_MODE is {wanted}, an engine that this version lacks; say native or auto")
-        self.mode = "remote" if url and wanted in ("auto", "remote") else "native"
+        self.mode = "remote" if url and wanted in ("auto", "remote") else "docker" if wanted == "docker" else "native"
         self._where: dict[str, Any] = {}
         if self.mode == "remote":
             self._where = {"url": url, "api_key": os.environ.get("SANDBOX_API_KEY")}
@@ -90,7 +91,8 @@ class SandboxManager:
 
     def status(self) -> dict[str, Any]:
         """Which backend is used and why, and whose sandboxes there are."""
-        why = "SANDBOX_API_URL names a service" if self.mode == "remote" else "no service is configured"
+        reasons = {"remote": "SANDBOX_API_URL names a service", "docker": "SANDBOX_MODE says so"}
+        why = reasons.get(self.mode, "no service is configured")
         sandboxes = {info.name: info.state for info in Sandbox.list(**self._where) if info.name.startswith("user-")}
         return {"mode": self.mode, "why": why, "sandboxes": sandboxes}
 
@@ -108,7 +110,9 @@ class SandboxManager:
         memory, cpus = os.environ.get("DOCKER_SANDBOX_MEMORY"), os.environ.get("DOCKER_SANDBOX_CPU")
         image = os.environ.get("DOCKER_SANDBOX_IMAGE")
         limits: dict[str, Any] = {"memory": memory or None, "cpus": float(cpus) if cpus else None}
-        if image and image != DEFAULT_IMAGE:
+        if self.mode == "docker":
+            limits |= {"engine": "docker", "image": image or DEFAULT_IMAGE}
+        elif image and image != DEFAULT_IMAGE:
             limits["image"] = image
         return {name: value for name, value in limits.items() if value is not None}
 

@@ -1,0 +1,117 @@
+/* The entry: what a box of another engine starts with. It does the last steps of a native box (src/box/seal/stage.c) from
+ * the inside, and becomes the agent.
+ *
+ * Theory of operation. The engine starts it as PID 1 with no capability and no_new_privs. It connects to the socket
+ * that the host put into its directory, makes the proxy's listening socket and hands it out where the box has a
+ * network, bounds itself, and executes the agent with the connection as descriptor 3. A failed step is told to the host
+ * as the agent would tell it, and ends the box. No code of the image runs before that: it is static.
+ *
+ *   entry PORT MEMORY PIDS DISK WRITABLE…      PORT 0: no network */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/fd_passing.h"
+#include "box/seal/landlock.h"
+#include "box/seal/privilege.h"
+#include "box/seal/seccomp.h"
+#include "engine/programs.h"
+#include "wire/frame.h"
+
+enum { CONTROL_FD = 3, ARGUMENTS = 5, BACKLOG = 128 };
+
+static int connect_to_host(void) {
+        const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = ENGINE_SOCKET };
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0 || connect(fd, (const struct sockaddr *) &address, sizeof(address)) < 0)
+                return -errno;
+        if (fd == CONTROL_FD)
+                return fd;
+        int placed = dup3(fd, CONTROL_FD, O_CLOEXEC);
+        return placed < 0 ? -errno : placed;
+}
+
+/* In the box's own network, where nothing else listens yet. */
+static int hand_out_listener(int host_fd, uint16_t port) {
+        const struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port),
+                                             .sin_addr = { htonl(INADDR_LOOPBACK) } };
+        _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0 || bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 || listen(fd, BACKLOG) < 0)
+                return -errno;
+        return fd_passing_send(host_fd, "L", 1, &fd, 1, MSG_NOSIGNAL);
+}
+
+/* The engine was asked to take every capability away: one that is left is its failure, and not a smaller wall. */
+static int check_privileges(void) {
+        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { 0 };
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                return -errno;
+        if (syscall(SYS_capget, &header, sets) < 0)
+                return -errno;
+        for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
+                if (sets[i].effective || sets[i].permitted || sets[i].inheritable)
+                        return -EPERM;
+        for (unsigned long cap = 0; cap < 64; cap++)
+                if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 1)
+                        return -EPERM;
+        return geteuid() == 0 ? -EPERM : 0;
+}
+
+static int restrict_files(char *const *writable) {
+        size_t n = 0;
+        while (writable[n])
+                n++;
+        if (landlock_abi() == 0)
+                return 0; /* the report says so */
+        return landlock_restrict((const char *const *) writable, n);
+}
+
+static void fail(int host_fd, int code, const char *step) __attribute__((noreturn));
+static void fail(int host_fd, int code, const char *step) {
+        struct frame_writer payload = { 0 };
+        frame_put_u32(&payload, (uint32_t) -code);
+        frame_put_text(&payload, step);
+        if (host_fd >= 0)
+                (void) frame_send(host_fd, FRAME_FAILED, 0, &payload, NULL, 0);
+        (void) dprintf(STDERR_FILENO, "glovebox entry: %s: %s\n", step, strerror(-code));
+        _exit(125);
+}
+
+int main(int argc, char **argv) {
+        if (argc < ARGUMENTS)
+                return 2;
+        unsigned long port = strtoul(argv[1], NULL, 10);
+        const struct limits limits = { .memory_bytes = strtoull(argv[2], NULL, 10),
+                                       .pids = strtoull(argv[3], NULL, 10),
+                                       .disk_bytes = strtoull(argv[4], NULL, 10) };
+        int host_fd = connect_to_host(), code;
+        if (host_fd < 0)
+                fail(-1, host_fd, "connecting to the host");
+        if (port && (code = hand_out_listener(host_fd, (uint16_t) port)) < 0)
+                fail(host_fd, code, "making the proxy's socket");
+        if ((code = privilege_set_rlimits(&limits, 1, 1)) < 0)
+                fail(host_fd, code, "setting resource limits");
+        if ((code = check_privileges()) < 0)
+                fail(host_fd, code, "having no privileges");
+        if ((code = restrict_files(argv + ARGUMENTS)) < 0)
+                fail(host_fd, code, "restricting file access with Landlock");
+        if ((code = seccomp_install()) < 0)
+                fail(host_fd, code, "installing the system-call filter");
+        char *const agent_argv[] = { (char[]) { "agent" }, NULL };
+        char *const none[] = { NULL };
+        (void) fcntl(host_fd, F_SETFD, 0);
+        (void) execve(ENGINE_PROGRAMS "/agent", agent_argv, none);
+        fail(host_fd, -errno, "starting the agent");
+}

@@ -1,0 +1,459 @@
+/* Docker and Podman, by the HTTP API that both have, on their UNIX sockets.
+ *
+ * A container is hardened as a native box is: no capability, no_new_privs, read-only root, bounded tmpfs, user 1000, no
+ * network, its own namespaces, bounds on memory, processes and processors. Inside, the entry (guest/entry) adds our
+ * system-call filter and Landlock before the agent runs. */
+#include "engine/container.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/loop.h"
+#include "base/memory.h"
+#include "box/spec.h"
+#include "engine/handshake.h"
+#include "engine/programs.h"
+#include "engine/seat.h"
+#include "engine/unix_http.h"
+
+#define OWNER_LABEL "glovebox.owner"
+
+enum {
+        SHORT_MS = 5000,    /* for questions */
+        CREATE_MS = 30000,  /* an engine under load takes long; a hanging one is given up */
+        START_MS = 30000,
+        REMOVE_MS = 30000,
+        YOUNG_S = 120,      /* a container that is younger may be one that is just being made */
+        OOM_SCORE = 500,
+        RUNTIME_THREADS = 256,     /* a kernel in user space (gVisor) has threads of its own in the box's group */
+        PROCESSES_OF_USER = 32768, /* of all boxes of an engine together: each has its own bound */
+};
+
+/* ---- asking ---- */
+
+struct service {
+        const char *name, *socket;
+        const char *start; /* how to start it, for messages */
+        const char *about; /* what its description of a container lies below */
+};
+
+static struct service docker_of(const struct engine_settings *settings) {
+        return (struct service) { "docker", settings->docker_socket, "systemctl start docker", "" };
+}
+
+static struct service podman_of(const struct engine_settings *settings) {
+        return (struct service) { "podman", settings->podman_socket, "systemctl start podman.socket",
+                                  "/v4.0.0/libpod" }; /* the other one does not tell the runtime */
+}
+
+/* What the engine itself says went wrong. */
+static const char *message_of(const struct unix_http_answer *answer, json_t **ret_json) {
+        *ret_json = json_loadb(answer->body, answer->size, 0, NULL);
+        const char *text = json_string_value(json_object_get(*ret_json, "message"));
+        if (!text)
+                text = json_string_value(json_object_get(*ret_json, "cause"));
+        return text ? text : answer->body;
+}
+
+static int explain(const struct service *service, const char *what, const struct unix_http_answer *answer,
+                   enum err_code code, struct err *err) {
+        json_t *json = NULL;
+        const char *text = message_of(answer, &json);
+        (void) err_set(err, code, "%s: %s: %.500s", service->name, what, text);
+        json_decref(json);
+        return -1;
+}
+
+static int ask(const struct service *service, const char *method, const char *path, json_t *body, uint64_t within_ms,
+               struct unix_http_answer *ret_answer, struct err *err) {
+        _cleanup_free_ char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+        json_decref(body);
+        if (unix_http(service->socket, method, path, text, loop_now_ms() + within_ms, ret_answer, err) == 0)
+                return 0;
+        if (err->code == ERR_GONE)
+                return err_set(err, ERR_UNSUPPORTED, "%s is not running: nobody answers at %.200s; start it (%s), or "
+                               "give another socket (--%s-socket)", service->name, service->socket, service->start,
+                               service->name);
+        return err_prefix(err, "%s", service->name);
+}
+
+static int probe(const struct service *service, char *ret_version, size_t room, struct err *err) {
+        struct unix_http_answer answer;
+        if (ask(service, "GET", "/version", NULL, SHORT_MS, &answer, err) < 0)
+                return -1;
+        json_t *json = json_loadb(answer.body, answer.size, 0, NULL);
+        const char *version = json_string_value(json_object_get(json, "Version"));
+        int code = answer.status == 200 && version ? 0 : explain(service, "its version", &answer, ERR_PROTOCOL, err);
+        if (code == 0)
+                (void) snprintf(ret_version, room, "%s", version);
+        json_decref(json);
+        unix_http_release(&answer);
+        return code;
+}
+
+/* ---- images ---- */
+
+static void take_env(json_t *env, struct image *ret_image) {
+        size_t i, used = 0;
+        json_t *value;
+        json_array_foreach(env, i, value) {
+                const char *text = json_string_value(value);
+                size_t size = text ? strlen(text) + 1 : 0;
+                if (size == 0 || !strchr(text, '=') || *text == '=' || used + size >= sizeof(ret_image->env))
+                        continue;
+                memcpy(ret_image->env + used, text, size);
+                used += size;
+        }
+        ret_image->env[used] = '\0';
+}
+
+static int look_at_image(const struct service *service, const char *image, struct image *ret_image, struct err *err) {
+        char path[ENGINE_IMAGE_MAX + 32];
+        struct unix_http_answer answer;
+        if (engine_check_image(image, err) < 0)
+                return -1;
+        (void) snprintf(path, sizeof(path), "/images/%s/json", image);
+        if (ask(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
+                return -1;
+        int code = 0;
+        if (answer.status == 404)
+                code = err_set(err, ERR_NOT_FOUND, "%s has no image \"%s\": get it with \"%s pull %s\"", service->name,
+                               image, service->name, image);
+        else if (answer.status != 200)
+                code = explain(service, "looking at the image", &answer, ERR_SYSTEM, err);
+        json_t *json = code == 0 ? json_loadb(answer.body, answer.size, 0, NULL) : NULL;
+        if (json) {
+                (void) snprintf(ret_image->name, sizeof(ret_image->name), "%.63s", image);
+                (void) snprintf(ret_image->python, sizeof(ret_image->python), "python3");
+                take_env(json_object_get(json_object_get(json, "Config"), "Env"), ret_image);
+        } else if (code == 0)
+                code = err_set(err, ERR_PROTOCOL, "%s: what it says about image %s is no JSON", service->name, image);
+        json_decref(json);
+        unix_http_release(&answer);
+        return code;
+}
+
+/* ---- job ---- */
+
+static json_t *number_text(uint64_t number) {
+        char text[32];
+        (void) snprintf(text, sizeof(text), "%" PRIu64, number);
+        return json_string(text);
+}
+
+/* As guest/entry reads it. */
+static json_t *entry_command(const struct engine_order *order) {
+        static const char *const writable[] = { BOX_WORKSPACE, "/tmp", BOX_HOME, "/dev/shm" };
+        json_t *command = json_pack("[s]", ENGINE_PROGRAMS "/entry");
+        json_array_append_new(command, number_text(order->network ? BOX_PROXY_PORT : 0));
+        json_array_append_new(command, number_text(order->limits.memory_bytes));
+        json_array_append_new(command, number_text(order->limits.pids));
+        json_array_append_new(command, number_text(order->limits.disk_bytes));
+        for (size_t i = 0; i < ELEMENTS(writable); i++)
+                json_array_append_new(command, json_string(writable[i]));
+        for (size_t i = 0; i < order->n_mounts; i++)
+                if (order->mounts[i].writable)
+                        json_array_append_new(command, json_string(order->mounts[i].destination));
+        return command;
+}
+
+static json_t *mounts_of(const struct engine_order *order) {
+        json_t *mounts = json_array();
+        for (size_t i = 0; i < order->n_mounts; i++)
+                json_array_append_new(mounts, json_pack("{s:s, s:s, s:s, s:b, s:{s:s}}", "Type", "bind", "Source",
+                                                        order->mounts[i].source, "Target",
+                                                        order->mounts[i].destination, "ReadOnly",
+                                                        (int) !order->mounts[i].writable, "BindOptions", "Propagation",
+                                                        "rprivate"));
+        return mounts;
+}
+
+/* Podman would otherwise raise them as far as it thinks fit, which fails where it may not. */
+static json_t *ulimits(void) {
+        struct rlimit processes;
+        json_t *list = json_pack("[{s:s, s:i, s:i}]", "Name", "nofile", "Soft", 1024, "Hard", 4096);
+        json_int_t most = PROCESSES_OF_USER;
+        if (getrlimit(RLIMIT_NPROC, &processes) == 0 && processes.rlim_max < PROCESSES_OF_USER)
+                most = (json_int_t) processes.rlim_max;
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I}", "Name", "nproc", "Soft", most, "Hard", most));
+        return list;
+}
+
+/* What tells about the host, and what nobody in a box needs. The engines' own list is in it. */
+static const char *const hidden[] = { "/proc/acpi",          "/proc/asound",     "/proc/bus",
+                                      "/proc/fs",            "/proc/interrupts", "/proc/irq",
+                                      "/proc/kcore",         "/proc/keys",       "/proc/latency_stats",
+                                      "/proc/sched_debug",   "/proc/scsi",       "/proc/softirqs",
+                                      "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats",
+                                      "/proc/sys/kernel/random/boot_id", "/sys" };
+
+static json_t *masked_paths(void) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < ELEMENTS(hidden); i++)
+                json_array_append_new(list, json_string(hidden[i]));
+        return list;
+}
+
+static json_t *podman_mask(void) {
+        char text[1024] = "mask=";
+        for (size_t i = 0; i < ELEMENTS(hidden); i++) {
+                size_t used = strlen(text);
+                (void) snprintf(text + used, sizeof(text) - used, "%s%s", i ? ":" : "", hidden[i]);
+        }
+        return json_string(text);
+}
+
+static json_t *host_config(const struct service *service, const struct engine_order *order) {
+        json_t *config = json_pack("{s:s, s:b, s:[s], s:[], s:s, s:s, s:b, s:b, s:{s:s}}", "NetworkMode", "none",
+                                   "ReadonlyRootfs", 1, "CapDrop", "ALL", "SecurityOpt",
+                                   "CgroupnsMode", "private", "IpcMode", "private", "Privileged", 0, "Init", 0,
+                                   "RestartPolicy", "Name", "no");
+        const struct {
+                const char *name;
+                uint64_t value;
+        } numbers[] = { { "PidsLimit", order->limits.pids + (*order->runtime ? RUNTIME_THREADS : 0) },
+                        { "NanoCpus", order->limits.cpu_thousandths * 1000000 },
+                        { "Memory", order->limits.memory_bytes },
+                        { "MemorySwap", order->limits.memory_bytes },
+                        { "ShmSize", LIMITS_SHM_MIB * MIB },
+                        { "OomScoreAdj", OOM_SCORE } };
+        for (size_t i = 0; i < ELEMENTS(numbers); i++)
+                json_object_set_new(config, numbers[i].name, json_integer((json_int_t) numbers[i].value));
+        json_object_set_new(config, "Mounts", mounts_of(order));
+        json_object_set_new(config, "Ulimits", ulimits());
+        json_object_set_new(config, "MaskedPaths", masked_paths());
+        json_array_append_new(json_object_get(config, "SecurityOpt"), json_string("no-new-privileges"));
+        if (strcmp(service->name, "podman") == 0) /* which does not look at MaskedPaths */
+                json_array_append_new(json_object_get(config, "SecurityOpt"), podman_mask());
+        if (*order->runtime)
+                json_object_set_new(config, "Runtime", json_string(order->runtime));
+        return config;
+}
+
+static json_t *container_config(const struct service *service, const struct engine_order *order) {
+        char user[32];
+        (void) snprintf(user, sizeof(user), "%u:%u", order->uid, order->gid);
+        json_t *config = json_pack("{s:s, s:o, s:[], s:s, s:s, s:s, s:s, s:{s:s}, s:o}", "Image", order->image,
+                                   "Entrypoint", entry_command(order), "Cmd", "User", user, "WorkingDir", "/",
+                                   "Hostname", "sandbox", "StopSignal", "SIGKILL", "Labels", OWNER_LABEL, order->owner,
+                                   "HostConfig", host_config(service, order));
+        /* Programs that the image wants to be run now and then: podman has them run by systemd, or not at all. */
+        if (strcmp(service->name, "docker") == 0)
+                json_object_set_new(config, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));
+        return config;
+}
+
+static int create(const struct service *service, const struct engine_order *order, char ret_id[static 80],
+                  struct err *err) {
+        char path[160];
+        struct unix_http_answer answer;
+        (void) snprintf(path, sizeof(path), "/containers/create?name=%s", order->name);
+        if (ask(service, "POST", path, container_config(service, order), CREATE_MS, &answer, err) < 0)
+                return -1;
+        int code = 0;
+        json_t *json = json_loadb(answer.body, answer.size, 0, NULL);
+        const char *id = json_string_value(json_object_get(json, "Id"));
+        if (answer.status == 404)
+                code = err_set(err, ERR_NOT_FOUND, "%s has no image \"%s\": get it with \"%s pull %s\"", service->name,
+                               order->image, service->name, order->image);
+        else if (answer.status != 201 || !id || strlen(id) >= 80 || strspn(id, "0123456789abcdef") != strlen(id))
+                code = explain(service, "creating a container", &answer, ERR_SYSTEM, err);
+        else
+                (void) snprintf(ret_id, 80, "%s", id);
+        json_decref(json);
+        unix_http_release(&answer);
+        return code;
+}
+
+static int start(const struct service *service, const struct engine_order *order, const char *id, struct err *err) {
+        char path[160];
+        struct unix_http_answer answer;
+        (void) snprintf(path, sizeof(path), "/containers/%s/start", id);
+        if (ask(service, "POST", path, NULL, START_MS, &answer, err) < 0)
+                return -1;
+        int code = answer.status == 204 || answer.status == 304
+                           ? 0
+                           : explain(service, *order->runtime ? "starting a container with the runtime that was asked for"
+                                                              : "starting a container",
+                                     &answer, ERR_SYSTEM, err);
+        unix_http_release(&answer);
+        return code;
+}
+
+/* The engine may not have done what it was asked: podman knows no runtime of a container in this API. */
+static int check_runtime(const struct service *service, const char *wanted, json_t *inspected, struct err *err) {
+        const char *used = json_string_value(json_object_get(inspected, "OCIRuntime"));
+        if (!used)
+                used = json_string_value(json_object_get(json_object_get(inspected, "HostConfig"), "Runtime"));
+        const char *slash = used ? strrchr(used, '/') : NULL;
+        if (!*wanted || (used && (strcmp(used, wanted) == 0 || (slash && strcmp(slash + 1, wanted) == 0))))
+                return 0;
+        return err_set(err, ERR_REFUSED, "%s runs boxes with the runtime \"%.60s\", and \"%.60s\" was asked for; %s",
+                       service->name, used ? used : "", wanted,
+                       strcmp(service->name, "podman") == 0
+                               ? "start its service with \"podman --runtime NAME system service\""
+                               : "add it to the runtimes of dockerd (daemon.json)");
+}
+
+/* The process of the container on the host; fails when it does not run. */
+static int find_pid(const struct service *service, const char *id, const char *runtime, pid_t *ret_pid,
+                    struct err *err) {
+        char path[160];
+        struct unix_http_answer answer;
+        (void) snprintf(path, sizeof(path), "%s/containers/%s/json", service->about, id);
+        if (ask(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
+                return -1;
+        json_t *json = json_loadb(answer.body, answer.size, 0, NULL), *state = json_object_get(json, "State");
+        int code = 0;
+        if (answer.status != 200 || !state)
+                code = explain(service, "looking at a container", &answer, ERR_SYSTEM, err);
+        else if (!json_is_true(json_object_get(state, "Running")))
+                code = err_set(err, ERR_SYSTEM, "%s: the box ended at once, with status %d%s%.300s; \"%s logs %.12s\" may "
+                               "say more while it is there", service->name,
+                               (int) json_integer_value(json_object_get(state, "ExitCode")),
+                               json_string_length(json_object_get(state, "Error")) ? ": " : "",
+                               json_string_length(json_object_get(state, "Error"))
+                                       ? json_string_value(json_object_get(state, "Error"))
+                                       : "",
+                               service->name, id);
+        else if (check_runtime(service, runtime, json, err) < 0)
+                code = -1;
+        else
+                *ret_pid = (pid_t) json_integer_value(json_object_get(state, "Pid"));
+        json_decref(json);
+        unix_http_release(&answer);
+        return code;
+}
+
+struct alive {
+        const struct service *service;
+        const char *id;
+};
+
+static int is_alive(void *context, struct err *err) {
+        const struct alive *alive = context;
+        pid_t pid;
+        return find_pid(alive->service, alive->id, "", &pid, err);
+}
+
+static int remove_box(const struct service *service, const char *name, struct err *err) {
+        char path[160];
+        struct unix_http_answer answer;
+        (void) snprintf(path, sizeof(path), "/containers/%s?force=true&v=true", name);
+        if (ask(service, "DELETE", path, NULL, REMOVE_MS, &answer, err) < 0)
+                return -1;
+        int code = 0;
+        if (answer.status == 409) /* somebody removes it now */
+                code = err_set(err, ERR_BUSY, "%s: the container is being removed", service->name);
+        else if (answer.status != 404 && answer.status >= 300)
+                code = explain(service, "removing a container", &answer, ERR_SYSTEM, err);
+        unix_http_release(&answer);
+        return code;
+}
+
+static int make(const struct service *service, const struct engine_order *order, struct box *ret_box,
+                int *ret_listener_fd, struct err *err) {
+        char id[80];
+        struct alive alive = { service, id };
+        _cleanup_fd_ int control = -1, listener = -1;
+        pid_t pid = 0;
+        if (create(service, order, id, err) < 0)
+                return -1;
+        if (start(service, order, id, err) < 0 ||
+            handshake_accept(order->listen_fd, loop_now_ms() + START_MS, is_alive, &alive, &control,
+                             order->network ? &listener : NULL, err) < 0 ||
+            find_pid(service, id, order->runtime, &pid, err) < 0) {
+                struct err ignored;
+                (void) remove_box(service, order->name, &ignored);
+                return -1;
+        }
+        *ret_box = (struct box) { .pid = pid, .pidfd = pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1,
+                                  .control_fd = take_fd(&control),
+                                  .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .entry_fd = -1 } };
+        if (order->network)
+                *ret_listener_fd = take_fd(&listener);
+        return 0;
+}
+
+/* ---- what was left ---- */
+
+static int sweep(const struct service *service, const char *owner, void (*left)(const char *name, void *context),
+                 void *context, struct err *err) {
+        char path[300];
+        struct unix_http_answer answer;
+        (void) snprintf(path, sizeof(path), "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" OWNER_LABEL
+                        "%%3D%s%%22%%5D%%7D", owner);
+        if (ask(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
+                return -1;
+        json_t *json = json_loadb(answer.body, answer.size, 0, NULL), *item;
+        size_t i;
+        int code = answer.status == 200 ? 0 : explain(service, "listing containers", &answer, ERR_SYSTEM, err);
+        json_array_foreach(json, i, item) {
+                const char *id = json_string_value(json_object_get(item, "Id"));
+                const char *state = json_string_value(json_object_get(item, "State"));
+                bool is_young = json_integer_value(json_object_get(item, "Created")) > (json_int_t) time(NULL) - YOUNG_S;
+                bool has_ended = state && (strcmp(state, "exited") == 0 || strcmp(state, "dead") == 0 ||
+                                           strcmp(state, "stopped") == 0);
+                bool was_begun = state && (strcmp(state, "created") == 0 || strcmp(state, "configured") == 0);
+                struct err ignored;
+                const char *name = json_string_value(json_array_get(json_object_get(item, "Names"), 0));
+                if (code == 0 && id && strlen(id) < 80 && (has_ended || (was_begun && !is_young)))
+                        (void) remove_box(service, id, &ignored);
+                else if (name)
+                        left(*name == '/' ? name + 1 : name, context);
+        }
+        json_decref(json);
+        unix_http_release(&answer);
+        return code;
+}
+
+/* ---- the two engines ---- */
+
+#define ENGINE_OF(engine)                                                                                            \
+        static int engine##_probe(const struct engine_settings *settings, char *ret_version, size_t room,            \
+                                  struct err *err) {                                                                 \
+                const struct service service = engine##_of(settings);                                                \
+                return probe(&service, ret_version, room, err);                                                      \
+        }                                                                                                            \
+        static int engine##_look_at_image(const struct engine_settings *settings, const char *image,                 \
+                                          struct image *ret_image, struct err *err) {                                \
+                const struct service service = engine##_of(settings);                                                \
+                return look_at_image(&service, image, ret_image, err);                                               \
+        }                                                                                                            \
+        static int engine##_make(const struct engine_settings *settings, const struct engine_order *order,           \
+                                 struct box *ret_box, int *ret_listener_fd, struct err *err) {                       \
+                const struct service service = engine##_of(settings);                                                \
+                return make(&service, order, ret_box, ret_listener_fd, err);                                         \
+        }                                                                                                            \
+        static int engine##_remove(const struct engine_settings *settings, const char *name, struct err *err) {      \
+                const struct service service = engine##_of(settings);                                                \
+                return remove_box(&service, name, err);                                                              \
+        }                                                                                                            \
+        static int engine##_sweep(const struct engine_settings *settings, const char *owner,                         \
+                                  void (*left)(const char *name, void *context), void *context, struct err *err) {   \
+                const struct service service = engine##_of(settings);                                                \
+                return sweep(&service, owner, left, context, err);                                                   \
+        }
+
+ENGINE_OF(docker)
+ENGINE_OF(podman)
+
+const struct engine engine_docker = { .name = "docker", .isolation = ENGINE_CONTAINER,
+                                      .needs = "dockerd, and a socket of it that this user may use",
+                                      .probe = docker_probe, .look_at_image = docker_look_at_image,
+                                      .make = docker_make, .remove = docker_remove, .sweep = docker_sweep };
+const struct engine engine_podman = { .name = "podman", .isolation = ENGINE_CONTAINER,
+                                      .needs = "podman system service, and a socket of it that this user may use",
+                                      .probe = podman_probe, .look_at_image = podman_look_at_image,
+                                      .make = podman_make, .remove = podman_remove, .sweep = podman_sweep };

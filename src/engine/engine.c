@@ -1,0 +1,99 @@
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "engine/container.h"
+
+const struct engine *const engine_table[] = { &engine_docker, &engine_podman, NULL };
+
+static const char *const isolation_names[] = { [ENGINE_CONTAINER] = "container", [ENGINE_GVISOR] = "gvisor",
+                                               [ENGINE_VM] = "vm" };
+
+bool engine_is_native(const char *name) {
+        return !*name || strcmp(name, "native") == 0;
+}
+
+const struct engine *engine_find(const char *name, struct err *err) {
+        for (const struct engine *const *at = engine_table; *at; at++)
+                if (strcmp((*at)->name, name) == 0)
+                        return *at;
+        if (!engine_is_native(name))
+                (void) err_set(err, ERR_USAGE, "there is no engine \"%.40s\"; there are auto, native, docker and podman",
+                               name);
+        return NULL;
+}
+
+int engine_parse_isolation(const char *text, enum engine_isolation *ret_isolation, struct err *err) {
+        for (size_t i = 0; i < ELEMENTS(isolation_names); i++)
+                if (strcmp(isolation_names[i], text) == 0) {
+                        *ret_isolation = (enum engine_isolation) i;
+                        return 0;
+                }
+        return err_set(err, ERR_USAGE, "isolation is \"container\", \"gvisor\" or \"vm\", not \"%.40s\"", text);
+}
+
+const char *engine_isolation_name(enum engine_isolation isolation) {
+        return isolation_names[isolation];
+}
+
+int engine_check_image(const char *image, struct err *err) {
+        static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@";
+        size_t size = strlen(image);
+        if (size > 0 && size <= ENGINE_IMAGE_MAX && strspn(image, letters) == size && !strchr("._-/:@", image[0]) &&
+            !strstr(image, "..") && !strstr(image, "//") && image[size - 1] != '/')
+                return 0;
+        return err_set(err, ERR_USAGE, "\"%.60s\" is no name of an image, such as python:3.12-slim", image);
+}
+
+static const char *socket_of(const struct engine *engine, const struct engine_settings *settings) {
+        return engine == &engine_docker ? settings->docker_socket : settings->podman_socket;
+}
+
+bool engine_is_there(const struct engine *engine, const struct engine_settings *settings) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        const char *path = socket_of(engine, settings);
+        _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0 || strlen(path) >= sizeof(address.sun_path))
+                return false;
+        (void) strcpy(address.sun_path, path);
+        return connect(fd, (const struct sockaddr *) &address, sizeof(address)) == 0;
+}
+
+static int refuse_isolation(const char *engine, enum engine_isolation minimum, struct err *err) {
+        return err_set(err, ERR_REFUSED, "the isolation \"%s\" was asked for, and engine %s gives \"container\"; %s",
+                       engine_isolation_name(minimum), engine,
+                       minimum == ENGINE_VM ? "no engine of this daemon has virtual machines"
+                                            : "choose docker or podman, with gVisor (runsc) as a runtime");
+}
+
+int engine_choose(const struct engine_settings *settings, const char *engine, const char *minimum,
+                  char ret_engine[static ENGINE_NAME_MAX], char ret_runtime[static ENGINE_RUNTIME_MAX],
+                  struct err *err) {
+        enum engine_isolation wanted = ENGINE_CONTAINER;
+        bool is_open = !*engine || strcmp(engine, "auto") == 0;
+        const struct engine *found = NULL;
+        err->code = ERR_NONE;
+        if (*minimum && engine_parse_isolation(minimum, &wanted, err) < 0)
+                return -1;
+        if (!is_open && !(found = engine_find(engine, err)) && err->code != ERR_NONE)
+                return -1;
+        /* Native is there wherever the daemon is; another engine is tried only for what native does not give. */
+        for (size_t i = 0; is_open && wanted > ENGINE_CONTAINER && engine_table[i] && !found; i++)
+                if (engine_is_there(engine_table[i], settings))
+                        found = engine_table[i];
+        if (wanted == ENGINE_VM || (wanted > ENGINE_CONTAINER && !found))
+                return refuse_isolation(found ? found->name : "native", wanted, err);
+        if (found && !engine_is_there(found, settings))
+                return err_set(err, ERR_UNSUPPORTED, "engine %s is not there: nobody answers at %.200s; it needs %s",
+                               found->name, socket_of(found, settings), found->needs);
+        (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", found ? found->name : "native");
+        (void) snprintf(ret_runtime, ENGINE_RUNTIME_MAX, "%s",
+                        !found ? "" : wanted == ENGINE_GVISOR ? settings->gvisor : settings->runtime);
+        return 0;
+}

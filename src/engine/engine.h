@@ -1,0 +1,104 @@
+/* The contract of engines: makers of boxes. An engine makes a box that has our agent in it, says how its processes
+ * reach the host, finds its boxes again and removes them. Everything above (kernels, runs, files, packages,
+ * hibernation, take-over after a crash) uses what engine_make returns and does not ask which engine it was.
+ *
+ * A box of another engine looks like a native one: a control socket to the agent, over which the host passes the pipes
+ * of a kernel. So the engine is not in the way of a run: a warm run on docker takes as long as a native one, and a
+ * dockerd that hangs or dies does not stop what runs.
+ *
+ * All functions may block up to their deadlines: they are called by helper processes, never by the daemon's loop. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "box/box.h"
+#include "box/limits.h"
+#include "image/image.h"
+
+enum { ENGINE_NAME_MAX = 16, ENGINE_IMAGE_MAX = 255, ENGINE_RUNTIME_MAX = 64 };
+
+/* How strong the wall is: what a caller can demand as a minimum. */
+enum engine_isolation {
+        ENGINE_CONTAINER, /* namespaces, seccomp: the host's kernel serves the box */
+        ENGINE_GVISOR,    /* a kernel of its own in user space */
+        ENGINE_VM,
+};
+
+/* The operator's settings. Texts are never NULL. */
+struct engine_settings {
+        const char *docker_socket, *podman_socket;
+        const char *image;   /* for sessions that name none */
+        const char *runtime; /* of containers: "" for the engine's own */
+        const char *gvisor;  /* the runtime that stands for gVisor, "runsc" */
+};
+
+struct engine_mount {
+        const char *source; /* on the host */
+        const char *destination;
+        bool writable;
+};
+
+struct engine_order {
+        const char *name;  /* of the box; unique on the host */
+        const char *owner; /* of all boxes of one data directory: they are found again by it */
+        const char *image;
+        const char *runtime; /* "": the engine's own */
+        const char *seat;    /* host directory of the box's socket and programs (engine/seat.h) */
+        int listen_fd;       /* the socket in it */
+        struct limits limits;
+        uid_t uid;
+        gid_t gid;
+        bool network; /* make the socket that the proxy accepts on */
+        const struct engine_mount *mounts;
+        size_t n_mounts;
+};
+
+struct engine {
+        const char *name;
+        enum engine_isolation isolation; /* with its own runtime */
+        const char *needs;               /* one line for people: what must be there */
+
+        /* Is it there? Its version as text. */
+        int (*probe)(const struct engine_settings *settings, char *ret_version, size_t room, struct err *err);
+
+        /* The image's variables; ERR_NOT_FOUND says how to get the image. */
+        int (*look_at_image)(const struct engine_settings *settings, const char *image, struct image *ret_image,
+                             struct err *err);
+
+        /* On return the agent is running and nothing else; on failure nothing is left. */
+        int (*make)(const struct engine_settings *settings, const struct engine_order *order, struct box *ret_box,
+                    int *ret_listener_fd, struct err *err);
+
+        /* A box that is not there is fine. */
+        int (*remove)(const struct engine_settings *settings, const char *name, struct err *err);
+
+        /* Removes boxes of this owner that have ended and that nobody removed, and tells of those that are left. */
+        int (*sweep)(const struct engine_settings *settings, const char *owner,
+                     void (*left)(const char *name, void *context), void *context, struct err *err);
+};
+
+/* By name; NULL with err when there is none. "native" and "" are NULL without an error: see engine_is_native. */
+const struct engine *engine_find(const char *name, struct err *err);
+bool engine_is_native(const char *name);
+
+/* All engines but native, in the order in which `auto` tries them; NULL ends them. */
+extern const struct engine *const engine_table[];
+
+/* "container", "gvisor", "vm". */
+int engine_parse_isolation(const char *text, enum engine_isolation *ret_isolation, struct err *err);
+const char *engine_isolation_name(enum engine_isolation isolation);
+
+/* Does the engine's socket take connections now? Never waits. */
+bool engine_is_there(const struct engine *engine, const struct engine_settings *settings);
+
+/* Chooses for a request: `engine` ("" or "auto": any; else its name) and `minimum` ("": any). Fills the name of the
+ * engine and the runtime. Refuses with a reason rather than choosing something weaker. Never waits. */
+int engine_choose(const struct engine_settings *settings, const char *engine, const char *minimum,
+                  char ret_engine[static ENGINE_NAME_MAX], char ret_runtime[static ENGINE_RUNTIME_MAX],
+                  struct err *err);
+
+/* References of images are data: letters, digits, "._-/:@", no blank, no option. */
+int engine_check_image(const char *image, struct err *err);

@@ -1,0 +1,10 @@
+/* The entry's program (guest/entry), carried inside glovebox. */
+#pragma once
+
+#include <stddef.h>
+
+extern const char entry_image[], entry_image_end[];
+
+static inline size_t entry_image_size(void) {
+        return (size_t) (entry_image_end - entry_image);
+}

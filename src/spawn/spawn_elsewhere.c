@@ -1,0 +1,143 @@
+#include "spawn/spawn_elsewhere.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/memory.h"
+#include "box/host/identity.h"
+#include "box/seal/environment.h"
+#include "box/seal/tree.h"
+#include "engine/engine.h"
+#include "engine/seat.h"
+#include "spawn/spawn_job_state.h"
+
+/* Its groups are the engine's. */
+static const struct cgroup_host no_groups;
+
+static const char *const workspace_names[] = { BOX_WORKSPACE, "/session", "/sandbox", "/work" };
+
+/* The image as the engine knows it. Our kernel's files are shown beside it. */
+static int open_image(struct spawn_job *job, const struct engine *engine, struct err *err) {
+        const struct maker_request *request = job->request;
+        if (engine->look_at_image(job->settings->engines, request->image, &job->image, err) < 0)
+                return -1;
+        job->options = json_loads(*request->options ? request->options : "{}", JSON_REJECT_DUPLICATES, NULL);
+        if (!job->options)
+                return err_set(err, ERR_USAGE, "the session's options are not JSON");
+        if (spawn_job_read_env(job, err) < 0)
+                return -1;
+        job->environment = spawn_job_make_environment(job, err);
+        return job->environment ? 0 : -1;
+}
+
+/* Files on the host stay their owner's: they are mapped to the user of the box. Where ids cannot be mapped, the box
+ * runs as the user whose they are. */
+static void choose_user(struct spawn_job *job) {
+        job->is_leased = identity_has_range();
+        job->is_served = *job->request->runtime != '\0';
+        job->uid = job->is_leased ? BOX_UID : identity_outside(geteuid());
+        job->gid = job->is_leased ? BOX_GID : identity_outside(getegid());
+}
+
+/* Bounded in files too, which not every engine's own can be. */
+static int show_tmpfs(struct spawn_job *job, struct seat *seat, const char *destination, unsigned mode,
+                      struct err *err) {
+        _cleanup_fd_ int tree = tree_make_tmpfs(job->request->limits.tmp_bytes, LIMITS_TMP_FILES, job->uid,
+                                                job->gid, mode);
+        const struct box_mount mount = { tree, true, true, destination };
+        if (tree < 0)
+                return err_sys(err, -tree, "making %s", destination);
+        return seat_show_tree(seat, &mount, err);
+}
+
+static int show_all(struct spawn_job *job, struct seat *seat, struct err *err) {
+        struct box_mount workspace = { job->workspace_fd, true, true, BOX_WORKSPACE };
+        _cleanup_fd_ int kernel = open(job->settings->kernel_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_fd_ int kernel_tree = kernel < 0 ? -1 : tree_clone(kernel, false);
+        const struct box_mount files = { kernel_tree, true, false, IMAGE_KERNEL_PATH };
+        if (kernel_tree < 0)
+                return err_sys(err, errno, "opening the kernel's own files in %s", job->settings->kernel_dir);
+        if (seat_show_tree(seat, &workspace, err) < 0)
+                return -1;
+        const char *source = seat->mounts[seat->n_mounts - 1].source;
+        for (size_t i = 1; i < ELEMENTS(workspace_names); i++)
+                if (seat_show_path(seat, source, workspace_names[i], true, err) < 0)
+                        return -1;
+        if (seat_show_tree(seat, &files, err) < 0 || show_tmpfs(job, seat, "/tmp", 01777, err) < 0 ||
+            show_tmpfs(job, seat, BOX_HOME, 0700, err) < 0)
+                return -1;
+        for (size_t i = 0; i < job->n_mounts; i++)
+                if (seat_show_tree(seat, &job->mounts[i], err) < 0)
+                        return -1;
+        return 0;
+}
+
+static int make_box(struct spawn_job *job, const struct engine *engine, struct seat *seat, struct err *err) {
+        const struct maker_request *request = job->request;
+        choose_user(job);
+        if (!job->is_leased)
+                return err_set(err, ERR_UNSUPPORTED, "engine %s shows files through mounts that only root can make: run "
+                               "the daemon as root, or use the engine native", engine->name);
+        if (open_image(job, engine, err) < 0 || spawn_job_open_trees(job, err) < 0 ||
+            seat_open(job->settings->data_dir, request->group, seat, err) < 0)
+                return -1;
+        const struct engine_order order = { .name = request->group, .owner = job->settings->owner,
+                                            .image = request->image, .runtime = request->runtime,
+                                            .seat = seat->path, .listen_fd = seat->listen_fd,
+                                            .limits = request->limits, .uid = job->uid, .gid = job->gid,
+                                            .network = request->network, .mounts = seat->mounts };
+        int code = show_all(job, seat, err);
+        struct engine_order whole = order;
+        whole.n_mounts = seat->n_mounts;
+        if (code == 0)
+                code = engine->make(job->settings->engines, &whole, &job->box, &job->listener_fd, err);
+        seat_release(seat);
+        return code;
+}
+
+static void give_to(struct spawn_job *job, struct maker_reply *reply) {
+        reply->pid = job->box.pid;
+        reply->host_uid = job->uid;
+        (void) snprintf(reply->group, sizeof(reply->group), "%s", job->request->group);
+        reply->fds[MAKER_PIDFD] = take_fd(&job->box.pidfd);
+        reply->fds[MAKER_CONTROL] = take_fd(&job->box.control_fd);
+        reply->fds[MAKER_WORKSPACE] = take_fd(&job->workspace_fd);
+        reply->fds[MAKER_LISTENER] = take_fd(&job->listener_fd);
+        job->box.pid = 0;
+}
+
+int spawn_elsewhere(const struct maker_settings *settings, const struct maker_request *request,
+                     struct maker_reply *reply, struct err *err) {
+        const struct engine *engine = engine_find(request->engine, err);
+        struct spawn_job *job = engine ? calloc(1, sizeof(*job)) : NULL;
+        struct seat *seat = job ? calloc(1, sizeof(*seat)) : NULL;
+        if (!seat) {
+                free(job);
+                return engine ? err_set(err, ERR_SYSTEM, "out of memory") : -1;
+        }
+        job->request = request;
+        job->settings = settings;
+        job->host = &no_groups;
+        job->lease_fd = job->workspace_fd = job->listener_fd = -1;
+        job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
+        int code = make_box(job, engine, seat, err);
+        if (code == 0 && (code = spawn_job_start_kernel(job, reply, err)) < 0) {
+                struct err ignored;
+                (void) engine->remove(settings->engines, request->group, &ignored);
+        }
+        if (code == 0)
+                give_to(job, reply);
+        else
+                seat_remove(request->group);
+        fd_close(&job->box.pidfd);
+        fd_close(&job->box.control_fd);
+        job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
+        spawn_job_free(job);
+        free(seat);
+        return code;
+}

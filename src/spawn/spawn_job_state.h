@@ -1,0 +1,49 @@
+/* One box with a kernel while it is being made: what spawn_job.c and spawn_elsewhere.c share. */
+#pragma once
+
+#include <jansson.h>
+
+#include "box/box.h"
+#include "spawn/image_cache.h"
+#include "spawn/spawn_job.h"
+#include "store/packages.h"
+
+#define SESSION_DIR "/run/session"
+
+enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */,
+       KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */ };
+
+/* Everything that is open while one box is being made. */
+struct spawn_job {
+        struct maker_request own_request;
+        const struct maker_request *request; /* that one */
+        const struct maker_settings *settings;
+        const struct cgroup_host *host;
+        struct nursery *nursery; /* whose supervisor has the box; NULL: nobody's */
+        bool for_stock, from_stock;
+        bool is_served; /* of another engine: its files are handled by a server of its runtime, which is root */
+        json_t *options;
+        struct image image;
+        uint64_t fingerprint; /* of the image */
+        int lease_fd, workspace_fd, listener_fd;
+        bool is_leased; /* the box has a user of its own, to whom the ids of files are mapped */
+        uid_t uid;
+        gid_t gid;
+        struct box_mount mounts[MOUNTS_MAX];
+        size_t n_mounts;
+        char *env[ENV_MAX + 5]; /* the caller's, four of ours, NULL */
+        char **environment; /* all of it, for the kernel */
+        struct box_spec spec;
+        struct box_birth birth;
+        bool is_settling; /* the birth is under way, and the box is not there yet */
+        struct box box;
+};
+
+int spawn_job_read_env(struct spawn_job *job, struct err *err);
+char **spawn_job_make_environment(struct spawn_job *job, struct err *err);
+
+/* Everything that the box is to see, opened anew: the workspace, and the rest as job->mounts. */
+int spawn_job_open_trees(struct spawn_job *job, struct err *err);
+
+/* The box is there: makes the kernel's pipes, and has it forked or executed. */
+int spawn_job_start_kernel(struct spawn_job *job, struct maker_reply *reply, struct err *err);

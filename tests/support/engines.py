@@ -1,0 +1,136 @@
+"""Engines of the tests' own: dockerd and `podman system service` on sockets of their own, with gVisor as a runtime, and
+an image made by mmdebstrap in each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.dockerd import PATH, Dockerd, ping
+from support.images import archive
+
+IMAGE = "glovebox-test:1"
+
+# What docker and podman start for --runtime runsc. The socket of a box is the host's: gVisor lets a box connect to one
+# only when it is told to.
+RUNSC = """#!/bin/sh
+exec {runsc} --platform=ptrace --network=none --fsgofer-host-uds --root {root} "$@"
+"""
+
+
+def _find(name: str) -> str:
+    path = shutil.which(name, path=PATH)
+    assert path, f"{name} is missing: run tools/setup.sh test"
+    return path
+
+
+def _write_runtime(directory: Path) -> Path:
+    script = directory / "runsc"
+    script.write_text(RUNSC.format(runsc=_find("runsc"), root=directory / "runsc-state"))
+    script.chmod(0o755)
+    return script
+
+
+class Engine:
+    """A service that makes boxes, and its socket."""
+
+    def __init__(self, name: str, directory: Path, command: list[str | Path], env: dict[str, str]) -> None:
+        self.name = name
+        self.directory = directory
+        self.api = Dockerd(directory)
+        self.command = list(map(str, command))
+        self.env = {**os.environ, "PATH": PATH, **env}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def socket(self) -> Path:
+        return self.api.socket
+
+    def start(self) -> None:
+        self.socket.unlink(missing_ok=True)
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, start_new_session=True
+            )
+        deadline = time.monotonic() + 60
+        while not ping(self.api):
+            assert self.process.poll() is None and time.monotonic() < deadline, self.words()
+            time.sleep(0.1)
+
+    def words(self) -> str:
+        return (self.directory / "log").read_text(errors="replace")[-2000:]
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def import_image(self, archive_name: str, image: str) -> None:
+        repository, tag = image.split(":")
+        where = f"/images/create?fromSrc=-&repo={repository}&tag={tag}"
+        if self.name == "podman":
+            where = f"/v4.0.0/libpod/images/import?reference=localhost/{image}"
+        with archive(archive_name).open("rb") as body:
+            told = self.api.ask("POST", where, body, "application/x-tar").read()
+        assert b'"error"' not in told, told
+
+    def boxes(self, everyone: bool = True) -> list[dict]:
+        """Containers of Glovebox that it has, ended ones too."""
+        told = json.loads(self.api.ask("GET", f"/containers/json?all={str(everyone).lower()}").read())
+        return [box for box in told if "glovebox.owner" in (box.get("Labels") or {})]
+
+
+@contextlib.contextmanager
+def _running(engine: Engine, archive_name: str) -> Iterator[Engine]:
+    engine.start()
+    try:
+        engine.import_image(archive_name, IMAGE)
+        yield engine
+    finally:
+        for box in engine.boxes() if engine.process and engine.process.poll() is None else []:
+            with contextlib.suppress(AssertionError):  # it is being removed already
+                engine.api.ask("DELETE", f"/containers/{box['Id']}?force=true").read()
+        engine.stop()
+
+
+@contextlib.contextmanager
+def docker() -> Iterator[Engine]:
+    directory = Path(tempfile.mkdtemp(prefix="glovebox-docker-", dir="/tmp"))
+    options = [f"--data-root={directory}/data", f"--exec-root={directory}/exec", f"--pidfile={directory}/pid"]
+    options += ["-H", f"unix://{directory}/d.sock", "--iptables=false", "--ip6tables=false", "--bridge=none"]
+    options += [f"--add-runtime=runsc={_write_runtime(directory)}", "--live-restore"]
+    try:
+        with _running(Engine("docker", directory, [_find("dockerd"), *options], {}), "debian12") as engine:
+            yield engine
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def podman(runtime: str = "") -> Iterator[Engine]:
+    """Over its HTTP API podman knows no runtime of one container: gVisor is a service of its own."""
+    directory = Path(tempfile.mkdtemp(prefix="glovebox-podman-", dir="/tmp"))
+    command: list[str | Path] = [_find("podman"), "--root", directory / "root", "--runroot", directory / "run"]
+    if runtime == "runsc":
+        command += ["--runtime", _write_runtime(directory)]
+    command += ["--cgroup-manager", "cgroupfs", "--events-backend", "file", "system", "service", "--time", "0"]
+    command += [f"unix://{directory}/d.sock"]
+    engine = Engine("podman", directory, command, {})
+    try:
+        with _running(engine, "debian12"):
+            yield engine
+    finally:
+        for mount in ("root/overlay",):
+            subprocess.run(["umount", "-l", directory / mount], capture_output=True, check=False)
+        shutil.rmtree(directory, ignore_errors=True)
