@@ -173,7 +173,7 @@ static void note_run(struct relay *relay, const char *bytes, size_t size) {
 
 /* ---- to the client ---- */
 
-/* -errno: nobody reads any more. */
+/* -errno: the output has no reader. */
 static int write_line(const char *bytes, size_t size) {
         int code = fd_write_all(STDOUT_FILENO, bytes, size);
         return code < 0 ? code : 0;
@@ -353,7 +353,7 @@ static int mcp_relay_turn(struct relay *relay) {
         size_t queued = message_queue_size(&relay->client.queue);
         struct pollfd fds[] = { { .fd = queued < QUEUE_FULL ? STDIN_FILENO : -1, .events = POLLIN },
                                 { .fd = relay->client.fd, .events = POLLIN | (queued ? POLLOUT : 0) },
-                                { .fd = STDOUT_FILENO, .events = 0 } }; /* POLLERR: nobody reads */
+                                { .fd = STDOUT_FILENO, .events = 0 } }; /* POLLERR: no reader */
         if (poll(fds, 3, -1) < 0)
                 return errno == EINTR ? 0 : -errno;
         if (fds[2].revents & (POLLERR | POLLNVAL))
