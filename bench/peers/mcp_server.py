@@ -1,4 +1,4 @@
-"""A code interpreter as most are built: a server on the official MCP SDK that passes code to ipykernel. Its own program:
+"""A code interpreter as most are built: a server on the official MCP SDK that passes code to ipykernel. A program:
 started by tables/mcp.py, speaks on standard input and output."""
 
 from __future__ import annotations

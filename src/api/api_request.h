@@ -1,7 +1,7 @@
 /* One request over HTTP on its way through the session layer, and how its answer is written: as one JSON object, as
  * server-sent events, or as lines of JSON.
  *
- * A run does not end because nobody listens any more. When the client leaves, the api_request stays behind without it and
+ * A run does not end because its client disconnects. Then the api_request stays without it and
  * waits for the run's end, so that quotas count what really runs; unless the client asked for it to end with it. */
 #pragma once
 
@@ -39,7 +39,7 @@ struct api_request {
         bool is_broken;  /* something could not be sent: the stream must not look whole */
         bool is_detached; /* answered when the run was accepted */
         uint64_t number; /* of the last event of the run's that was seen */
-        uint64_t heard_ms; /* when something was last sent */
+        uint64_t sent_ms; /* when something was last sent */
         struct {
                 char bytes[4];
                 size_t size;
@@ -67,7 +67,7 @@ const char *api_request_user(const struct api_request *api_request);
  * answered with an error. */
 void api_request_read_json(struct api_request *api_request, void (*then)(struct api_request *api_request, json_t *body));
 
-/* From now on it is told when its client has room, or has left: before an operation that answers by itself. */
+/* Registers for room in the client's queue and for its disconnect: before an operation that answers by itself. */
 void api_request_attend(struct api_request *api_request);
 
 /* What an operation (daemon/operation.h) returned: -1 is answered with the error. */

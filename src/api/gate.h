@@ -13,7 +13,8 @@ struct visitor {
         struct quota_use *use;            /* NULL for the operator, who has no quota */
 };
 
-/* Host and Origin: no page of another site, and nobody whose name was made to point here. False: it was answered. */
+/* Host and Origin: refuses pages of other sites, and foreign names that resolve to this host. False: it was
+ * answered. */
 bool gate_admits_origin(const struct service *service, struct http_request *request);
 
 /* Whose key is it? False: it was answered. */

@@ -1,4 +1,4 @@
-/* The keys that open the service. A file holds their SHA-256 only, one line each; whoever reads it cannot use it:
+/* The keys that open the service. A file holds their SHA-256 only, one line each; a reader of it cannot use them:
  *
  *     # name  sha256 of the key  quotas that differ from the default
  *     build   9f86d081…          sandboxes=10 runs=4 rate=600 */
@@ -15,7 +15,7 @@ enum {
         API_KEYS_MAX = 256,
         API_KEY_NAME_MAX = 32,
         API_KEY_FILE_MAX = 64 << 10,
-        API_KEY_LENGTH_MIN = 16, /* of a key that somebody chose */
+        API_KEY_LENGTH_MIN = 16, /* of a key that was chosen by hand */
         API_KEY_LENGTH_MAX = 512,
         API_KEY_SIZE = 3 + 64 + 1 /* "gb_", 256 bits in hexadecimal, NUL */
 };
@@ -47,7 +47,7 @@ int api_keys_load(struct api_keys *keys, const char *path, struct err *err);
 /* Adds a key's line to the file (made with mode 0600). ERR_EXISTS: the name is taken. */
 int api_keys_append(const char *path, const char *name, const char *key, struct err *err);
 
-/* Takes a key's line out of the file, at once for whoever reads it. ERR_NOT_FOUND: there is none of this name. */
+/* Removes a key's line from the file, atomically. ERR_NOT_FOUND: there is none of this name. */
 int api_keys_strike(const char *path, const char *name, struct err *err);
 
 /* What is kept of a key that is known in plain, as SANDBOX_API_KEY gives it. */
@@ -56,7 +56,7 @@ int api_key_hash(const char *name, const char *plain, struct api_key *ret_key, s
 /* ERR_EXISTS: the name is taken. */
 int api_keys_add(struct api_keys *keys, const struct api_key *key, struct err *err);
 
-/* Whose key is it? NULL: nobody's. Takes as long for a wrong one as for a right one. */
+/* The owner of a key, or NULL. Takes the same time for a wrong key. */
 const struct api_key *api_keys_find(const struct api_keys *keys, const char *key);
 
 /* What a request shows: "Authorization: Bearer KEY" or "X-API-Key: KEY". NULL: neither, or both and different. */

@@ -1,8 +1,8 @@
 /* The service: the daemon's operations over HTTP.
  *
  * The way of a request: the server reads its head (src/http), the gate decides whether it may come in (gate.h), the
- * table finds its row (route.h, routes.c), the row makes an api_request of it (api_request.h), and that asks the session
- * layer for the very same operations as the daemon's own socket does. */
+ * table finds its row (route.h, routes.c), the row makes an api_request of it (api_request.h), and that asks the
+ * session layer for the very same operations as the daemon's own socket does. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,7 +39,7 @@ struct service {
         int64_t keys_changed_ns; /* ... and when it had been changed */
         struct api_request *api_requests; /* under way */
         struct mcp_request *mcp_requests; /* those of them that are calls of MCP */
-        char *description;          /* openapi.json, once somebody asked for it */
+        char *description;          /* openapi.json, after the first request */
         struct loop_timer *beat;
         struct {
                 uint64_t requests, unauthorized, turned_away, runs, streams;

@@ -31,7 +31,7 @@ static void stream_put_event(struct api_request *api_request, const char *name, 
         memcpy(whole + n + size, tail, strlen(tail));
         if (http_stream_write(request, whole, (size_t) n + size + strlen(tail)) < 0)
                 api_request->is_broken = true;
-        api_request->heard_ms = loop_now_ms();
+        api_request->sent_ms = loop_now_ms();
 }
 
 /* Takes the reference. */
@@ -125,7 +125,7 @@ void stream_beat(struct api_request *api_request) {
         const char *beat = api_request->form == API_REQUEST_EVENTS ? ":\n\n" : "\n";
         if (http_stream_wants_more(api_request->request))
                 (void) http_stream_write(api_request->request, beat, strlen(beat));
-        api_request->heard_ms = loop_now_ms();
+        api_request->sent_ms = loop_now_ms();
 }
 
 /* ---- the end ---- */

@@ -1,4 +1,4 @@
-/* A claim: a name that is held as long as a process lives, and is gone with it. Whoever has a box that was handed over
+/* A claim: a name that is held while a process exists. A process that has a box that was handed over
  * claims its control groups, so that a daemon that finds them at its start leaves them alone. It is an address in the
  * abstract namespace of UNIX sockets: nothing has to be removed afterwards. */
 #pragma once

@@ -1,7 +1,7 @@
 /* What went wrong, in a fixed-size value: no heap, so that it can cross a pipe from a cloned child.
  *
- * Leaf helpers return -errno. Everything above returns 0 or -1 and fills its last argument. Nobody logs and returns:
- * the edge (a verb, the daemon) prints `message`, which says what happened, why, and what to do next. */
+ * Leaf helpers return -errno. Everything above returns 0 or -1 and fills its last argument. A function logs or returns,
+ * never both: the edge (a verb, the daemon) prints `message`, which says what happened, why, and what to do next. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,8 +13,8 @@ enum err_code {
         ERR_EXISTS,      /* what the caller wants to make is there already */
         ERR_REFUSED,     /* a policy forbids it */
         ERR_UNSUPPORTED, /* this host cannot do it */
-        ERR_LIMIT,       /* a bound of ours was reached */
-        ERR_BUSY,        /* somebody else uses it now */
+        ERR_LIMIT,       /* a limit was reached */
+        ERR_BUSY,        /* it is in use */
         ERR_NO_SPACE,    /* the disk is full */
         ERR_PERMISSION,  /* the operating system does not allow it to this user */
         ERR_PROTOCOL,    /* the other side broke the protocol */

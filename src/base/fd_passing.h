@@ -16,6 +16,6 @@ int fd_passing_send(int socket_fd, const void *bytes, size_t size, const int *fd
  * is kept open on failure. */
 ssize_t fd_passing_receive(int socket_fd, void *bytes, size_t room, int *ret_fds, size_t n_fds, int flags);
 
-/* From now on nobody can send descriptors to this socket (SO_PASSRIGHTS, Linux 6.16); what is sent with some is refused
+/* From now on this socket accepts no file descriptors (SO_PASSRIGHTS, Linux 6.16); what is sent with some is refused
  * at the sender. An older kernel cannot: for sockets whose other end is trusted, where it is a second line. */
 void fd_passing_refuse(int socket_fd);

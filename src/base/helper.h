@@ -18,7 +18,7 @@ struct helper {
         int (*start)(void *context, struct err *err); /* calls helper_started */
         void *context;
         pid_t pid;          /* 0: it is down */
-        bool is_wanted;     /* false: nobody has needed it so far, or the daemon is ending */
+        bool is_wanted;     /* false: it was not needed so far, or the daemon is ending */
         uint64_t started_ms;
         uint64_t n_restarts;
         unsigned n_short_lives; /* in a row */

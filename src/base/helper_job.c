@@ -21,7 +21,7 @@ static unsigned n_jobs; /* of this process */
 
 struct helper_job {
         struct helper_job_order order;
-        char key[SHARE_NAME_MAX + 1]; /* whose share it takes; order.key is somebody else's text */
+        char key[SHARE_NAME_MAX + 1]; /* the key whose share it takes; order.key is borrowed */
         pid_t pid;
         int fd;
         struct loop_watch *watch;

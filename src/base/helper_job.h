@@ -16,7 +16,7 @@ struct helper_job;
 struct helper_job_order {
         int fds[HELPER_JOB_FDS_MAX]; /* what it takes along, borrowed */
         size_t n_fds;
-        struct share_table *shares; /* of which it takes one of this row, for this key; NULL: it is nobody's */
+        struct share_table *shares; /* of which it takes one of this row, for this key; NULL: it counts for no key */
         size_t share;
         const char *key;
         uint64_t timeout_ms; /* after which it is killed; 0: it has all the time */

@@ -1,6 +1,7 @@
-/* JSON from a stranger, checked piece by piece as it comes, and kept as text: no tree is made of it, so it costs no more
- * memory than its bytes, and no more time at its end than at its beginning. Says where the members of the outermost
- * object are that somebody wants. Strict: RFC 8259, in one line, valid UTF-8, no lone surrogates, bounded depth. */
+/* JSON from a stranger, checked piece by piece as it comes, and kept as text: no tree is made of it, so it costs no
+ * more memory than its bytes, and no more time at its end than at its beginning. Says where the members of the
+ * outermost object are that the caller needs. Strict: RFC 8259, in one line, valid UTF-8, no lone surrogates, bounded
+ * depth. */
 #pragma once
 
 #include <stdbool.h>

@@ -23,8 +23,8 @@ void json_writer_put_number(struct json_writer *text, int64_t number);
 void json_writer_put_bool(struct json_writer *text, bool value);
 void json_writer_put_value(struct json_writer *text, const json_t *value); /* NULL is null */
 
-/* How many of these bytes, up to a character's end, are written in at most `max` by json_writer_put_string; not counting
- * that what is no UTF-8 grows. */
+/* How many of these bytes, up to a character's end, are written in at most `max` by json_writer_put_string; not
+ * counting that what is no UTF-8 grows. */
 size_t json_writer_fitting(const char *bytes, size_t size, size_t max);
 
 /* Quoted. The bytes may be any: what is no UTF-8 becomes U+FFFD. */

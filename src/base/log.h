@@ -1,4 +1,4 @@
-/* The daemon's log: lines on standard error, for whoever reads them. Nobody may, and the daemon does not wait: a line
+/* The daemon's log: lines on standard error. If no process reads them, the daemon does not wait: a line
  * that the target has no room for (a pipe that is full, a journal that is stopped, a terminal that is held) is dropped
  * and counted, and how many were dropped stands in the log as soon as there is room again. */
 #pragma once

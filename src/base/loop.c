@@ -9,8 +9,8 @@
 
 #include "base/fd.h"
 
-/* In one turn: so many events, and no further one after so long. The rest is there in the next turn, behind what has come
- * meanwhile, and timers are looked at in between. */
+/* In one turn: so many events, and no further one after so long. The rest is there in the next turn, behind what has
+ * come meanwhile, and timers are looked at in between. */
 enum { EVENTS_EACH = 16, TURN_US = 4000 };
 
 struct loop_watch {

@@ -1,5 +1,5 @@
-/* Who goes first when the host runs out of memory: boxes before anybody else, the daemon, its maker, its vault and the
- * supervisors after everybody else. Only root may say so (CAP_SYS_RESOURCE); without it only boxes are changed. */
+/* Which processes Linux kills first when the host runs out of memory: boxes first, the daemon, its maker, its vault and
+ * the supervisors last. Only root may lower a score (CAP_SYS_RESOURCE); without it only boxes are changed. */
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ enum {
 /* This process, and those that it starts from now on. Never raises what the administrator gave it. */
 void oom_spare_self(void);
 
-/* Takes that back for a process started by one of ours. The kernel remembers the lowest score that a privileged process
+/* Undoes that for a child of such a process. The kernel remembers the lowest score that a privileged process
  * ever gave, and lets the process itself return to it: this must be said from outside, before tenant code runs. Does
  * nothing where oom_spare_self could not. */
 int oom_unspare(int pidfd, pid_t pid, int score, struct err *err);

@@ -3,6 +3,6 @@
 
 #include <stdbool.h>
 
-/* Is it a process in a box? Sockets of ours are never shown to a box; should one be, it still answers nobody in there.
- * A peer that has ended counts as one: its socket may have been inherited. */
+/* Is it a process in a box? Glovebox's sockets are never mounted in a box; if one is, it still refuses connections
+ * there. A peer that has ended counts as one: its socket may have been inherited. */
 bool peer_is_in_box(int socket_fd);

@@ -1,5 +1,5 @@
 /* Directories that are Glovebox's own: data directories and those with its sockets. Each has a marker file, so that any
- * other Glovebox on the host knows it, whoever it belongs to: no box is shown such a directory, what is in it, or a
+ * other Glovebox on the host recognises it, of any user: it mounts no such directory, what is in it, or a
  * directory that contains it (box/policy.h). */
 #pragma once
 

@@ -1,12 +1,12 @@
-/* Shares: who holds how much of what there is only so much of, and whether somebody may have more.
+/* Shares: how much of each limited resource every key holds, and whether a key may take more.
  *
  * Every shared resource is a row of a table: sandboxes, boxes being made, bytes of output put aside, connections of the
  * proxy. A holder is a key of the service (the operator is the one without a name). The rules are the same for all:
  *   - all holders together never have more than the total;
- *   - while there is anybody else, one holder has at most its share of the total (half, unless the operator says
+ *   - if there are several keys, one holder has at most its share of the total (half, unless the operator says
  *     otherwise), and one box at most the row's share for a box;
- *   - the last eighth is kept for holders that have little: whoever would hold more than that eighth gets none of it.
- * So one greedy holder, or several together, leave room for the next one. */
+ *   - the last eighth is kept for holders that have little: a holder that would have more than that eighth gets none of
+ *     it. So one greedy holder, or several together, leave room for the next one. */
 #pragma once
 
 #include <stdbool.h>

@@ -18,7 +18,7 @@ struct box {
 /* Makes and seals a box. On return the agent is running and nothing else; on failure nothing is left. */
 int box_start(const struct box_spec *spec, const struct cgroup_host *host, struct box *ret_box, struct err *err);
 
-/* The same in steps, for a box whose namespaces are made by somebody else (see spawn/supervisor.h). `spec` is borrowed
+/* The same in steps, for a box whose namespaces another process makes (see spawn/supervisor.h). `spec` is borrowed
  * until the end. After a failure, and in place of a next step, box_abandon takes apart what there is. */
 struct box_birth {
         const struct box_spec *spec;
@@ -48,6 +48,6 @@ void box_abandon(struct box_birth *birth);
 /* Kills everything in the box at once and waits until it is gone (bounded). */
 int box_kill(struct box *box, struct err *err);
 
-/* Takes the box apart: processes, control groups, watchdog. Fills ret_usage (may be NULL) before the groups go. Safe on a
- * zeroed struct. */
+/* Takes the box apart: processes, control groups, watchdog. Fills ret_usage (may be NULL) before the groups go. Safe on
+ * a zeroed struct. */
 int box_end(struct box *box, struct cgroup_usage *ret_usage, struct err *err);

@@ -20,7 +20,7 @@ struct limits {
         ((struct limits) { .memory_bytes = 512 * MIB, .cpu_thousandths = 1000, .pids = 50, .timeout_ms = 60000, \
                            .tmp_bytes = 100 * MIB, .disk_bytes = 1 * GIB, .disk_files = 100000 })
 
-/* As many as code in the box is told there are. */
+/* The number of processors that code in the box sees. */
 static inline uint64_t limits_processors(const struct limits *limits) {
         return (limits->cpu_thousandths + 999) / 1000;
 }

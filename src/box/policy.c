@@ -4,7 +4,7 @@
  * it, and by identity (device and inode) of it and of each directory above it, walked by "..". Either of the two is
  * enough to refuse, so that a link, a bind mount or another spelling does not get around it; a permission goes by path
  * alone.
- * What lies below a source counts as well: whoever sees /home/me sees /home/me/.ssh. */
+ * Directories below a source count too: a mount of /home/me contains /home/me/.ssh. */
 #include "box/policy.h"
 
 #include <dirent.h>
@@ -177,7 +177,7 @@ static int refuse_above(const struct question *question, const char *tree, const
                        question->shown, policy_show_path(tree, shown_tree), why);
 }
 
-/* Does it lie in .sandbox of the source? A box sees an empty directory in that place (furnish.c). */
+/* Does it lie in .sandbox of the source? A box sees an empty directory in that place (rootfs.c). */
 static bool is_covered(const struct question *question, const char *path) {
         char covered[PATH_MAX + sizeof("/.sandbox")];
         struct stat status;
@@ -269,7 +269,7 @@ static int check_socket(void *context, const char *path) {
         return check_tree(asked->question, path, "a Glovebox daemon's socket", asked->err);
 }
 
-/* No Glovebox on this host is a box's to see, whatever its data directory and whoever it belongs to. */
+/* A box may see no Glovebox on this host, whatever its data directory and owner. */
 static int check_private(const struct question *question, int fd, struct err *err) {
         static const char why[] = "a Glovebox's own files or sockets";
         char path[PATH_MAX];

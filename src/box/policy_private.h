@@ -1,4 +1,4 @@
-/* Finds what is Glovebox's own (base/private_dir.h), whoever it belongs to, around a directory that is to be shown. */
+/* Finds Glovebox's private directories (base/private_dir.h), of any user, around a directory to be mounted. */
 #pragma once
 
 #include <limits.h>

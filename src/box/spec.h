@@ -35,8 +35,8 @@ struct box_spec {
         const struct image *image;
         struct limits limits;
         bool allow_weaker;
-        bool from_mould; /* the parts that all boxes of the image share are copied from box/seal/rootfs_template.h; needs no `image` */
-        bool given_network; /* whoever clones it is in its network namespace already, and has raised the loopback */
+        bool from_template; /* the parts that all boxes of the image share are copied from box/seal/rootfs_template.h; needs no `image` */
+        bool given_network; /* the cloning process is in its network namespace already, with loopback up */
         bool kept; /* a watchdog cleans up if we are killed; without one that is the caller's business */
         uid_t host_uid; /* what BOX_UID is outside of the box */
         gid_t host_gid;

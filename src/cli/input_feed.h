@@ -1,7 +1,8 @@
 /* Standard input for a run in a session, once the run asks for it (guest/kernel/glovebox_kernel/host_input.py).
  *
- * A child reads it and puts pieces into the session's own directory, where no code looks for files, each when the one before was taken. So nothing is read
- * for code that does not ask, a terminal is read line by line, and a run that ends does not wait for input to end. */
+ * A child reads it and puts pieces into the session's own directory, where no code looks for files, each when the one
+ * before was taken. So nothing is read for code that does not ask, a terminal is read line by line, and a run that ends
+ * does not wait for input to end. */
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +12,7 @@
 
 struct input_feed {
         char token[33];
-        pid_t pid;          /* 0: nobody has asked yet */
+        pid_t pid;          /* 0: not started */
         unsigned *written;  /* how many pieces, shared with the child; or NULL */
         const struct socket_place *place;
         const char *session;
@@ -20,6 +21,6 @@ struct input_feed {
 /* A fresh token; nothing is read yet. */
 int input_feed_init(struct input_feed *feed, const struct socket_place *place, const char *session, struct err *err);
 
-/* The run asked, with this token. Somebody else's, or one for the second time, does nothing. */
+/* The run requested input with this token. Another token, or a second request, does nothing. */
 void input_feed_start(struct input_feed *feed, const char *token);
 void input_feed_stop(struct input_feed *feed);

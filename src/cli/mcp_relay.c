@@ -3,8 +3,9 @@
  * Theory of operation. Bytes of standard input go to the daemon as they come; what the daemon sends is written line by
  * line, whole lines only. The relay decides nothing, but it remembers which requests have no answer yet, and which run
  * each of them waits for (the daemon says so). When the connection to the daemon ends, it waits for the next daemon, or
- * starts one, and opens the channel again: runs have gone on, so each is read again in the place of the call that waited for it.
- * When the client closes standard input, or is killed, the relay ends, and the daemon ends what the client left. */
+ * starts one, and opens the channel again: runs have gone on, so each is read again in the place of the call that
+ * waited for it. When the client closes standard input, or is killed, the relay ends, and the daemon ends what the
+ * client left. */
 #include "cli/mcp_relay.h"
 
 #include <errno.h>
@@ -172,7 +173,7 @@ static void note_run(struct relay *relay, const char *bytes, size_t size) {
 
 /* ---- to the client ---- */
 
-/* -errno: nobody reads any more. */
+/* -errno: the output has no reader. */
 static int write_line(const char *bytes, size_t size) {
         int code = fd_write_all(STDOUT_FILENO, bytes, size);
         return code < 0 ? code : 0;
@@ -334,7 +335,7 @@ static int mcp_relay_turn(struct relay *relay) {
         size_t queued = message_queue_size(&relay->client.queue);
         struct pollfd fds[] = { { .fd = queued < QUEUE_FULL ? STDIN_FILENO : -1, .events = POLLIN },
                                 { .fd = relay->client.fd, .events = POLLIN | (queued ? POLLOUT : 0) },
-                                { .fd = STDOUT_FILENO, .events = 0 } }; /* POLLERR: nobody reads */
+                                { .fd = STDOUT_FILENO, .events = 0 } }; /* POLLERR: no reader */
         if (poll(fds, 3, -1) < 0)
                 return errno == EINTR ? 0 : -errno;
         if (fds[2].revents & (POLLERR | POLLNVAL))

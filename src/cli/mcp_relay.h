@@ -6,6 +6,6 @@
 #include "base/err.h"
 #include "client/socket_place.h"
 
-/* Relays until standard input ends or nobody reads the output: 0. -1: no daemon can be had. `opening` is the request
+/* Relays until standard input ends or the output has no reader: 0. -1: no daemon can be had. `opening` is the request
  * that opens the channel, borrowed. */
 int mcp_relay_run(const struct socket_place *place, json_t *opening, struct err *err);

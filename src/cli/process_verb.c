@@ -1,4 +1,5 @@
-/* `glovebox ps`, `top`, `kill` and `logs`: sessions and runs, with a daemon or without, by the names that people know. */
+/* `glovebox ps`, `top`, `kill` and `logs`: sessions and runs, with a daemon or without, by the names that people
+ * know. */
 #include "cli/process_verb.h"
 
 #include <inttypes.h>
@@ -79,7 +80,8 @@ static int read_line(const char *verb, char **args, const struct option_table *t
         return daemon_client_open(&place, 0, client, err);
 }
 
-/* For verbs that also know runs without a daemon: where none runs, `client` stays closed, and `ret_no_daemon` says so. */
+/* For verbs that also know runs without a daemon: where none runs, `client` stays closed, and `ret_no_daemon` says
+ * so. */
 static int read_line_anyhow(const char *verb, char **args, const struct option_table *table, struct line *line,
                             struct option_rest *ret_rest, struct daemon_client *client, struct err *ret_no_daemon) {
         int code = read_line(verb, args, table, line, ret_rest, client, ret_no_daemon);

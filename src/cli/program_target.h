@@ -13,7 +13,7 @@ enum program_fd {
         PROGRAM_OUT,       /* what it prints */
         PROGRAM_ERR,
         PROGRAM_AGENT,     /* pidfd of the agent: its end is the end of the box */
-        PROGRAM_CONTROL,   /* the agent's socket: while somebody has it open, the box lives */
+        PROGRAM_CONTROL,   /* the agent's socket: the box exists while it is open */
         PROGRAM_PROCESS,   /* pidfd of the program, unless it is the agent's child */
         PROGRAM_STATUS,    /* its wait status comes here */
         PROGRAM_WORKSPACE, /* the tree shown as /workspace */
@@ -27,7 +27,7 @@ struct program_target {
         struct daemon_client *client; /* borrowed; its fd is closed when the daemon is gone */
         uint16_t request;             /* that was answered with the box */
         int fds[PROGRAM_FDS];         /* owned */
-        int claim_fd;                 /* owned: tells a daemon that comes after this one whose box it is */
+        int claim_fd;                 /* owned: shows the next daemon that the box is in use */
         json_t *box;                  /* owned: the event that came with them */
         struct cgroup_usage usage;
         bool has_usage;

@@ -13,8 +13,8 @@ enum relay_end {
         RELAY_EXITED,      /* wait_status is the process's */
         RELAY_NOT_STARTED, /* failed_errno */
         RELAY_TIMEOUT,
-        RELAY_SIGNAL,      /* we were told to stop by end_signal */
-        RELAY_NO_READER,   /* nobody reads our output any more */
+        RELAY_SIGNAL,      /* end_signal ended this process */
+        RELAY_NO_READER,   /* the output has no reader */
         RELAY_BOX_DIED,    /* the agent is gone */
 };
 
@@ -30,7 +30,7 @@ struct relay_target;
 struct relay_target_type {
         /* Everything in the box, at once. */
         void (*kill)(struct relay_target *target);
-        /* To the program and its process group; less than 0: there is nobody. */
+        /* To the program and its process group; less than 0: it does not exist. */
         int (*signal)(struct relay_target *target, int signal_number);
         /* Fills in what to poll, up to RELAY_TARGET_FDS; how many. */
         size_t (*watch)(struct relay_target *target, struct pollfd *ret_watched);

@@ -1,5 +1,5 @@
 /* Attending a run that the daemon carries out: its output appears here as it comes, Ctrl-C reaches it, and in the end
- * its result is told as `run` tells it. */
+ * its result is printed as `run` prints it. */
 #pragma once
 
 #include <jansson.h>
@@ -23,7 +23,7 @@ struct remote_run {
         bool interrupted;  /* the first Ctrl-C was passed on */
         bool output_shown; /* at least one byte was passed on */
         size_t displays_shown;
-        int end_signal; /* set when DAEMON_CALL_LEFT: SIGPIPE when nobody reads our output */
+        int end_signal; /* set when DAEMON_CALL_LEFT: SIGPIPE if the output has no reader */
 };
 
 /* Calls the daemon with `request` (its calls and wake are filled in here). Signals are caught from here to the end of

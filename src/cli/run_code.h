@@ -3,7 +3,7 @@
 
 #include "cli/run_options.h"
 
-/* Returned by run_code_choose when nothing was given and nobody pipes anything in: the caller shows how it is done. */
+/* Returned by run_code_choose when nothing was given and standard input is a terminal: the caller prints the usage. */
 enum { RUN_CODE_CHOSEN, RUN_CODE_NONE };
 
 /* Fills the request's language, code, name and arguments. Returns RUN_CODE_CHOSEN, RUN_CODE_NONE, or -1 with err. */

@@ -4,9 +4,9 @@
 
 #include "cli/run_request.h"
 
-/* Decides whether the script's directory is shown, and which. One that belongs to everybody, or that the mount policy
- * forbids, is not: then the script is alone, and the request says why. The policy is asked with the caller's own HOME,
- * whoever makes the box: nobody has asked for this directory by name. */
+/* Decides whether the script's directory is shown, and which. One that every user can write to, or that the mount
+ * policy forbids, is not: then the script is alone, and the request says why. The policy is asked with the caller's own
+ * HOME, process that makes the box: the user did not name this directory. */
 int run_neighbours_choose(struct run_request *request, struct err *err);
 
 /* Puts the links into the workspace, by its descriptor. */

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-/* From here on, if it is to be told. */
+/* Starts the clock, if phases are to be printed. */
 void run_phases_begin(bool is_told);
 
 /* This part is over. */

@@ -11,7 +11,8 @@
 /* Where the program's file is in the box. */
 void run_program_path(const struct run_request *request, char *ret_path, size_t room);
 
-/* argv, NULL-terminated, to be freed as one block: its texts are borrowed from the request, `interpreter` and `path`. */
+/* argv, NULL-terminated, to be freed as one block: its texts are borrowed from the request, `interpreter` and
+ * `path`. */
 char **run_program_argv(const struct run_request *request, const char *interpreter, const char *path, struct err *err);
 
 /* Is the text that it reads from standard input its own code? */

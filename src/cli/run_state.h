@@ -37,7 +37,7 @@ void run_release(struct run *run);
 struct policy run_policy(const struct run *run);
 
 /* Opens the directory that --workspace names, if one is named, and looks at what is in it. The mount policy is asked
- * here, or, if somebody else shows it to the box, there (`policy` is NULL). */
+ * here, or, if another process mounts it, there (`policy` is NULL). */
 int run_open_workspace(struct run *run, const struct policy *policy, struct err *err);
 
 /* Three pipes: their ends for the program, and the relay between ours and the caller's streams. */

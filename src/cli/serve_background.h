@@ -1,5 +1,5 @@
 /* A daemon in the background: this process forks one that leaves the terminal, the session and the current directory,
- * writes to <data>/daemon.log, and becomes the daemon. A pipe tells us one of two things: it serves, or why not (an
+ * writes to <data>/daemon.log, and becomes the daemon. A pipe carries the outcome: it serves, or why not (an
  * err). If another daemon was quicker, that is as good: then we wait until that one answers. */
 #pragma once
 

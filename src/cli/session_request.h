@@ -7,8 +7,9 @@
 
 enum session_mode { SESSION_MODE_UNSAID, SESSION_MODE_FAST, SESSION_MODE_FRESH };
 
-/* What `exec` and `session new` are told. In `run`, what was not given is zero: the daemon's own default counts then.
- */
+/* The options of `exec` and `session new`. In `run`, an option that was not given is zero: the daemon's default
+ * applies.
+ * */
 struct session_options {
         struct run_options run; /* its socket_choice says where the daemon is */
         int mode;               /* enum session_mode */

@@ -23,7 +23,7 @@ struct daemon_client {
 
 #define DAEMON_CLIENT_NONE ((struct daemon_client){ .fd = -1 })
 
-/* Connects. ERR_NOT_FOUND: no socket; ERR_GONE: a socket where nobody listens; ERR_PERMISSION: it is somebody else's.
+/* Connects. ERR_NOT_FOUND: no socket; ERR_GONE: a socket without a listener; ERR_PERMISSION: another user owns it.
  */
 int daemon_client_connect(const char *path, struct daemon_client *ret_client, struct err *err);
 
@@ -65,7 +65,7 @@ enum { DAEMON_CALL_ANSWERED, DAEMON_CALL_LEFT };
 int daemon_client_call(struct daemon_client *client, const struct daemon_request *request, json_t **ret_answer,
                        struct err *err);
 
-/* A request whose answer nobody waits for; it leaves with the call that is under way, or at the next one. */
+/* A request without waiting for its answer; it is sent with the current call, or the next one. */
 int daemon_client_post(struct daemon_client *client, json_t *body, struct err *err);
 
 /* A request that has an operation and at most a session's name (or NULL). */

@@ -5,5 +5,5 @@
 #include "client/socket_place.h"
 
 /* Runs `glovebox serve --background` for this place and returns when a daemon answers there: the one that was started,
- * or one that somebody else started meanwhile. What went wrong is said in the words of the daemon. */
+ * or one that another process started meanwhile. The error is the daemon's message. */
 int daemon_start(const struct socket_place *place, struct err *err);

@@ -1,8 +1,8 @@
-/* Where the daemon's socket is: one rule for the daemon and for everybody who looks for it.
+/* Where the daemon's socket is: one rule for the daemon and for its clients.
  *
- * A project is a workspace of boxes, and what lies in a workspace is the box's to use and to replace. So the socket of a
- * project, DIR/.sandbox/kernel.sock, is a symbolic link, and leads nowhere inside of a box. The socket itself lies in a
- * directory of this user's (runtime_dirs), under a name that follows from DIR: we never read the link.
+ * A project is a workspace of boxes, and what lies in a workspace is the box's to use and to replace. So the socket of
+ * a project, DIR/.sandbox/kernel.sock, is a symbolic link, and leads nowhere inside of a box. The socket itself lies in
+ * a directory of this user's (runtime_dirs), under a name that follows from DIR: we never read the link.
  *
  *   1. --socket PATH
  *   2. --socket-dir DIR: DIR/kernel.sock (for projects on file systems without UNIX sockets)
@@ -10,9 +10,9 @@
  *   4. $GLOVEBOX_SOCKET
  *   5. that of the nearest directory from here upwards that has a daemon of this user's (clients only)
  *   6. a data directory of one's own ($GLOVEBOX_DATA_DIR, $SANDBOX_DATA_DIR) has a daemon of its own: glovebox.sock in
- * it
+ *     it
  *   7. /run/glovebox/glovebox.sock for root, $XDG_RUNTIME_DIR/glovebox/glovebox.sock or
- *      /tmp/glovebox-<uid>/glovebox.sock for a user */
+ *     /tmp/glovebox-<uid>/glovebox.sock for a user */
 #pragma once
 
 #include <stdbool.h>

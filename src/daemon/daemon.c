@@ -110,8 +110,8 @@ static void be_patient(const struct daemon *daemon) {
                 (void) sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &none);
 }
 
-/* Large blocks go back to the system when they are freed. By default the C library keeps them from the second one on: it
- * raises the size from which a block is a mapping of its own with each that is freed. */
+/* Large blocks go back to the system when they are freed. By default the C library keeps them from the second one on:
+ * it raises the size from which a block is a mapping of its own with each that is freed. */
 static void give_memory_back(void) {
         enum { LARGE = 128 << 10 };
         (void) mallopt(M_MMAP_THRESHOLD, LARGE);
@@ -165,7 +165,7 @@ int serve_run(const struct serve_options *options, struct err *err) {
                         options->ready(options->ready_context);
                 code = loop_run(daemon.manager.loop, err);
         } else if (daemon.manager.vault_is_new)
-                daemon.end_sessions = true; /* nobody has sessions there yet: leave nothing behind */
+                daemon.end_sessions = true; /* there are no sessions yet: leave nothing behind */
         daemon_stop(&daemon);
         return code;
 }

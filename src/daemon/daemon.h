@@ -30,7 +30,7 @@ struct daemon {
         struct loop_timer *drain_timer;
 };
 
-/* Serves until it is told to stop (shutdown request, SIGTERM, SIGINT): 0. -1 with err when it could not start
+/* Serves until it must stop (shutdown request, SIGTERM, SIGINT): 0. -1 with err when it could not start
  * (ERR_BUSY: another daemon serves this socket or this data directory) or could not go on. */
 int serve_run(const struct serve_options *options, struct err *err);
 

@@ -1,5 +1,5 @@
 /* A file on its way into a session's workspace, whatever front end it comes through: begin, pieces, then finish or
- * abandon. Nobody sees the file before it is finished; then it is in its place whole. Each piece is admitted to the
+ * abandon. The file is invisible until it is finished; then it appears whole. Each piece is admitted to the
  * session's disk limit first, and given back when the file does not come to its end. */
 #pragma once
 
@@ -29,7 +29,7 @@ struct file_receiver {
 int file_receiver_begin(struct caller *caller, const struct file_request *request, uint64_t max_bytes,
                         struct file_receiver *ret_receiver, struct err *err);
 
-/* The most that the file may still have: for whoever knows its size before. */
+/* The bytes that the file may still have, for a sender that knows the size in advance. */
 int file_receiver_check_size(const struct file_receiver *receiver, uint64_t size, struct err *err);
 
 /* After -1 only file_receiver_abandon is called. ERR_LIMIT: it is too large. */

@@ -64,8 +64,8 @@ struct run_request {
         bool cancel_on_disconnect;
 };
 
-/* Fills a request from the members that docs/PROTOCOL.md has for `execute` and `command`: the wires that speak JSON have
- * the same ones. `options` stays NULL. The texts are those of `json`. */
+/* Fills a request from the members that docs/PROTOCOL.md has for `execute` and `command`: the wires that speak JSON
+ * have the same ones. `options` stays NULL. The texts are those of `json`. */
 int run_request_read_json(json_t *json, struct run_request *ret_request, struct err *err);
 
 /* Run code, or a command. Answered with the run's result. */
@@ -79,7 +79,8 @@ struct run_reference {
 
 /* The events of a run again, then its result. */
 int operation_run_read(struct caller *caller, const struct run_reference *reference, struct err *err);
-/* The result of a run that is over, with its output; {"run_id", "status": "running" or "waiting"} of one that is not. */
+/* The result of a run that is over, with its output; {"run_id", "status": "running" or "waiting"} of one that is
+ * not. */
 int operation_run_show(struct caller *caller, const struct run_reference *reference, struct err *err);
 /* {"interrupted"} */
 int operation_run_cancel(struct caller *caller, const struct run_reference *reference, struct err *err);
@@ -195,7 +196,7 @@ typedef void artifact_list_writer(const struct artifact_list *list, const char *
 int operation_artifact_list(struct caller *caller, const char *session, artifact_list_writer *write,
                             const char *context, bool is_located, struct err *err);
 
-/* The same list, and the workspace, for whoever goes on with them (session/artifact_listing.h). */
+/* The same list, and the workspace, for further use (session/artifact_listing.h). */
 int operation_artifact_scan(struct caller *caller, const char *session, artifact_listed *done, struct err *err);
 
 /* ---- what runs now (process_operation.c) ---- */

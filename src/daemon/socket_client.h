@@ -42,7 +42,7 @@ struct client {
         struct client_request *requests; /* newest first */
         size_t n_requests;
         bool closing;           /* after the queue is flushed */
-        bool is_held_back;      /* the queue was full: streams may wait to be told that there is room again */
+        bool is_held_back;      /* the queue was full: streams may wait for room */
 };
 
 /* Takes the descriptor. */

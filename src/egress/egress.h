@@ -20,11 +20,11 @@ struct egress {
 
 #define EGRESS_DOWN ((struct egress){ 0, -1 })
 
-/* In main() of a program that starts proxies, before all else: if this process is one, it never returns. */
+/* Call it first in main() of a program that starts proxies: in the proxy process it never returns. */
 void egress_serve_if_asked(int argc, char **argv);
 
-/* Starts the proxy: this program once more, from /proc/self/exe, with an empty environment. The operator's settings are
- * those of this moment. */
+/* Starts the proxy: this program once more, from /proc/self/exe, with an empty environment. The operator's settings
+ * are copied. `owner` is shown by ps: the data directory, or "". */
 int egress_start(const struct egress_operator *settings, const char *owner, struct egress *ret_egress,
                  struct err *err);
 void egress_stop(struct egress *egress); /* safe on EGRESS_DOWN */

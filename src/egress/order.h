@@ -1,4 +1,4 @@
-/* What the proxy is told: the rules of one box, as long as they are, and two descriptors. Both ends are this program.
+/* An order to the proxy: the rules of one box, of variable length, and two descriptors. Both ends are this program.
  */
 #pragma once
 

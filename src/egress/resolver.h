@@ -22,9 +22,10 @@ struct lookup_result {
 
 int resolver_make(struct loop *loop, struct resolver **ret_resolver, struct err *err);
 
-/* `box` only tells boxes apart. Calls back from the loop, once, unless it is abandoned before. NULL: too many of all, or of this key, wait already. */
+/* `box` only tells boxes apart. Calls back from the loop, once, unless it is abandoned before. NULL: too many of all,
+ * or of this key, wait already. */
 struct lookup *resolver_ask(struct resolver *resolver, const char *key, const void *box, const char *name,
                             void (*done)(void *context, const struct lookup_result *result), void *context);
 
-/* Nobody wants the answer any more. One that no thread has begun with is forgotten at once. */
+/* The answer is not needed any more. A lookup that has not begun is dropped at once. */
 void resolver_abandon(struct resolver *resolver, struct lookup **lookup);

@@ -24,7 +24,7 @@ struct egress_rule {
 
 enum egress_mode { EGRESS_NONE, EGRESS_LIST, EGRESS_FULL };
 
-/* Another proxy, behind ours: where the host itself has no other way out. It resolves the names, so that only the rules
+/* An upstream proxy, for hosts without direct access. It resolves the names, so that only the rules
  * judge them. */
 struct egress_via {
         struct egress_host host;

@@ -1,5 +1,5 @@
-/* The framing of a body: so many bytes, or chunks. Chunk extensions and trailers are refused: nobody sends them, and
- * every reading of them that differs is a way to smuggle. */
+/* The framing of a body: so many bytes, or chunks. Chunk extensions and trailers are refused: clients do not send them,
+ * and every reading of them that differs is a way to smuggle. */
 #pragma once
 
 #include <stdbool.h>

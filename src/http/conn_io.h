@@ -38,7 +38,7 @@ struct http_conn_io {
 /* Owns the descriptor from here on, also when it fails (-errno). */
 int http_conn_io_open(struct http_server *server, int fd, const struct http_peer *peer);
 
-/* Ends it at once; the handler of a request under way is told. Not from within its own callbacks. */
+/* Ends it at once; on_gone of an open request is called. Not from within its own callbacks. */
 void http_conn_io_close(struct http_conn_io *link);
 
 /* No request is under way, none has begun, and nothing waits to be sent. */

@@ -52,7 +52,7 @@ struct http_connection {
         enum http_phase phase;
         enum http_answer answer;
         bool keeps;       /* another request may follow this one */
-        bool must_linger; /* PHASE_LAST with bytes under way that nobody will read */
+        bool must_linger; /* PHASE_LAST with unread bytes under way */
         bool input_ended;
         bool is_busy; /* in feed or drained: `wake` is not needed */
         struct http_out out;
@@ -70,13 +70,13 @@ void http_connection_free(struct http_connection *connection);
 /* Does it take bytes now? While it does not, they stay with the caller. */
 bool http_connection_wants_input(const struct http_connection *connection);
 
-/* Takes bytes while it wants them; says how many. Also without bytes: tells the handler what is due. */
+/* Consumes bytes while it can; returns how many. Also without bytes: runs callbacks that are due. */
 size_t http_connection_feed(struct http_connection *connection, const char *bytes, size_t size);
 
 /* No byte will follow. */
 void http_connection_end_input(struct http_connection *connection);
 
-/* Tells a stream that waits, when little enough is queued. */
+/* Runs on_drained of a waiting stream, if little is queued. */
 void http_connection_tell_drained(struct http_connection *connection);
 
 /* Refuses what the client does: answers with a problem where that is still possible, then closes. */

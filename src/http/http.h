@@ -83,7 +83,7 @@ const char *http_header(const struct http_request *request, const char *name);
 /* 0: there is no body; -1: chunked, so unknown. */
 int64_t http_content_length(const struct http_request *request);
 
-/* What a handler is told; any may be NULL. on_gone comes at most once, and nothing comes after it. */
+/* Callbacks of a handler; any may be NULL. on_gone comes at most once, and nothing comes after it. */
 struct http_events {
         void (*on_body)(void *context, const char *bytes, size_t size); /* a piece, in order; borrowed for the call */
         void (*on_body_end)(void *context);                             /* also for a request without a body */
@@ -91,8 +91,8 @@ struct http_events {
         void (*on_gone)(void *context);
 };
 
-/* Says whom to tell; may be called again to change it. With on_body, the body starts to flow (and a client that waits
- * for "100 Continue" gets it); until then it stays where it is. `events` is borrowed for the request's life. */
+/* Sets the callbacks; may be called again to change them. With on_body, the body starts to flow (and a client that
+ * waits for "100 Continue" gets it); until then it stays where it is. `events` is borrowed for the request's life. */
 void http_attend(struct http_request *request, const struct http_events *events, void *context);
 
 /* Refuses a longer body with 413. False: it is known to be too long already, that was answered, and the request is gone

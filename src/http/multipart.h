@@ -1,4 +1,4 @@
-/* multipart/form-data (RFC 7578) as a stream: parts are told as they come, and nothing but a part's head is held. */
+/* multipart/form-data (RFC 7578) as a stream: parts are reported as they arrive, and only a part's head is buffered. */
 #pragma once
 
 #include <stdbool.h>

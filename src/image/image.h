@@ -31,7 +31,7 @@ struct image_link {
 
 enum { IMAGE_TREES_MAX = 48, IMAGE_LINKS_MAX = 24, IMAGE_ENV_MAX = 4096 };
 
-/* An image opened for use. Trees and links are what the box's own tmpfs root is furnished with; /dev, /proc, /tmp,
+/* An image opened for use. Trees and links are mounted in the box's tmpfs root; /dev, /proc, /tmp,
  * /etc (when own_etc) and /workspace are the box's business. */
 struct image {
         char name[65];

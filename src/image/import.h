@@ -14,6 +14,7 @@ struct import_result {
         char architecture[32]; /* as the archive says, or "" */
 };
 
-/* Unpacks `file` (a tar file, a directory, or "-": standard input) as the image `name`. Whole or not at all, Ctrl-C included. */
+/* Unpacks `file` (a tar file, a directory, or "-": standard input) as the image `name`. Whole or not at all, Ctrl-C
+ * included. */
 int import_image(const char *data_dir, const char *name, const char *file, uint64_t max_bytes,
                  struct import_result *ret_result, struct err *err);

@@ -12,7 +12,7 @@ typedef void pip_report(void *context, const char *what);
 
 struct pip_job {
         const char *interpreter;
-        const char *work_dir; /* absolute, ours: current directory, temporary files */
+        const char *work_dir; /* absolute, owned by Glovebox: current directory, temporary files */
         const char *target;   /* absolute */
         const char *const *packages;
         size_t n_packages;

@@ -1,4 +1,4 @@
-/* JSON documents of ours on disk: small, written whole. */
+/* Small JSON documents on disk, written atomically. */
 #pragma once
 
 #include <jansson.h>
@@ -11,7 +11,7 @@ static inline void json_release(json_t **json) {
 }
 #define _cleanup_json_ _cleanup_(json_release)
 
-/* Parses bytes that somebody else may have written: bounded, duplicate keys refused. `what` is for the message. */
+/* Parses untrusted bytes: bounded, duplicate keys refused. `what` is for the message. */
 int record_parse(const char *bytes, size_t size, const char *what, json_t **ret_json, struct err *err);
 
 /* Reads <dir_fd>/<name>, no link followed. -ENOENT is ERR_NOT_FOUND. */

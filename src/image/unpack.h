@@ -1,4 +1,4 @@
-/* Unpacks tar streams below a directory that nobody else writes to. The archive is hostile: no symbolic link is
+/* Unpacks tar streams below a directory that no other process writes to. The archive is hostile: no symbolic link is
  * followed when writing, hard links lead only to regular files unpacked before, devices and FIFOs are left out and
  * counted, setuid and setgid bits go, everything belongs to the caller and can be read by the box's user. */
 #pragma once

@@ -7,11 +7,11 @@
  *   inbox        what the kernel answered, as it came from its pipe
  *   events       records: a request to the kernel, stream bytes [offset, size), its end; where the variables are
  *
- * Output goes from the kernel's pipe into `out` or `err`, and its frames into `inbox`, with splice: at every moment each
- * byte is either in the pipe or in the file. A request is written down before it is sent, with all that is needed to
- * send it again: a daemon that finds one without an end sends it again, and the kernel, which knows the id of its last
- * request, ignores what it has done already. Writes are not fsynced: what is here survives the death of any process,
- * not a power cut. */
+ * Output goes from the kernel's pipe into `out` or `err`, and its frames into `inbox`, with splice: at every moment
+ * each byte is either in the pipe or in the file. A request is written down before it is sent, with all that is needed
+ * to send it again: a daemon that finds one without an end sends it again, and the kernel, which knows the id of its
+ * last request, ignores what it has done already. Writes are not fsynced: what is here survives the death of any
+ * process, not a power cut. */
 #pragma once
 
 #include <stdbool.h>
@@ -32,10 +32,9 @@ enum {
 
 struct journal;
 
-/* Opens or makes the journal in this directory (borrowed descriptor). A torn tail is cut off, and said in *ret_torn.
- * A record that is damaged
- * costs its run, and *ret_torn says so, too. Files that are no journal are moved aside (NAME.damaged) and said in the same way; those of a newer version are an
- * error and stay as they are. */
+/* Opens or makes the journal in this directory (borrowed descriptor). A torn tail is cut off, and said in *ret_torn. A
+ * record that is damaged costs its run, and *ret_torn says so, too. Files that are no journal are moved aside
+ * (NAME.damaged) and said in the same way; those of a newer version are an error and stay as they are. */
 int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struct err *err);
 void journal_close(struct journal *journal); /* NULL is fine */
 
@@ -48,11 +47,11 @@ void journal_scratch_stop(void); /* lets go of those that wait for the next run 
 /* Where a session's variables are. */
 enum journal_holds {
         JOURNAL_HOLDS_UNKNOWN,  /* nothing was ever written down about it */
-        JOURNAL_HOLDS_NOTHING,  /* there are none, and whoever asked knows */
+        JOURNAL_HOLDS_NOTHING,  /* there are none, and that was reported */
         JOURNAL_HOLDS_KERNEL,   /* in the memory of a kernel */
         JOURNAL_HOLDS_TRIMMED,  /* the same, with large data on disk */
         JOURNAL_HOLDS_FILE,     /* asleep: in the sleep file */
-        JOURNAL_HOLDS_LOST,     /* they are lost, and nobody was told yet */
+        JOURNAL_HOLDS_LOST,     /* they are lost, and that was not reported yet */
         JOURNAL_HOLDS_STATES
 };
 
@@ -150,8 +149,8 @@ struct journal_run {
 size_t journal_list(const struct journal *journal, struct journal_run *runs, size_t n);
 int journal_find(const struct journal *journal, const char *run_id, struct journal_run *ret_run, struct err *err);
 
-/* The event with this number of this run; ERR_NOT_FOUND when it does not exist (yet). ERR_DAMAGED, from here on: what is
- * on the disk is not what was written. */
+/* The event with this number of this run; ERR_NOT_FOUND when it does not exist (yet). ERR_DAMAGED, from here on: what
+ * is on the disk is not what was written. */
 int journal_event(struct journal *journal, const char *run_id, uint64_t number, struct journal_event *ret_event,
                   struct err *err);
 

@@ -22,7 +22,7 @@
  *
  * All offsets are logical: they count from the first byte that the session ever wrote. The head says at which logical
  * offset each file begins, so dropping old runs copies tails verbatim and changes no record.
- */
+ * */
 #pragma once
 
 #include <stdbool.h>
@@ -103,8 +103,8 @@ void journal_reader_init(struct journal_reader *reader, int fd, uint64_t base, u
 /* 1: a record; 0: the end; -EBADMSG: what is there is no whole record; else -errno. */
 int journal_reader_next(struct journal_reader *reader, struct journal_record *ret_record);
 
-/* From the reader's place on, over whatever is there, to the next REQUEST that is whole. 1: there is one, and it is read
- * next; 0: there is none; -errno. */
+/* From the reader's place on, over whatever is there, to the next REQUEST that is whole. 1: there is one, and it is
+ * read next; 0: there is none; -errno. */
 int journal_reader_seek_request(struct journal_reader *reader);
 
 /* Writes a record with one system call: `fixed` (at most JOURNAL_CHECKED bytes), then `rest`. What a full disk left of

@@ -1,5 +1,5 @@
-/* The inbox of a journal: what the kernel answered, moved from its pipe into a file with splice. At every moment each byte
- * is in one of them and in one only, so a daemon that is killed loses none and the next one meets none twice. */
+/* The inbox of a journal: what the kernel answered, moved from its pipe into a file with splice. At every moment each
+ * byte is in one of them and in one only, so a daemon that is killed loses none and the next one meets none twice. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ int journal_inbox_empty(struct journal *journal) {
         journal_put_u64(fixed, (uint64_t) journal_clock_ms(CLOCK_REALTIME));
         fixed[12] = (uint8_t) journal->holds;
         uint64_t next;
-        /* A mark of an open request never lies behind the end; and a journal without a name is read by nobody later. */
+        /* A mark of an open request never lies behind the end; and a journal without a name is not read later. */
         if (journal->is_open || journal->is_asked || journal->is_scratch)
                 return 0;
         int code = journal_append(journal, JOURNAL_KIND_HOLDS, fixed, sizeof(fixed), NULL, 0, &next);

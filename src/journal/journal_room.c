@@ -1,5 +1,5 @@
-/* Room in the files of a journal that is set aside before it is needed: what a run has begun, it can end, on a disk that
- * has become full meanwhile. */
+/* Room in the files of a journal that is set aside before it is needed: what a run has begun, it can end, on a disk
+ * that has become full meanwhile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -2,8 +2,8 @@
  * stay are copied to new files, and the rename of `events`, whose head names the others, is the moment it becomes true.
  * Killed before it, the old files stand; killed after it, the new ones do; journal_load removes the rest.
  *
- * How much is copied is the choice of the code in the box: it is done in steps, while runs go on. What a journal holds is
- * only ever added to, so what was copied stays good, and the last step is the one that catches up. */
+ * How much is copied is the choice of the code in the box: it is done in steps, while runs go on. What a journal holds
+ * is only ever added to, so what was copied stays good, and the last step is the one that catches up. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -113,7 +113,7 @@ static bool copy_some(struct journal *journal, uint64_t budget) {
         return true;
 }
 
-/* The moment it becomes true. The old files go when somebody else closes them: that takes as long as they are large. */
+/* The moment it becomes true. The reaper closes the old files: that takes time in proportion to their size. */
 static bool journal_rotate_finish(struct journal *journal) {
         struct journal_rotation *rotation = &journal->rotation;
         struct journal_head head = journal->head;

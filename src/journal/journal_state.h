@@ -16,7 +16,7 @@ enum {
 struct journal_entry {
         struct journal_run shown;           /* but bytes, which journal_show computes */
         uint64_t start[JOURNAL_FILES];      /* where its bytes begin; of `events`: its BEGIN record */
-        uint64_t recorded[JOURNAL_STREAMS]; /* up to where events tell of them */
+        uint64_t recorded[JOURNAL_STREAMS]; /* the end of what events describe */
         uint64_t result_at, result_size;
         bool is_checked; /* its result has the checksum below */
         uint32_t result_crc;

@@ -49,7 +49,7 @@ enum kernel_state {
         KERNEL_STARTING, /* the box is there; Python is not yet */
         KERNEL_IDLE,
         KERNEL_ATTACHING, /* ready; the maker shows its box a workspace, data or a script */
-        KERNEL_BUSY, /* a run, or a request of ours, is on */
+        KERNEL_BUSY, /* a run or another request is in progress */
         KERNEL_DEAD, /* nothing is left but this record */
         KERNEL_STATES
 };
@@ -64,7 +64,7 @@ enum kernel_talk {
 struct egress_rules;
 struct kernel;
 
-/* Who is told. All are called from the loop; a kernel may be freed from within `ended` only. */
+/* The callbacks. All are called from the loop; a kernel may be freed from within `ended` only. */
 struct kernel_listener {
         void (*ready)(struct kernel *kernel);
         void (*failed)(struct kernel *kernel, const struct err *err); /* it could not be made; then it is dead */
@@ -122,10 +122,10 @@ struct kernel {
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
         unsigned n_unmeasured;                    /* runs since that were too short to be measured */
         size_t reply_bytes;             /* since the last request */
-        struct loop_timer *pause_timer; /* it says too much: the next of it is heard in a while */
+        struct loop_timer *pause_timer; /* it sends too much: it is read again later */
         struct loop_timer *rotate_timer; /* old runs are leaving its journal */
         size_t n_repeated; /* frames of that type since the last request */
-        bool replays;      /* what it told the last daemon is read again */
+        bool replays;      /* its replies to the last daemon are read again */
 };
 
 /* A record for a kernel that the maker was asked for (request->kernel_id) or that the vault gave back. */
@@ -133,14 +133,14 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
                            void *owner, const struct maker_request *request);
 void kernel_free(struct kernel *kernel); /* kills it if it lives; NULL is fine */
 
-/* Changes its state. A move that is not in the table is a fault of ours: it is logged, and made all the same. */
+/* Changes its state. A move that is not in the table is a bug: it is logged, and made anyway. */
 void kernel_move(struct kernel *kernel, enum kernel_state state);
 
 /* The box is there: takes the reply's descriptors. */
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err);
 
 /* May its box, which waits in the pool, still be shown something? Its state is KERNEL_ATTACHING while the maker does
- * so; then kernel_attached takes the reply. After a failure it is of no use to anybody. */
+ * so; then kernel_attached takes the reply. After a failure it cannot be used. */
 bool kernel_can_attach(const struct kernel *kernel);
 int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err *err);
 
@@ -160,13 +160,13 @@ void kernel_drain(struct kernel *kernel);
 /* A signal to the Python process: through its agent, or straight when it was forked from a nursery. */
 void kernel_signal(struct kernel *kernel, int signal_number);
 
-/* Somebody else has a copy of its channel and speaks to it from here on. How it ends is still told here. */
+/* Another process has a copy of its channel and uses it from now on. Its end is still reported here. */
 void kernel_hand_over(struct kernel *kernel);
 
 /* Forgets the kernel without ending it: the vault holds what it needs. */
 void kernel_let_go(struct kernel *kernel);
 
-/* Kills the whole box; `ended` is called from the loop. Whatever arrives from it in between is not heard any more. */
+/* Kills the whole box; `ended` is called from the loop. Frames that arrive in between are ignored. */
 void kernel_kill(struct kernel *kernel);
 
 /* Can something be sent to it now? */

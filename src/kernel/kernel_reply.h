@@ -42,7 +42,7 @@ int64_t kernel_reply_number(const struct kernel_reply *reply, enum kernel_field 
 
 bool kernel_reply_is_string(const struct kernel_reply *reply, enum kernel_field field);
 
-/* A tree of it all (a new reference), or NULL when it is larger than any answer of ours. */
+/* A tree of it all (a new reference), or NULL if it is too large. */
 json_t *kernel_reply_parse(const struct kernel_reply *reply);
 
 /* Its own copy of the payload, to be freed with kernel_reply_release; false: out of memory. */

@@ -94,8 +94,8 @@ void mcp_call_result(struct mcp_call *call, const struct json_writer *members, c
         json_writer_put_literal(&text, ",\"result\":{");
         size_t begin = text.size;
         json_writer_put(&text, members->bytes, members->size);
-        if (call->era == MCP_MODERN && !(members->size && memmem(members->bytes, members->size < 40 ? members->size : 40,
-                                                                  "\"resultType\"", 12))) {
+        bool has_type = members->size >= 12 && memcmp(members->bytes, "\"resultType\"", 12) == 0;
+        if (call->era == MCP_MODERN && !has_type) {
                 json_writer_put(&text, ",", text.size > begin);
                 json_writer_put_literal(&text, "\"resultType\":\"complete\"");
         }

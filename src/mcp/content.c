@@ -17,7 +17,8 @@ enum { VALUE_MAX = 12 << 10, TRACEBACK_MAX = 6 << 10, DECODE_MAX = 1 << 20 };
         ({                                                                                  \
                 char _words[1200];                                                          \
                 int _n = snprintf(_words, sizeof(_words), __VA_ARGS__);                     \
-                json_writer_put(text, _words, _n < 0 ? 0 : (size_t) _n < sizeof(_words) ? (size_t) _n : sizeof(_words) - 1); \
+                size_t _size = _n < 0 ? 0 : (size_t) _n;                                    \
+                json_writer_put(text, _words, _size < sizeof(_words) ? _size : sizeof(_words) - 1); \
         })
 
 void content_put_text_result(struct json_writer *members, const char *text, size_t size, bool is_error) {

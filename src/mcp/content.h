@@ -1,5 +1,5 @@
-/* What a model reads: a run's result as content of a tool's result. Bounded; what was left out is named, with the way to
- * read it. */
+/* What a model reads: a run's result as content of a tool's result. Bounded; what was left out is named, with the way
+ * to read it. */
 #pragma once
 
 #include "mcp/mcp.h"

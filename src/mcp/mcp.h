@@ -53,18 +53,20 @@ struct mcp_peer {
 
 /* How a transport carries what belongs to a call. */
 struct mcp_link {
-        void (*notify)(struct mcp_call *call, const char *text, size_t size); /* may be dropped when there is no room */
-        void (*respond)(struct mcp_call *call, int status, const char *text, size_t size); /* once; then call->link is NULL */
+        /* Without room for it, a notification may be dropped. */
+        void (*notify)(struct mcp_call *call, const char *text, size_t size);
+        /* Once; then call->link is NULL. */
+        void (*respond)(struct mcp_call *call, int status, const char *text, size_t size);
         void (*accepted)(struct mcp_call *call, const char *sandbox, const char *run_id); /* or NULL */
-        int (*count_run)(struct mcp_call *call, struct err *err);                        /* or NULL: there is no quota */
+        int (*count_run)(struct mcp_call *call, struct err *err); /* or NULL: there is no quota */
         int (*admit_sandbox)(struct mcp_call *call, const char *name, struct err *err);  /* or NULL */
         void (*release)(struct mcp_call *call); /* lets go of the memory */
 };
 
-/* One request that has no answer yet, or whose run goes on without anybody who waits. */
+/* One request that has no answer yet, or whose run continues without a waiting client. */
 struct mcp_call {
         struct caller caller; /* the first: the session layer's end of it */
-        const struct mcp_link *link; /* NULL: it was answered, or nobody waits any more */
+        const struct mcp_link *link; /* NULL: it was answered, or no client waits */
         const struct mcp_link *home; /* the same, for the whole life */
         struct mcp_peer *peer;
         enum mcp_era era;
@@ -110,7 +112,7 @@ void mcp_call_drop(struct mcp_call *call);
 /* Answers with an error of JSON-RPC, and ends the call. Takes the reference to data, which may be NULL. */
 void mcp_call_fail(struct mcp_call *call, const struct mcp_error *error);
 
-/* Answers with a tool's result that tells the model what went wrong, and ends the call. */
+/* Answers with a tool's result that describes the error, and ends the call. */
 void mcp_call_refuse(struct mcp_call *call, const struct err *err);
 
 /* Answers with a tool's result of one text, and ends the call. */
@@ -123,8 +125,8 @@ void mcp_call_result(struct mcp_call *call, const struct json_writer *members, c
 /* Sends a notification that belongs to the call; params as text. */
 void mcp_call_notify(struct mcp_call *call, const char *method, const char *params, size_t size);
 
-/* Around an operation (daemon/operation.h): `finish` gets the answer's text; what the operation returned is settled, and
- * a refusal told to the model. */
+/* Around an operation (daemon/operation.h): `finish` gets the answer's text; what the operation returned is settled,
+ * and a refusal told to the model. */
 void mcp_call_expect(struct mcp_call *call, void (*finish)(struct mcp_call *call, const char *text, size_t size));
 void mcp_call_settle(struct mcp_call *call, int code, const struct err *err);
 

@@ -29,7 +29,7 @@ enum mcp_code {
 struct mcp_error {
         int code, status; /* the status is that of HTTP */
         char message[512];
-        json_t *data; /* or NULL; whoever answers with it takes the reference */
+        json_t *data; /* or NULL; the answer takes the reference */
 };
 
 /* Fills the error and returns -1. */
@@ -52,7 +52,8 @@ struct mcp_message {
 int mcp_message_parse(const char *bytes, size_t size, json_t **ret_json, struct mcp_message *ret_message,
                       struct mcp_error *error);
 
-/* What a modern request must carry. `ret_message->era` is set: a version in a header decides where the message is silent. */
+/* What a modern request must carry. `ret_message->era` is set: a version in a header decides where the message is
+ * silent. */
 int mcp_message_check_era(struct mcp_message *message, const char *header_version, struct mcp_error *error);
 
 /* {"jsonrpc":"2.0","id":…,"error":{…}} as a fresh text, or NULL; takes the error's data. id may be NULL. */

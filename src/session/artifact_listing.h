@@ -1,4 +1,4 @@
-/* The artifacts of a workspace, listed for somebody. Few are looked at on the spot, many by a child: how many there are
+/* The list of a workspace's artifacts. A few are read at once, many by a child: how many there are
  * is the choice of the code in the box. */
 #pragma once
 

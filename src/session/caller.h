@@ -1,9 +1,9 @@
-/* Somebody who asked for something and waits for the answer: a request on the daemon's socket, or one over HTTP. The
+/* A request that waits for its answer: a request on the daemon's socket, or one over HTTP. The
  * session layer knows no other kind of caller, so that every front end has the same operations.
  *
  * The front end makes a caller for each request and hands it to an operation (daemon/operation.h). One answer or one
  * refusal comes back, from within that call or later; with it the caller is the front end's again, to be freed. When
- * whoever asked goes away first, the front end says caller_leave and frees it. */
+ * the client disconnects first, the front end calls caller_leave and frees it. */
 #pragma once
 
 #include <jansson.h>
@@ -46,10 +46,11 @@ struct caller_type {
         void (*display)(struct caller *caller, const char *data, size_t size); /* JSON */
         bool (*wants_more)(const struct caller *caller);
 
-        /* An event with file descriptors (borrowed), at once or not at all; -errno. NULL: no descriptor can go there. */
+        /* An event with file descriptors (borrowed), at once or not at all; -errno. NULL: no descriptor can go
+         * there. */
         int (*hand_over)(struct caller *caller, const char *text, const int *fds, size_t n_fds);
 
-        const char *via; /* "socket", "http": for the audit log; NULL: asks on behalf of somebody who is recorded */
+        const char *via; /* "socket", "http": for the audit log; NULL: acts for a caller that is recorded */
 };
 
 struct caller {
@@ -70,9 +71,9 @@ struct caller {
         struct caller *next;
         struct session *session;
         struct spill *spill;
-        struct caller **held_by; /* somebody's pointer to it, or NULL; it is NULL once the caller is gone */
+        struct caller **held_by; /* a pointer to it elsewhere, or NULL; cleared when the caller ends */
 
-        /* somebody who asks on its behalf, and answers it in the end; and the other way around (session/install.c) */
+        /* a caller that acts for it and answers it in the end; and the reverse (session/install.c) */
         struct caller *stand_in, *behalf_of;
 };
 
@@ -95,7 +96,7 @@ void caller_answer(struct caller *caller, json_t *answer);
 void caller_answer_text(struct caller *caller, const char *text, size_t size, json_t *json);
 void caller_refuse(struct caller *caller, const struct err *err);
 
-/* Whoever asked is gone. The run goes on without it, unless it asked otherwise. The caller frees the caller. */
+/* The client has disconnected. The run continues unless cancel_on_disconnect is set. The front end frees the caller. */
 void caller_leave(struct caller *caller);
 
 /* The run that it waits for, its own or that of who stands in for it. NULL: none, or none yet. */

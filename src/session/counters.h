@@ -30,5 +30,5 @@ struct counters {
 extern const char *const counters_end_names[COUNTERS_ENDS];
 extern const uint64_t counters_spans_us[COUNTERS_SPANS];
 
-/* A status that is none of ours counts as an error. */
+/* An unknown status counts as an error. */
 void counters_count_run(struct counters *counters, const char *status, uint64_t duration_us);

@@ -13,7 +13,7 @@ struct session;
 /* Connects to the vault at the start, or starts one. */
 int custody_open(struct session_manager *manager, struct err *err);
 
-/* Replaces a vault that has died, now: at the end of the daemon nobody would come back to it. */
+/* Replaces a vault that has died, now: the daemon would not come back to it at its end. */
 void custody_make_sure(struct session_manager *manager);
 
 void custody_close(struct session_manager *manager);

@@ -1,12 +1,13 @@
 /* The disk limit of sessions, and the reserve of the host.
  *
  * Theory of operation. A workspace on a file system with project quotas is bounded by the kernel (project_quota.h). Any
- * other is watched: while something runs, a timer looks at how much is free on the file system (one system call) and has
- * the meter (meter.h) measure each session that is in use, the more often the faster space goes away. A run that takes
- * its session past the limit is ended with the status "disk". A session that is past its limit stays usable: a run in it
- * may remove files, and is ended only if it adds to them; its result says that the limit is still exceeded.
+ * other is watched: while something runs, a timer looks at how much is free on the file system (one system call) and
+ * has the meter (meter.h) measure each session that is in use, the more often the faster space goes away. A run that
+ * takes its session past the limit is ended with the status "disk". A session that is past its limit stays usable: a
+ * run in it may remove files, and is ended only if it adds to them; its result says that the limit is still exceeded.
  *
- * Below the reserve nobody writes: uploads, new sessions and installs are refused, and runs that write are ended. */
+ * Below the reserve nothing is written: uploads, new sessions and installs are refused, and runs that write are
+ * ended. */
 #pragma once
 
 #include <stdbool.h>
@@ -64,7 +65,7 @@ void disk_unbound(struct session *session);
 /* A run begins. */
 void disk_begin_run(struct session *session, struct run *run);
 
-/* The run has ended with this outcome. True: it is to be told later, by disk_told(session, outcome). */
+/* The run has ended with this outcome. True: it is reported later, by told(session, outcome). */
 bool disk_hold_result(struct session *session, const struct kernel_reply *outcome,
                       void (*told)(struct session *session, const struct kernel_reply *outcome));
 

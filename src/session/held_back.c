@@ -38,8 +38,8 @@ static json_t *held_back_copy(const json_t *told, size_t n_max, bool is_brief) {
         return array;
 }
 
-json_t *held_back_of(const json_t *told) {
-        return json_array_size(told) > 0 ? held_back_copy(told, HELD_BACK_MAX, false) : NULL;
+json_t *held_back_of(const json_t *answer) {
+        return json_array_size(answer) > 0 ? held_back_copy(answer, HELD_BACK_MAX, false) : NULL;
 }
 
 json_t *held_back_brief(const json_t *held_back) {

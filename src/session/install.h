@@ -39,7 +39,7 @@ void install_abandon(struct install *install);
 /* What its box is to have beyond that of any ephemeral session. */
 void install_fill_request(const struct install *install, struct maker_request *request);
 
-/* Where its box writes, for whoever measures that. */
+/* The directory that its box writes to, to be measured. */
 void install_staging(const struct install *install, char *ret_path, size_t room);
 
 /* The helper's record is being freed: its box is gone. */

@@ -15,7 +15,7 @@ enum {
 /* What a session's configuration says about its kernels. */
 void kernel_order_fill(const struct registry_session *row, struct maker_request *ret_request);
 
-/* Gives it an id, and its control groups a name that tells them from those of other daemons on this host. */
+/* Gives it an id, and its control groups a name that no other daemon on this host uses. */
 int kernel_order_name(const struct session_manager *manager, struct maker_request *request, struct err *err);
 
 /* Asks the maker for a kernel, now or as soon as it has time. Keys take turns: an order waits behind the earlier orders

@@ -52,7 +52,7 @@ static const struct share_row share_rows[MANAGER_SHARES] = {
                           "open, or close them", .total = 1 << 30, .box_percent = 25, .operator_too = true },
         [SHARE_CODE] = { .what = "bytes of code of runs under way", .remedy = "wait for some to end, or put the code "
                          "into a file", .total = 32 << 20, .operator_too = true },
-        [SHARE_HELPER_JOBS] = { .what = "processes that remove, list or install for somebody", .total = 64,
+        [SHARE_HELPER_JOBS] = { .what = "helper processes that remove, list or install", .total = 64,
                                 .remedy = "try again in a moment", .operator_too = true },
 };
 

@@ -50,7 +50,7 @@ enum manager_share {
         SHARE_ORDERS, /* boxes that wait to be made */
         SHARE_SPILL,  /* bytes put aside for slow readers */
         SHARE_CODE,   /* bytes of the text of runs that are not over */
-        SHARE_HELPER_JOBS, /* processes that remove, list, copy or ask on somebody's behalf */
+        SHARE_HELPER_JOBS, /* child processes that remove, list, copy or install */
         MANAGER_SHARES
 };
 
@@ -92,7 +92,7 @@ struct session_manager {
         size_t n_sessions;
         struct session *by_id[MANAGER_SESSION_ROWS], *by_name[MANAGER_SESSION_ROWS]; /* the same, to find one */
         size_t n_orphans;    /* control groups of programs that go on without the daemon that made their boxes */
-        bool knows_takeover; /* what the last daemon left is known; before that, no living group is ours to end */
+        bool knows_takeover; /* the takeover is complete; before that, no live group may be ended */
         struct kernel *pool[2 * MANAGER_POOL_MAX]; /* made or being made, for ephemeral runs: full and light ones */
         size_t n_pool;
         bool took_light;               /* the last time that one was taken */

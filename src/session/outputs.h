@@ -1,4 +1,4 @@
-/* What ephemeral runs left, in <data>/outputs/<run>: kept for a while, for whoever asked to fetch it. */
+/* Artifacts of ephemeral runs, in <data>/outputs/<run>: kept for a while, to be fetched. */
 #pragma once
 
 struct session_manager;

@@ -1,7 +1,7 @@
 /* A program: what `glovebox run` runs in a box of the daemon's. The daemon finds or makes the box and hands it over to
  * the caller, who has the daemon's own user id: the channel to the Python in it, its agent, its workspace. From then on
  * the caller speaks to the box itself, and no byte passes through the daemon, which keeps the limits, takes the box
- * apart when the program has ended or its caller is gone, and tells what was used. */
+ * apart when the program has ended or its caller is gone, and reports the usage. */
 #pragma once
 
 #include <jansson.h>

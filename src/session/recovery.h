@@ -1,5 +1,5 @@
-/* What became of a session whose kernel is gone, when nobody saw it go: after a reboot, after the death of daemon and vault,
- * or where records are damaged. What was open is closed, with what is known about it. */
+/* Recovers a session whose kernel ended while no daemon was running: after a reboot, after the death of daemon and
+ * vault, or where records are damaged. What was open is closed, with what is known about it. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,8 +10,8 @@ struct err;
 struct run;
 struct session;
 
-/* Ends whatever is open in the journal of a session that has no kernel, or a new one that was asked nothing yet, and says
- * where its variables are: in the sleep file, or nowhere. */
+/* Ends whatever is open in the journal of a session that has no kernel, or a new one that was asked nothing yet, and
+ * says where its variables are: in the sleep file, or nowhere. */
 void recovery_settle(struct session *session, struct journal *journal);
 
 /* The same for a session that has no kernel at all; and its state follows. */

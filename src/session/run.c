@@ -81,7 +81,7 @@ void run_free(struct run *run) {
         if (!run)
                 return;
         loop_timer_drop(&run->timer);
-        while (run->callers) { /* those who were not told: there is nobody to tell */
+        while (run->callers) { /* callers without an answer: their clients have disconnected */
                 struct caller *caller = run->callers;
                 run->callers = caller->next;
                 caller->run = NULL;
@@ -130,7 +130,8 @@ void run_add_caller(struct run *run, struct caller *caller) {
 
 /* ---- while it is on ---- */
 
-/* As much as the caller takes now, or all of it, which the journal's bounds keep small enough. -1: it cannot be read. */
+/* As much as the caller takes now, or all of it, which the journal's bounds keep small enough. -1: it cannot be
+ * read. */
 static int feed(struct journal *journal, const char *run_id, struct caller *caller, bool all, struct err *err) {
         static char chunk[FEED_CHUNK]; /* one thread, one user at a time: what is sent is copied before it returns */
         while (caller->stream && (all || caller->type->wants_more(caller))) {
@@ -166,7 +167,7 @@ void run_add_display(struct run *run, const char *data, size_t size) {
                 return;
         if (!is_question && run->n_displays++ > 0)
                 json_writer_put_literal(&run->displays, ",");
-        if (!is_question) /* it is for whoever listens, and not kept */
+        if (!is_question) /* it is for connected callers, and not stored */
                 json_writer_put(&run->displays, data, size);
         for (struct caller *caller = run->callers; caller; caller = caller->next)
                 if (caller->stream && caller->type->wants_more(caller)) /* the result has them all */
@@ -217,8 +218,8 @@ static int put_output(struct json_writer *text, const struct journal *journal, c
         return 0;
 }
 
-/* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts, and
- * where there is no room for these either, in memory until there is. */
+/* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts,
+ * and where there is no room for these either, in memory until there is. */
 static void write_down(struct journal *journal, const struct json_writer *text, size_t small, enum journal_holds holds) {
         if (!text->failed && journal_end(journal, text->bytes, text->size, holds, NULL) == 0)
                 return;
@@ -249,8 +250,8 @@ static void run_answer(struct caller *caller, const struct json_writer *text) {
         caller_answer_text(caller, text->bytes, text->size, NULL);
 }
 
-/* The result with what the run printed. Both may be megabytes: the text is lent for it, not copied, and afterwards it is
- * as it was. */
+/* The result with what the run printed. Both may be megabytes: the text is lent for it, not copied, and afterwards it
+ * is as it was. */
 static void answer_with_output(const struct journal *journal, struct caller *caller, const struct journal_run *told,
                                struct json_writer *text, size_t common) {
         struct err err = { 0 };
@@ -371,7 +372,7 @@ void run_finish(struct run *run, const struct kernel_reply *reply) {
 void run_finish_dead(struct run *run) {
         struct run_result result;
         run_result_judge_dead(run, &result);
-        /* If nobody hears that the variables are lost, the next result says so. */
+        /* If no caller gets the loss of variables, the next result reports it. */
         enum journal_holds holds = run->callers ? JOURNAL_HOLDS_NOTHING : JOURNAL_HOLDS_LOST;
         conclude(run, &result, loop_now_us() - run->started_us, holds);
 }

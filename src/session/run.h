@@ -43,7 +43,7 @@ struct run {
         bool is_adopted;  /* another daemon began it */
         uint64_t started_us;
         struct loop_timer *timer;
-        enum run_reason reason; /* why it was told to end */
+        enum run_reason reason; /* why it was ended */
         uint64_t told_ms;       /* and when */
         bool killed;            /* the grace period is over */
         char why[300];          /* of a reason about the disk, in words */
@@ -59,7 +59,7 @@ struct run {
 struct err;
 int run_fits(const struct session *session, const json_t *request, struct err *err);
 
-/* An id that nobody guesses. */
+/* An unpredictable id. */
 int run_make_id(char ret_id[static 33]);
 
 /* A run with a fresh id. `code` or `argv` is in request. NULL: out of memory. */
@@ -92,7 +92,7 @@ void run_fail(struct run *run, const struct err *err);
 void run_add_display(struct run *run, const char *data, size_t size);
 bool run_takes_displays(const struct run *run);
 
-/* The answer to whoever asks for a run that is over: its result as it was written down, with what it printed. */
+/* Answers a request for an ended run: the recorded result, with its output. */
 struct journal;
 struct journal_run;
 void run_answer_again(struct caller *caller, const struct journal *journal, const struct journal_run *told,

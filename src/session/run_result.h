@@ -20,7 +20,7 @@ struct run_result {
         char warning[300]; /* beside the run itself, or "" */
         uint64_t duration_ms;
         struct cgroup_usage usage;
-        struct json_writer own_error; /* ours; or else the kernel's, borrowed; both empty: null */
+        struct json_writer own_error; /* the daemon's; or else the kernel's, borrowed; both empty: null */
         const char *error;
         size_t error_size;
         const char *value; /* of the last expression: JSON, borrowed; NULL: none */
@@ -37,7 +37,7 @@ void run_result_judge(const struct run *run, const struct kernel_reply *reply, s
 /* Why a kernel that is gone is gone. */
 void run_result_judge_dead(const struct run *run, struct run_result *ret_result);
 
-/* One of which nobody knows how it ended, or which never began. The texts are borrowed. */
+/* A run whose end is unknown, or which never began. The texts are borrowed. */
 void run_result_judge_lost(const char *run_id, const char *status, const char *name, const char *message,
                            struct run_result *ret_result);
 

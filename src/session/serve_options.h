@@ -22,7 +22,7 @@ struct serve_front {
         /* Opened when everything else is there; `settings` is the front's own. */
         int (*open)(struct daemon *daemon, const void *settings, void **ret_front, struct err *err);
 
-        /* Takes nothing new; calls back, once, when nobody waits for an answer any more. */
+        /* Accepts nothing new; calls back, once, when no answer is open. */
         void (*drain)(void *front, void (*on_drained)(void *context), void *context);
         void (*close)(void *front);
 };

@@ -58,7 +58,7 @@ struct session {
         struct loop_timer *program_timer; /* by then its caller has ended it, or we do */
         bool light; /* its only run needs nothing that is preloaded */
         enum session_state state;
-        char state_dir[1024], workspace[1024]; /* both "" when it is ephemeral and nobody gave it a workspace */
+        char state_dir[1024], workspace[1024]; /* both "" if it is ephemeral and has no given workspace */
         struct kernel *kernel;
         struct run *runs; /* the first one is on, or next */
         uint64_t waiting_number; /* of the last run that was put aside (waiting.h) */
@@ -68,7 +68,7 @@ struct session {
         int64_t empty_since_ns;    /* change time of an artifacts directory that was seen empty, or 0 */
         int64_t run_since_ns;      /* since when the run that is on may have changed something */
         uint64_t used_ms; /* monotonic */
-        bool touched;     /* used since the registry was told */
+        bool touched;     /* used since the registry was updated */
         struct egress_rules *granted; /* owned; a network of our own job; NULL: as the row says */
         json_t *held_back;   /* names that kept it from sleeping, or NULL */
         json_t *wake_report; /* what did not come back from a sleep, for the next result; or NULL */
@@ -76,7 +76,7 @@ struct session {
         struct caller *caller; /* who waits for the answer to a trim or sleep */
         struct install *install; /* that is under way, or NULL */
         struct install *helps;   /* this is the helper box of an install */
-        bool ending; /* the kernel was told to end; the next run waits for another */
+        bool ending; /* the kernel is ending; the next run waits for another */
         struct helper_job *job; /* copies what an ephemeral run left, while its answer waits */
         void (*on_collected)(struct session *session);
         struct json_writer collected; /* what it found: an array */
@@ -108,8 +108,8 @@ void session_fail_runs(struct session *session, const struct err *err);
 
 enum { SESSION_RUNS_MAX = 64 }; /* that wait or are on */
 
-/* Queues a run and starts it as soon as the kernel is there. Takes the run; one that cannot be started is gone when this
- * returns, and run->refusal says why. */
+/* Queues a run and starts it as soon as the kernel is there. Takes the run; one that cannot be started is gone when
+ * this returns, and run->refusal says why. */
 void session_submit(struct session *session, struct run *run);
 
 /* Does whatever is next: order a kernel, wake it, start a run. An ephemeral session whose run cannot be started is gone
@@ -119,7 +119,7 @@ void session_advance(struct session *session);
 /* The maker has shown the box of its kernel, which is from the pool, what was asked for; or could not. */
 void session_attached(struct session *session, struct maker_reply *reply);
 
-/* Tells a run to end, for this reason; false when it was told so before. */
+/* Ends a run for this reason; false if it is ending already. */
 bool session_end_run(struct run *run, enum run_reason reason);
 
 /* True when a run was on. */
@@ -130,7 +130,7 @@ void session_restart(struct session *session);
  * any more. */
 void session_cancel(struct session *session, struct run *run);
 
-/* Asks the kernel to go to sleep or to trim; the answer goes to the caller (NULL: nobody's). */
+/* Asks the kernel to go to sleep or to trim; the answer goes to the caller (may be NULL). */
 int session_hibernate(struct session *session, bool trim_only, struct caller *caller, struct err *err);
 
 /* Asks the kernel about packages just installed (the fields of PACKAGES but for the id); -1 when it is not free to
@@ -151,7 +151,7 @@ void session_remove_sleep_file(const struct session *session);
 /* The isolation report of its boxes: a new reference. */
 json_t *session_isolation(const struct session *session);
 
-/* Changes its state. A move that is not in the table is a fault of ours: it is logged, and made all the same. */
+/* Changes its state. A move that is not in the table is a bug: it is logged, and made anyway. */
 void session_move(struct session *session, enum session_state state);
 const char *session_state_name(const struct session *session);
 

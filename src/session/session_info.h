@@ -1,4 +1,4 @@
-/* What is known about a session, for whoever shows it: the daemon's own facts, typed, and one function that writes them
+/* What is known about a session, to be shown: the daemon's own facts, typed, and one function that writes them
  * as JSON. */
 #pragma once
 

@@ -79,7 +79,8 @@ void waiting_drop(struct run *run) {
 
 /* ---- what the last daemon left ---- */
 
-/* One line of JSON, and one with its checksum; those of older versions have no second. NULL: it is not what was written. */
+/* One line of JSON, and one with its checksum; those of older versions have no second. NULL: it is not what was
+ * written. */
 static json_t *read_checked(int fd) {
         struct stat status;
         if (fstat(fd, &status) < 0 || status.st_size < 2 || status.st_size > FILE_MAX)

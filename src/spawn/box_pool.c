@@ -19,28 +19,28 @@ static void destroy_box(struct pooled_box *stocked) {
         fd_close(&stocked->lease_fd);
 }
 
-void box_pool_destroy(struct box_pool *stock) {
-        while (stock->n_boxes)
-                destroy_box(&stock->boxes[--stock->n_boxes]);
+void box_pool_destroy(struct box_pool *pool) {
+        while (pool->n_boxes)
+                destroy_box(&pool->boxes[--pool->n_boxes]);
 }
 
-void box_pool_note(struct box_pool *stock, const struct maker_request *request) {
-        if (*stock->kind.image && is_same_kind(&stock->kind, request)) {
-                stock->is_wanted = true;
+void box_pool_note(struct box_pool *pool, const struct maker_request *request) {
+        if (*pool->kind.image && is_same_kind(&pool->kind, request)) {
+                pool->is_wanted = true;
                 return;
         }
-        box_pool_destroy(stock);
-        stock->kind = *request;
-        stock->is_wanted = false;
+        box_pool_destroy(pool);
+        pool->kind = *request;
+        pool->is_wanted = false;
 }
 
-bool box_pool_is_short(const struct box_pool *stock, const struct nursery *nursery) {
-        return stock->is_wanted && stock->n_boxes < stock->n_wanted && nursery->state == NURSERY_READY &&
-               strcmp(nursery->image, stock->kind.image) == 0;
+bool box_pool_is_short(const struct box_pool *pool, const struct nursery *nursery) {
+        return pool->is_wanted && pool->n_boxes < pool->n_wanted && nursery->state == NURSERY_READY &&
+               strcmp(nursery->image, pool->kind.image) == 0;
 }
 
-void box_pool_put(struct box_pool *stock, const struct pooled_box *box) {
-        stock->boxes[stock->n_boxes++] = *box;
+void box_pool_put(struct box_pool *pool, const struct pooled_box *box) {
+        pool->boxes[pool->n_boxes++] = *box;
 }
 
 static bool is_alive(const struct pooled_box *stocked) {
@@ -48,26 +48,26 @@ static bool is_alive(const struct pooled_box *stocked) {
         return poll(&watched, 1, 0) == 0;
 }
 
-void box_pool_weed(struct box_pool *stock) {
+void box_pool_weed(struct box_pool *pool) {
         struct pollfd watched[STOCK_MAX];
-        for (size_t i = 0; i < stock->n_boxes; i++)
-                watched[i] = (struct pollfd) { .fd = stock->boxes[i].box.pidfd, .events = POLLIN };
-        if (stock->n_boxes == 0 || poll(watched, (nfds_t) stock->n_boxes, 0) <= 0)
+        for (size_t i = 0; i < pool->n_boxes; i++)
+                watched[i] = (struct pollfd) { .fd = pool->boxes[i].box.pidfd, .events = POLLIN };
+        if (pool->n_boxes == 0 || poll(watched, (nfds_t) pool->n_boxes, 0) <= 0)
                 return;
-        for (size_t i = stock->n_boxes; i-- > 0;) {
+        for (size_t i = pool->n_boxes; i-- > 0;) {
                 if (!watched[i].revents)
                         continue;
-                destroy_box(&stock->boxes[i]);
-                stock->boxes[i] = stock->boxes[--stock->n_boxes];
+                destroy_box(&pool->boxes[i]);
+                pool->boxes[i] = pool->boxes[--pool->n_boxes];
         }
 }
 
-bool box_pool_take(struct box_pool *stock, const struct maker_request *request, const struct nursery *nursery,
+bool box_pool_take(struct box_pool *pool, const struct maker_request *request, const struct nursery *nursery,
                 struct pooled_box *ret_box) {
-        if (!is_same_kind(&stock->kind, request))
+        if (!is_same_kind(&pool->kind, request))
                 return false;
-        while (stock->n_boxes) {
-                struct pooled_box stocked = stock->boxes[--stock->n_boxes];
+        while (pool->n_boxes) {
+                struct pooled_box stocked = pool->boxes[--pool->n_boxes];
                 if (stocked.supervisor_pid == nursery->supervisor->pid && stocked.fingerprint == nursery->fingerprint &&
                     is_alive(&stocked)) {
                         *ret_box = stocked;

@@ -1,5 +1,5 @@
-/* The stock: sealed boxes without a kernel, made while the maker has nothing else to do. A run that finds no kernel in
- * the pool needs a fork then, and no box. Each is used once, by a request that asks for exactly such a box. */
+/* The box pool: sealed boxes without a kernel, made while the maker is idle. A run that finds the kernel pool empty
+ * then needs a fork and no box. Each box is used once, by a request of exactly its kind. */
 #pragma once
 
 #include <stdbool.h>
@@ -29,19 +29,20 @@ struct box_pool {
         size_t n_wanted;
 };
 
-/* A request came: with the same wish twice in a row the stock is kept for it, and what was for another is destroyed. */
-void box_pool_note(struct box_pool *stock, const struct maker_request *request);
+/* Notes a request: after two of the same kind in a row the pool is filled for that kind, and other boxes are
+ * destroyed. */
+void box_pool_note(struct box_pool *pool, const struct maker_request *request);
 
-/* Should one more be made, for this nursery? */
-bool box_pool_is_short(const struct box_pool *stock, const struct nursery *nursery);
+/* Whether to make one more box for this nursery. */
+bool box_pool_is_short(const struct box_pool *pool, const struct nursery *nursery);
 
-/* Clears away those that have died. */
-void box_pool_weed(struct box_pool *stock);
+/* Removes boxes that have died. */
+void box_pool_weed(struct box_pool *pool);
 
-void box_pool_put(struct box_pool *stock, const struct pooled_box *box);
+void box_pool_put(struct box_pool *pool, const struct pooled_box *box);
 
-/* One that lives and is what the request asks for, below the nursery's supervisor. */
-bool box_pool_take(struct box_pool *stock, const struct maker_request *request, const struct nursery *nursery,
+/* Takes a live box of the request's kind, below the nursery's supervisor. */
+bool box_pool_take(struct box_pool *pool, const struct maker_request *request, const struct nursery *nursery,
                 struct pooled_box *ret_box);
 
-void box_pool_destroy(struct box_pool *stock);
+void box_pool_destroy(struct box_pool *pool);

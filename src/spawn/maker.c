@@ -30,8 +30,8 @@
 #include "store/registry.h"
 
 enum {
-        WARDS_MAX = 4,     /* images that have nurseries: worth their memory for a few; the others start cold */
-        NURSERIES_MAX = 2 * WARDS_MAX,
+        SUPERVISORS_MAX = 4,     /* images that have nurseries: worth their memory for a few; the others start cold */
+        NURSERIES_MAX = 2 * SUPERVISORS_MAX,
         WAITING_MAX = 64,
         FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
         NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
@@ -39,7 +39,7 @@ enum {
         UNTOLD_MS = 20,
         HEAP_KEPT = 1 << 20,
         ELSEWHERE_MAX = 64, /* boxes of other engines that are made at the same time */
-        STOCK_PAUSE_MS = 5, /* without a request, before a box is made that nobody has asked for */
+        STOCK_PAUSE_MS = 5, /* idle time before a box is made for the pool */
 };
 
 /* ---- nurseries ---- */
@@ -47,8 +47,8 @@ enum {
 static struct nursery nurseries[NURSERIES_MAX];
 static size_t n_nurseries;
 
-static struct supervisor supervisors[WARDS_MAX];
-static size_t n_wards;
+static struct supervisor supervisors[SUPERVISORS_MAX];
+static size_t n_supervisors;
 
 static struct nursery *find_kind(const struct maker_request *request, bool light) {
         struct supervisor *supervisor = NULL;
@@ -61,10 +61,10 @@ static struct nursery *find_kind(const struct maker_request *request, bool light
                         return &nurseries[i];
                 supervisor = nurseries[i].supervisor;
         }
-        if (!supervisor && n_wards == WARDS_MAX)
+        if (!supervisor && n_supervisors == SUPERVISORS_MAX)
                 return NULL;
         if (!supervisor) {
-                supervisor = &supervisors[n_wards++];
+                supervisor = &supervisors[n_supervisors++];
                 *supervisor = (struct supervisor) { .fd = -1 };
         }
         struct nursery *nursery = &nurseries[n_nurseries++];
@@ -116,9 +116,9 @@ static void start_nurseries(const struct maker_settings *settings, const struct 
         }
 }
 
-static struct box_pool stock;
+static struct box_pool pool;
 
-/* Of which the daemon does not know yet how large its stock is. The next reply tells, or else the next pause does. */
+/* The nursery whose pool size was not reported to the daemon yet. The next reply or pause reports it. */
 static const struct nursery *untold;
 
 static void maker_describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
@@ -129,8 +129,8 @@ static void maker_describe(const struct nursery *nursery, struct maker_nursery *
                                                 .n_preloaded = nursery->n_preloaded };
         if (untold == nursery)
                 untold = NULL;
-        if (strcmp(stock.kind.image, nursery->image) == 0)
-                ret_nursery->n_stock = (uint32_t) stock.n_boxes;
+        if (strcmp(pool.kind.image, nursery->image) == 0)
+                ret_nursery->n_stock = (uint32_t) pool.n_boxes;
         (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
         (void) snprintf(ret_nursery->trouble, sizeof(ret_nursery->trouble), "%s", nursery->trouble);
         (void) snprintf(ret_nursery->failed_imports, sizeof(ret_nursery->failed_imports), "%.399s", nursery->failed);
@@ -183,17 +183,17 @@ static void land(int fd, struct spawn_job *job) {
         if (!spawn_job_is_for_stock(job))
                 reply_to(fd, spawn_job_request(job), good ? job : NULL, &err);
         else if (good) {
-                spawn_job_store(job, &stock);
+                spawn_job_store(job, &pool);
                 untold = find_nursery(spawn_job_request(job));
         } else
-                stock.is_wanted = false; /* until it is asked for again */
+                pool.is_wanted = false; /* until it is asked for again */
         spawn_job_free(job);
 }
 
 static void launch(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
                    const struct maker_request *request) {
         struct err err;
-        struct spawn_job *job = spawn_job_start(settings, host, find_ready(request), &stock, request, &err);
+        struct spawn_job *job = spawn_job_start(settings, host, find_ready(request), &pool, request, &err);
         if (!job)
                 reply_to(fd, request, NULL, &err);
         else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
@@ -209,10 +209,10 @@ static bool is_stock_under_way(void) {
         return false;
 }
 
-/* The nursery for which a box more should be in stock. */
+/* The nursery for which the pool should have one more box. */
 static struct nursery *find_short(void) {
         for (size_t i = 0; i < n_nurseries && !is_stock_under_way(); i++)
-                if (box_pool_is_short(&stock, &nurseries[i]))
+                if (box_pool_is_short(&pool, &nurseries[i]))
                         return &nurseries[i];
         return NULL;
 }
@@ -222,7 +222,7 @@ static void launch_for_stock(const struct maker_settings *settings, const struct
         static struct maker_request request; /* large: not on the stack */
         struct err err;
         char id[27];
-        request = stock.kind;
+        request = pool.kind;
         *request.options = '\0';
         struct spawn_job *job = NULL;
         if (registry_make_id(id, &err) == 0) {
@@ -230,7 +230,7 @@ static void launch_for_stock(const struct maker_settings *settings, const struct
                 job = spawn_job_start(settings, host, nursery, NULL, &request, &err);
         }
         if (!job)
-                stock.is_wanted = false;
+                pool.is_wanted = false;
         else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
                 land(fd, job);
         else
@@ -315,7 +315,7 @@ static void make_elsewhere(const struct maker_settings *settings, int fd, const 
         memcpy(reply.engine, request->engine, sizeof(reply.engine));
         reply.good = spawn_elsewhere(settings, request, &reply, &reply.err) == 0;
         if (fd_passing_send(fd, &reply, sizeof(reply), reply.fds, MAKER_FDS, 0) < 0 && reply.good) {
-                struct err ignored; /* the daemon is gone: nobody will ask for the box */
+                struct err ignored; /* the daemon has ended: the box is not needed */
                 const struct engine *engine = engine_find(request->engine, &ignored);
                 (void) engine->remove(settings->engines, request->group, &ignored);
                 seat_remove(request->group);
@@ -400,7 +400,7 @@ static void maker_serve(const struct maker_settings *settings, int fd) {
         /* Memory for one box is about that for the next: it need not go back to the kernel in between. */
         (void) mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
         (void) mallopt(M_MMAP_THRESHOLD, HEAP_KEPT);
-        stock.n_wanted = settings->stock < STOCK_MAX ? settings->stock : STOCK_MAX;
+        pool.n_wanted = settings->stock < STOCK_MAX ? settings->stock : STOCK_MAX;
         for (;;) {
                 struct pollfd polled[FLIGHTS_MAX + NURSERIES_MAX + 1], *orders = &polled[n_flights];
                 size_t n = n_nurseries, n_before = n_flights;
@@ -412,7 +412,7 @@ static void maker_serve(const struct maker_settings *settings, int fd) {
                         uint64_t due_ms = nursery_due_in_ms(&nurseries[i], loop_now_ms());
                         wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
                 }
-                /* The last place is kept free, so that a box for the stock never makes anybody wait. */
+                /* The last slot is kept free, so that a box for the pool never delays a caller. */
                 orders[n] = (struct pollfd) { .fd = n_before < FLIGHTS_MAX - 1 ? fd : -1, .events = POLLIN };
                 struct nursery *watchdog = n_before == 0 ? find_short() : NULL;
                 if (watchdog && wait_ms > STOCK_PAUSE_MS)
@@ -426,7 +426,7 @@ static void maker_serve(const struct maker_settings *settings, int fd) {
                 if (is_idle && untold)
                         tell_about(fd, untold);
                 land_settled(fd, polled, n_before);
-                box_pool_weed(&stock);
+                box_pool_weed(&pool);
                 look_after_nurseries(settings, fd, orders);
                 make_postponed(settings, &host, fd);
                 if (orders[n].revents)

@@ -3,9 +3,9 @@
  * Theory of operation. The daemon forks it at its start and talks to it over one SEQPACKET socket: a request in, a
  * reply with descriptors out. It is the parent of every agent it makes and reaps them. It decides nothing: limits,
  * mounts and images were checked by the session layer; paths that a caller named go through the mount policy here, in
- * the process that opens them. A kernel is forked from a nursery (spawn/supervisor.h) where that is possible and wanted;
- * a request that comes while the nursery is still importing waits for it. When the daemon goes away, so does the
- * maker; the boxes stay, as long as somebody (the vault) holds their descriptors. */
+ * the process that opens them. A kernel is forked from a nursery (spawn/supervisor.h) where that is possible and
+ * wanted; a request that comes while the nursery is still importing waits for it. When the daemon goes away, so does
+ * the maker; the boxes stay, while the vault holds their descriptors. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,12 +39,12 @@ struct maker_request {
         bool allow_weaker;
         bool ephemeral; /* the workspace is a bounded tmpfs */
         bool is_program; /* it never sleeps: no state directory */
-        bool pooled;    /* nobody waits for it yet */
+        bool pooled;    /* for the pool: no caller waits */
         bool fresh;     /* a Python of its own, never one forked from a nursery */
         bool light;     /* forked from the nursery that has imported nothing: it needs none of the modules */
         bool network;   /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
         char packages[1024]; /* state directory of the session whose packages are shown (store/packages.h), or "" */
-        bool of_key;         /* of somebody with a key, not of the operator */
+        bool of_key;         /* of an API key, not of the operator */
         bool installs;       /* a helper box: writes packages, may be shown what pip's settings name */
         bool attach;         /* no box: that of `kernel_id`, which is ready, is shown workspace, data and script */
         bool box_is_leased;  /* of that box: it has a user of its own, `box_uid` */
@@ -114,7 +114,7 @@ struct maker {
         int fd;
 };
 
-/* What somebody may show to a box: `is_operator` for whoever said so and is, `of_key` for a key of the service. */
+/* The mount policy: `is_operator` for the operator, `of_key` for an API key. */
 struct policy maker_policy(const struct maker_settings *settings, bool is_operator, bool of_key);
 
 /* Forks the maker. */

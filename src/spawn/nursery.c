@@ -214,15 +214,15 @@ static int wait_until_sealed(int verdict_fd, struct err *err) {
         return 0;
 }
 
-/* It goes when it is sealed and the supervisor watches it. The supervisor is heard whatever the kernel said: each of its answers
- * belongs to a question. */
+/* It goes when it is sealed and the supervisor watches it. The supervisor is heard whatever the kernel said: each of
+ * its answers belongs to a question. */
 static int nursery_seal(struct nursery *nursery, pid_t pid, int status_fd, int verdict_fd, int *ret_pidfd, struct err *err) {
-        struct err of_ward;
+        struct err of_supervisor;
         if (supervisor_ask_to_watch(nursery->supervisor, pid, status_fd, err) < 0)
                 return -1;
         int code = wait_until_sealed(verdict_fd, err);
-        if (supervisor_is_watching(nursery->supervisor, ret_pidfd, &of_ward) < 0 && code == 0) {
-                *err = of_ward;
+        if (supervisor_is_watching(nursery->supervisor, ret_pidfd, &of_supervisor) < 0 && code == 0) {
+                *err = of_supervisor;
                 code = -1;
         }
         return code;

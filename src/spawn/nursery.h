@@ -1,8 +1,8 @@
 /* A nursery as the maker sees it: a process of an image from which kernels are forked. It is a shortcut and nothing
  * more: whatever goes wrong here, the maker starts the kernel cold instead.
  *
- * An image has one supervisor and up to two nurseries in it: the full one has imported what is to be preloaded, the light one
- * nothing but the kernel, so that a fork of it copies little. Both fork into the same boxes. */
+ * An image has one supervisor and up to two nurseries in it: the full one has imported what is to be preloaded, the
+ * light one nothing but the kernel, so that a fork of it copies little. Both fork into the same boxes. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,9 +28,9 @@ struct nursery {
         char trouble[200];              /* why it went down last; "" when it never did */
 };
 
-/* Starts it, and its supervisor if there is none; it is ready when nursery_hear says so. `spec` has the image and limits.
- * `preload` is what its kernels have from it: modules, or variables in a light one, separated by commas. On failure it
- * is down, and the next try is put off. */
+/* Starts it, and its supervisor if there is none; it is ready when nursery_hear says so. `spec` has the image and
+ * limits. `preload` is what its kernels have from it: modules, or variables in a light one, separated by commas. On
+ * failure it is down, and the next try is put off. */
 int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err);
 
 /* Something came through its pipe: it is ready, or it is gone. True when the state has changed. */

@@ -293,7 +293,7 @@ static int read_options(struct spawn_job *job, struct err *err) {
         return job->options ? 0 : err_set(err, ERR_USAGE, "the session's options are not JSON");
 }
 
-/* Image and options; the nursery is none of ours when the image is not the one that it imported. */
+/* Image and options; the nursery is not used if the image is not the one that it imported. */
 static int spawn_job_begin(struct spawn_job *job, struct err *err) {
         if (read_options(job, err) < 0)
                 return -1;
@@ -342,7 +342,7 @@ int spawn_job_open_trees(struct spawn_job *job, struct err *err) {
 }
 
 /* A box that failed halfway may have mounted the trees already: one serves one box. */
-static int start_without_ward(struct spawn_job *job, struct err *err) {
+static int start_without_supervisor(struct spawn_job *job, struct err *err) {
         if (job->nursery) {
                 daemon_log("a kernel starts cold: no box below the nursery's supervisor: %s", err->message);
                 job->nursery = NULL;
@@ -355,11 +355,11 @@ static int start_without_ward(struct spawn_job *job, struct err *err) {
         return oom_unspare(job->box.pidfd, job->box.pid, OOM_OFFERED, err);
 }
 
-/* A box of the nursery's supervisor, so that it can fork into it; or, when that does not work out, of nobody's. */
+/* A box of the nursery's supervisor, so that it can fork into it; or, if that fails, one without a supervisor. */
 static int start_box(struct spawn_job *job, struct err *err) {
         struct supervisor *supervisor = job->nursery ? job->nursery->supervisor : NULL;
         uint64_t template = supervisor ? supervisor_template_of(job->nursery->fingerprint, &job->spec) : 0;
-        job->spec.from_mould = supervisor && template && supervisor->template == template;
+        job->spec.from_template = supervisor && template && supervisor->template == template;
         if (supervisor && box_prepare(&job->spec, job->host, &job->birth, err) == 0) {
                 if (supervisor_clone_box(supervisor, &job->birth, template, err) == 0 && box_proceed(&job->birth, err) == 0) {
                         job->is_settling = true;
@@ -367,7 +367,7 @@ static int start_box(struct spawn_job *job, struct err *err) {
                 }
                 box_abandon(&job->birth);
         }
-        return start_without_ward(job, err);
+        return start_without_supervisor(job, err);
 }
 
 static int make_box(struct spawn_job *job, struct err *err) {
@@ -391,12 +391,12 @@ static bool is_plain(const struct spawn_job *job) {
         return request->ephemeral && !request->network && !request->installs && !*request->packages;
 }
 
-static bool take_from_stock(struct spawn_job *job, struct box_pool *stock) {
+static bool take_from_pool(struct spawn_job *job, struct box_pool *pool) {
         struct pooled_box stocked;
         if (!job->nursery || !is_plain(job))
                 return false;
-        box_pool_note(stock, job->request);
-        if (!box_pool_take(stock, job->request, job->nursery, &stocked))
+        box_pool_note(pool, job->request);
+        if (!box_pool_take(pool, job->request, job->nursery, &stocked))
                 return false;
         job->box = stocked.box;
         job->lease_fd = stocked.lease_fd;
@@ -425,15 +425,15 @@ static struct spawn_job *spawn_job_new(const struct maker_settings *settings, co
 }
 
 struct spawn_job *spawn_job_start(const struct maker_settings *settings, const struct cgroup_host *host,
-                            struct nursery *nursery, struct box_pool *stock, const struct maker_request *request,
+                            struct nursery *nursery, struct box_pool *pool, const struct maker_request *request,
                             struct err *err) {
         struct spawn_job *job = spawn_job_new(settings, request, err);
         if (!job)
                 return NULL;
         job->host = host;
         job->nursery = nursery;
-        job->for_stock = !stock;
-        if (spawn_job_begin(job, err) == 0 && ((stock && take_from_stock(job, stock)) || make_box(job, err) == 0))
+        job->for_stock = !pool;
+        if (spawn_job_begin(job, err) == 0 && ((pool && take_from_pool(job, pool)) || make_box(job, err) == 0))
                 return job;
         spawn_job_free(job);
         return NULL;
@@ -462,7 +462,7 @@ int spawn_job_settle(struct spawn_job *job, struct err *err) {
         if (box_settle(&job->birth, &job->box, err) == 0)
                 return oom_unspare(job->box.pidfd, job->box.pid, OOM_OFFERED, err);
         box_abandon(&job->birth);
-        return start_without_ward(job, err);
+        return start_without_supervisor(job, err);
 }
 
 /* A box that waited may have died the moment it was needed: then this request gets one of its own. */
@@ -487,7 +487,7 @@ int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct er
         reply->fds[MAKER_WORKSPACE] = take_fd(&job->workspace_fd);
         reply->fds[MAKER_LEASE] = take_fd(&job->lease_fd);
         reply->fds[MAKER_LISTENER] = take_fd(&job->listener_fd);
-        /* From here on the box belongs to whoever holds these descriptors; only its control groups keep a name. */
+        /* From here on the box belongs to the holder of these descriptors; only its control groups keep a name. */
         job->box.pid = 0;
         cgroup_release(&job->box.cgroup);
         return 0;
@@ -524,7 +524,7 @@ int spawn_job_attach(const struct maker_settings *settings, const struct maker_r
         return code;
 }
 
-void spawn_job_store(struct spawn_job *job, struct box_pool *stock) {
+void spawn_job_store(struct spawn_job *job, struct box_pool *pool) {
         if (!job->nursery)
                 return; /* not below a supervisor: nothing could be forked into it */
         const struct pooled_box made = { .box = job->box, .uid = job->uid, .gid = job->gid,
@@ -533,5 +533,5 @@ void spawn_job_store(struct spawn_job *job, struct box_pool *stock) {
                                         .lease_fd = take_fd(&job->lease_fd),
                                         .workspace_fd = take_fd(&job->workspace_fd) };
         job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
-        box_pool_put(stock, &made);
+        box_pool_put(pool, &made);
 }

@@ -11,10 +11,10 @@
 
 struct spawn_job;
 
-/* Begins with a box: one of the stock's, or a new one. The nursery is ready or NULL; without a stock it is a box for
- * the stock that is made. `settings`, `host` and `nursery` are borrowed until the end. NULL with err. */
+/* Begins with a box: one of the pool, or a new one. The nursery is ready or NULL; without a pool the job makes a box
+ * for the pool. `settings`, `host` and `nursery` are borrowed until the end. NULL with err. */
 struct spawn_job *spawn_job_start(const struct maker_settings *settings, const struct cgroup_host *host,
-                            struct nursery *nursery, struct box_pool *stock, const struct maker_request *request,
+                            struct nursery *nursery, struct box_pool *pool, const struct maker_request *request,
                             struct err *err);
 void spawn_job_free(struct spawn_job *job); /* takes apart what was not handed on */
 
@@ -33,5 +33,5 @@ int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct er
 int spawn_job_attach(const struct maker_settings *settings, const struct maker_request *request, int box_pidfd,
                   struct maker_reply *reply, struct err *err);
 
-/* The box is settled: into the stock with it. */
-void spawn_job_store(struct spawn_job *job, struct box_pool *stock);
+/* The box is sealed: puts it into the pool. */
+void spawn_job_store(struct spawn_job *job, struct box_pool *pool);

@@ -23,20 +23,20 @@
 
 enum {
         ANSWER_WAIT_S = 20,
-        LEASES_IN_WARD = 0x10000, /* the second id of the range, as N sees it */
+        LEASES_IN_NAMESPACE = 0x10000, /* the second id of the range, as N sees it */
 };
 
 /* The supervisor's own id is 1000 in N, as the user of a box is in a box: 0 is not mapped, so a change of ids takes no
  * capability away. Ids of boxes lie above. */
-static uid_t id_in_ward(uid_t host_id) {
-        return identity_has_range() ? host_id - (IDENTITY_FIRST_UID + 1) + LEASES_IN_WARD : BOX_UID;
+static uid_t id_in_namespace(uid_t host_id) {
+        return identity_has_range() ? host_id - (IDENTITY_FIRST_UID + 1) + LEASES_IN_NAMESPACE : BOX_UID;
 }
 
 static int write_map(pid_t pid, const char *file, unsigned own) {
         char path[64], text[128];
         (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
         if (identity_has_range())
-                (void) snprintf(text, sizeof(text), "%d %u 1\n%d %u %d\n", BOX_UID, IDENTITY_FIRST_UID, LEASES_IN_WARD,
+                (void) snprintf(text, sizeof(text), "%d %u 1\n%d %u %d\n", BOX_UID, IDENTITY_FIRST_UID, LEASES_IN_NAMESPACE,
                                 IDENTITY_FIRST_UID + 1, IDENTITY_COUNT - 1);
         else
                 (void) snprintf(text, sizeof(text), "%d %u 1\n", BOX_UID, own);
@@ -128,8 +128,8 @@ static int fill_request(const struct box_spec *spec, const struct stage_fds *fds
         for (size_t i = 0; i < SUPERVISOR_SLOTS; i++)
                 slots[i] = -1;
         request->limits = spec->limits;
-        request->from_mould = spec->from_mould;
-        if (spec->from_mould)
+        request->from_template = spec->from_template;
+        if (spec->from_template)
                 return 0;
         if (spec->n_mounts > SUPERVISOR_MOUNTS_MAX)
                 return err_set(err, ERR_LIMIT, "more than %d mounts", SUPERVISOR_MOUNTS_MAX);
@@ -185,9 +185,9 @@ int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth,
             fill_request(birth->spec, &birth->fds, request, slots, err) < 0)
                 return -1;
         request->kind = SUPERVISOR_CLONE_BOX;
-        request->makes_mould = template && !birth->spec->from_mould;
-        request->uid = id_in_ward(birth->spec->host_uid);
-        request->gid = id_in_ward(birth->spec->host_gid);
+        request->makes_template = template && !birth->spec->from_template;
+        request->uid = id_in_namespace(birth->spec->host_uid);
+        request->gid = id_in_namespace(birth->spec->host_gid);
         request->has_memory_cgroup = birth->has_memory_cgroup;
         request->has_pids_cgroup = birth->has_pids_cgroup;
         slots[SUPERVISOR_SYNC] = birth->fds.sync_fd;
@@ -198,7 +198,7 @@ int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth,
         slots[SUPERVISOR_ENTRY] = box->cgroup.entry_fd;
         memcpy(&slots[SUPERVISOR_TASKS], box->cgroup.tasks_fd, sizeof(box->cgroup.tasks_fd));
         int code = supervisor_ask(supervisor, request, slots, &box->pidfd, err);
-        if (request->makes_mould)
+        if (request->makes_template)
                 supervisor->template = code == 0 ? template : 0;
         if (code < 0)
                 return -1;

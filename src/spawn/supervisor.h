@@ -3,8 +3,8 @@
  * Theory of operation. A kernel can be forked into a box only by a process with CAP_SYS_ADMIN in the user namespace
  * that the box's namespaces belong to; and code of an image (which a nursery imports) must never hold a capability
  * outside of a user namespace of its own. So the maker clones a supervisor into a user namespace N: PID 1 of a pid
- * namespace, with a root that holds nothing but /proc, with no network. The supervisor clones boxes and nurseries into N
- * when the maker asks; whatever has to be looked up on the host comes from the maker as a descriptor. Nobody else can
+ * namespace, with a root that holds nothing but /proc, with no network. The supervisor clones boxes and nurseries into
+ * N when the maker asks; whatever has to be looked up on the host comes from the maker as a descriptor. Nobody else can
  * talk to it.
  *
  *   maker ──socket──▶ supervisor (PID 1 of N) ──clone──▶ agent (PID 1 of a box)
@@ -12,9 +12,9 @@
  *     └─socket and pipe─┼──────────────────────▶    └──clone(CLONE_PARENT)──▶ kernel (in the box's namespaces)
  *                       └── parent of all of them: reaps them, and writes how a kernel ended into its status pipe
  *
- * A nursery that dies takes nothing with it. A supervisor that dies takes its boxes along: it does as little as possible.
- * When the maker goes away (the daemon was killed, or ended), the supervisor ends its nurseries, and itself after its last
- * box. */
+ * A nursery that dies takes nothing with it. A supervisor that dies takes its boxes along: it does as little as
+ * possible. When the maker goes away (the daemon was killed, or ended), the supervisor ends its nurseries, and itself
+ * after its last box. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +27,7 @@ enum { SUPERVISOR_MOUNTS_MAX = 32, SUPERVISOR_DESTINATION_MAX = 1024, SUPERVISOR
 struct supervisor {
         pid_t pid; /* on the host; our child */
         int fd;
-        const char *owner; /* whose it is, for whoever looks at processes: the data directory */
+        const char *owner; /* the data directory, shown by ps */
         uint64_t template; /* what the template is made of that it has (supervisor_template_of); 0: none */
 };
 
@@ -37,24 +37,24 @@ int supervisor_start(struct supervisor *supervisor, struct err *err);
 /* Lets go of it: it ends with its last box. Safe on { 0, -1 }. */
 void supervisor_leave(struct supervisor *supervisor);
 
-/* In place of box_clone: the supervisor makes the namespaces. birth->spec holds host ids. `template` names the one that the box
- * can be made from, and is made first when the supervisor has another; 0: none. A box whose spec is from_mould relies on the
- * supervisor having it. */
+/* In place of box_clone: the supervisor makes the namespaces. birth->spec holds host ids. `template` names the one that
+ * the box can be made from, and is made first when the supervisor has another; 0: none. A box whose spec is
+ * from_template relies on the supervisor having it. */
 int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth, uint64_t template, struct err *err);
 
 /* The template for boxes of this image, by its fingerprint, that are like the spec; 0 when they share too little. */
 uint64_t supervisor_template_of(uint64_t fingerprint, const struct box_spec *spec);
 
 /* Starts a nursery with this image; of each kind, light or not, there is one: an older one ends. *ret_socket_fd takes
- * orders (box/seal/nursery_message.h), *ret_answer_fd is the pipe of its answers, *ret_pidfd the process. It is not ready before it
- * says so. */
+ * orders (box/seal/nursery_message.h), *ret_answer_fd is the pipe of its answers, *ret_pidfd the process. It is not
+ * ready before it says so. */
 int supervisor_start_nursery(struct supervisor *supervisor, const struct box_spec *spec, bool light, const char *preload, int library_fd,
                        int *ret_socket_fd, int *ret_answer_fd, int *ret_pidfd, struct err *err);
 
-/* The wait status of the process with this pid, as the supervisor sees it, which is a child of the supervisor that was not asked
- * about before, will be written to status_fd (borrowed) as an int. Nothing is written when it had ended before. It does
- * so once supervisor_is_watching returned 0 and a descriptor of the process, which comes next of all that is asked of the
- * supervisor: the kernel seals itself meanwhile. */
+/* The wait status of the process with this pid, as the supervisor sees it, which is a child of the supervisor that was
+ * not asked about before, will be written to status_fd (borrowed) as an int. Nothing is written when it had ended
+ * before. It does so once supervisor_is_watching returned 0 and a descriptor of the process, which comes next of all
+ * that is asked of the supervisor: the kernel seals itself meanwhile. */
 int supervisor_ask_to_watch(struct supervisor *supervisor, pid_t pid, int status_fd, struct err *err);
 int supervisor_is_watching(struct supervisor *supervisor, int *ret_pidfd, struct err *err);
 

@@ -13,7 +13,7 @@ struct supervisor_request {
         uid_t uid; /* of the box, as N sees it */
         gid_t gid;
         bool has_memory_cgroup, has_pids_cgroup;
-        bool makes_mould, from_mould; /* of a box: box/seal/rootfs_template.h */
+        bool makes_template, from_template; /* of a box: box/seal/rootfs_template.h */
         bool light; /* which of the two nurseries */
         pid_t pid;  /* to watch, as N sees it */
         char preload[SUPERVISOR_PRELOAD_MAX]; /* see box/seal/nursery_stage.h */
@@ -43,7 +43,7 @@ enum supervisor_slot {
         SUPERVISOR_SOCKET,  /* of a nursery */
         SUPERVISOR_ANSWERS, /* of a nursery */
         SUPERVISOR_LIBRARY, /* of a nursery */
-        SUPERVISOR_STATUS,  /* where to tell */
+        SUPERVISOR_STATUS,  /* where to write the wait status */
         SUPERVISOR_TASKS,
         SUPERVISOR_DEVICES = SUPERVISOR_TASKS + CGROUP_CONTROLLERS,
         SUPERVISOR_TREES = SUPERVISOR_DEVICES + STAGE_DEVICES,
@@ -58,7 +58,7 @@ struct supervisor_answer { /* with the pidfd of what was cloned or is watched */
 
 enum { SUPERVISOR_FD = 3 }; /* where requests come from */
 
-/* For the clone of whoever starts a supervisor: it becomes the program of `program_fd` (src/spawn/supervisor_process.c). Never
+/* In a clone of the maker: it becomes the program of `program_fd` (src/spawn/supervisor_process.c). Never
  * returns; `start_fd` gives one byte when its ids are mapped, `fd` is where requests come from, `owner` is its
  * argument. */
 void supervisor_become(int start_fd, int fd, int program_fd, const char *owner, bool drop_groups)

@@ -1,5 +1,5 @@
-/* The supervisor itself: PID 1 of its pid namespace, a program of its own. supervisor.h tells what it is for. Every box begins as a
- * copy of this process: what it does not have in its memory, no box has to copy and to give back. */
+/* The supervisor itself: PID 1 of its pid namespace, a program of its own. supervisor.h tells what it is for. Every box
+ * begins as a copy of this process: what it does not have in its memory, no box has to copy and to give back. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -44,8 +44,9 @@ static int nursery_count;
 
 /* ---- coming to life ---- */
 
-/* A root with nothing in it but what cloning a box takes: /proc for the id maps, /tmp to build on. Later the template. */
-static int supervisor_process_furnish(void) {
+/* A root with nothing in it but what cloning a box takes: /proc for the id maps, /tmp to build on. Later the
+ * template. */
+static int supervisor_process_make_root(void) {
         _cleanup_fd_ int tree = tree_make_tmpfs(1 << 20, 64, BOX_UID, BOX_GID, 0755);
         if (tree < 0)
                 return tree;
@@ -73,7 +74,7 @@ static void take_view(const int slots[static SUPERVISOR_SLOTS], struct stage_fds
         memcpy(ret_fds->device_fds, &slots[SUPERVISOR_DEVICES], sizeof(ret_fds->device_fds));
 }
 
-static int make_mould(const struct supervisor_request *request, int slots[static SUPERVISOR_SLOTS], struct err *err) {
+static int make_template(const struct supervisor_request *request, int slots[static SUPERVISOR_SLOTS], struct err *err) {
         const struct box_spec spec = { .image = &request->image, .limits = request->limits };
         struct stage_fds fds = { .sync_fd = -1, .control_fd = -1, .agent_fd = -1, .listener_fd = -1,
                                   .template_fd = -1 };
@@ -83,19 +84,19 @@ static int make_mould(const struct supervisor_request *request, int slots[static
 
 /* Plain runs, of which there are many. A box with a proxy makes its own network. */
 static bool takes_ready_network(const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS]) {
-        return (request->makes_mould || request->from_mould) && slots[SUPERVISOR_LISTENER] < 0;
+        return (request->makes_template || request->from_template) && slots[SUPERVISOR_LISTENER] < 0;
 }
 
 static int clone_box(const struct supervisor_request *request, int slots[static SUPERVISOR_SLOTS], int *ret_pidfd,
                      struct err *err) {
-        if (request->makes_mould && make_mould(request, slots, err) < 0)
+        if (request->makes_template && make_template(request, slots, err) < 0)
                 return -1;
         struct box_mount mounts[SUPERVISOR_MOUNTS_MAX];
         for (size_t i = 0; i < request->n_mounts; i++)
                 mounts[i] = (struct box_mount) { slots[SUPERVISOR_MOUNTS + i], request->mounts[i].is_directory,
                                                  request->mounts[i].writable, request->mounts[i].destination };
         const struct box_spec spec = { .image = &request->image, .limits = request->limits,
-                                       .from_mould = request->makes_mould || request->from_mould,
+                                       .from_template = request->makes_template || request->from_template,
                                        .given_network = takes_ready_network(request, slots) && supervisor_network_enter(),
                                        .host_uid = request->uid, .host_gid = request->gid,
                                        .workspace_fd = slots[SUPERVISOR_WORKSPACE], .mounts = mounts,
@@ -111,7 +112,7 @@ static int clone_box(const struct supervisor_request *request, int slots[static 
         birth.fds.control_fd = take_fd(&slots[SUPERVISOR_CONTROL]);
         birth.fds.agent_fd = take_fd(&slots[SUPERVISOR_AGENT]);
         birth.fds.listener_fd = take_fd(&slots[SUPERVISOR_LISTENER]);
-        birth.fds.template_fd = spec.from_mould ? rootfs_template_copy() : -1; /* the stage says when that failed */
+        birth.fds.template_fd = spec.from_template ? rootfs_template_copy() : -1; /* the stage says when that failed */
         int code = box_clone(&birth, false, err);
         if (spec.given_network)
                 supervisor_network_leave();
@@ -183,7 +184,7 @@ static int supervisor_process_watch(pid_t pid, int slots[static SUPERVISOR_SLOTS
         _cleanup_fd_ int pidfd = pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1;
         if (n_watched == WATCHED_MAX)
                 return err_set(err, ERR_LIMIT, "the supervisor has %d kernels already", WATCHED_MAX);
-        /* A child that was reaped already is nobody's any more, whoever has its number now. */
+        /* A child that was reaped is gone; another process may have its number now. */
         const idtype_t by_pidfd = (idtype_t) 3; /* P_PIDFD */
         if (pidfd < 0 || waitid(by_pidfd, (id_t) pidfd, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
                 /* Not ERR_GONE: that would be the supervisor itself. */
@@ -254,7 +255,7 @@ static int supervisor_process_settle(void) {
         if (fcntl(SUPERVISOR_FD, F_SETFD, FD_CLOEXEC) < 0 || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
                 return -errno;
         int code = privilege_pass_on_no_more();
-        return code < 0 ? code : supervisor_process_furnish();
+        return code < 0 ? code : supervisor_process_make_root();
 }
 
 /* Begun by supervisor_become: descriptors 0 to 3 and nothing else, every signal blocked. */
@@ -265,7 +266,7 @@ int main(void) {
         sigemptyset(&children);
         sigaddset(&children, SIGCHLD);
         if (code < 0) {
-                (void) err_sys(&err, -code, "furnishing the supervisor");
+                (void) err_sys(&err, -code, "preparing the supervisor's root");
                 (void) supervisor_process_answer(fd, -1, &err, -1);
                 _exit(EXIT_FAILURE);
         }
@@ -289,7 +290,7 @@ int main(void) {
                 bool has_children = supervisor_process_reap();
                 if (polled[1].revents && !handle_request(fd)) {
                         asked = false;
-                        fd_close(&fd); /* so that nobody waits for us */
+                        fd_close(&fd); /* so that the other end does not wait */
                         stop_nursery(false);
                         stop_nursery(true);
                         has_children |= nursery_pids[false] > 0 || nursery_pids[true] > 0;

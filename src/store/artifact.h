@@ -42,7 +42,7 @@ void artifact_list_release(struct artifact_list *list);
 /* Everything under artifacts/ of the workspace, sorted by path. A workspace without that directory has none. */
 int artifact_scan(int workspace_fd, struct artifact_list *ret_list, struct err *err);
 
-/* The same where there are few entries; false, and no list, where there are more, or it cannot be told. */
+/* The same if there are few entries; false, and no list, if there are more, or the number is unknown. */
 bool artifact_scan_few(int workspace_fd, struct artifact_list *ret_list);
 
 /* Leaves only what was changed at or after that time. */
@@ -63,7 +63,7 @@ int artifact_copy_out(int workspace_fd, struct artifact_list *list, const char *
 /* [{"path" (in the box), "host_path", "size", "mime"}]. Names that are not UTF-8 are left out. */
 void artifact_list_write_json(const struct artifact_list *list, struct json_writer *text);
 
-/* From a child of ours to us, without host paths. 0 or -errno. */
+/* From a child process to its parent, without host paths. 0 or -errno. */
 void artifact_list_pack(const struct artifact_list *list, struct json_writer *bytes);
 int artifact_list_unpack(const char *bytes, size_t size, struct artifact_list *ret_list);
 

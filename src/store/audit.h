@@ -2,8 +2,8 @@
  *
  * Theory of operation. Lines are gathered in memory and handed, some times in a second, to a process of the daemon's,
  * which appends them to the file and rotates it by size. The daemon never waits for the disk: when the process cannot
- * keep up, lines are dropped and counted, and the log says how many. The process outlives a daemon that was killed until
- * it has written what it was handed. */
+ * keep up, lines are dropped and counted, and the log says how many. The process outlives a daemon that was killed
+ * until it has written what it was handed. */
 #pragma once
 
 #include <stdbool.h>

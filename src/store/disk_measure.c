@@ -142,7 +142,8 @@ static void disk_measure_count(struct walk *walk, int dir_fd, const char *name) 
                 fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
         if (fd >= 0 && disk_measure_enter(walk, fd))
                 return;
-        /* One that has gone or was replaced meanwhile holds nothing; what cannot be looked into is held to be too much. */
+        /* One that has gone or was replaced meanwhile holds nothing; what cannot be looked into is held to be too
+         * much. */
         if (fd >= 0 || (errno != ENOENT && errno != ENOTDIR && errno != ELOOP))
                 amount->is_cut = true;
         fd_close(&fd);

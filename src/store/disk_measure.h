@@ -1,4 +1,4 @@
-/* How much room a directory tree takes, whose contents somebody hostile wrote and goes on changing: no link is followed,
+/* How much room a directory tree takes, whose contents hostile code writes and changes meanwhile: no link is followed,
  * no other file system entered, and the work is bounded by how much may be there at most. */
 #pragma once
 
@@ -14,15 +14,15 @@ struct disk_amount {
 
 struct disk_tally;
 
-/* A counters counts trees, and files without a name, into one amount. It ends early past `max_files` entries. NULL: out of
- * memory. */
+/* A counters counts trees, and files without a name, into one amount. It ends early past `max_files` entries. NULL: out
+ * of memory. */
 struct disk_tally *disk_counters_make(uint64_t max_files);
 void disk_counters_free(struct disk_tally *counters);
 
 /* Everything below the directory, which stays the caller's. */
 void disk_counters_add_tree(struct disk_tally *counters, int dir_fd);
 
-/* A file that was removed is there for as long as somebody holds it open: those on this file system that processes have
+/* A removed file occupies space while it is open: adds those on this file system that processes have
  * open, as far as /proc/PID/fd tells. Adds at most a few thousand. */
 void disk_counters_add_removed(struct disk_tally *counters, int dir_fd, const int *pids, size_t n_pids);
 

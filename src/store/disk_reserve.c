@@ -80,7 +80,8 @@ void disk_reserve_open(const char *data_dir) {
                 char path[4200];
                 struct stat status;
                 path_of(path);
-                /* One that is there already with all its room, on a disk that is full but for that: it is needed now. */
+                /* One that is there already with all its room, on a disk that is full but for that: it is needed
+                 * now. */
                 if (stat(path, &status) == 0)
                         disk_reserve_enter(empty_file());
                 return;

@@ -1,9 +1,9 @@
 /* A file of the data directory that holds nothing but room: for the daemon's own writes on a full disk.
  *
- * When a write of the daemon's finds no room, the file is emptied and the write is tried again. So results, ends and the
- * registry can be written, and a daemon starts, on a disk that is full. From then on the reserve is in use, and new runs
- * and sessions are refused, until there is space again and the file can be made anew. What a session needs to end its
- * run is reserved in its journal besides (journal_room.c): there nobody else can take it. */
+ * When a write of the daemon's finds no room, the file is emptied and the write is tried again. So results, ends and
+ * the registry can be written, and a daemon starts, on a disk that is full. From then on the reserve is in use, and new
+ * runs and sessions are refused, until there is space again and the file can be made anew. What a session needs to end
+ * its run is reserved in its journal besides (journal_room.c): no other file can take that space. */
 #pragma once
 
 #include <stdbool.h>

@@ -51,7 +51,7 @@ _Noreturn static void janitor_serve(int fd, const char *data_dir) {
         process_title_set("janitor", data_dir);
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C at the daemon is the daemon's to handle */
         errno = 0;
-        if (nice(NICENESS) < 0 && errno) /* whoever runs code goes first; if that cannot be, so be it */
+        if (nice(NICENESS) < 0 && errno) /* running code has priority; a failure does not matter */
                 errno = 0;
         for (;;) {
                 ssize_t size = recv(fd, words, sizeof(words) - 1, 0);

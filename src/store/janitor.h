@@ -22,7 +22,7 @@ struct janitor {
         int fd;
         struct loop_watch *watch;
         struct chore *chores, *newest; /* oldest first */
-        size_t n_sent;        /* of them, how many it was told about */
+        size_t n_sent;        /* of them, how many were sent to it */
         unsigned n_deaths;    /* over the oldest */
 };
 

@@ -1,5 +1,5 @@
 /* The meter: a process of the daemon's that measures how much room sessions take on the disk. A workspace may hold a
- * hundred thousand files, or be a trap for whoever walks through it: so the daemon does not.
+ * hundred thousand files, or change while it is read: so the daemon does not walk it.
  *
  * Theory of operation. The daemon sends one order for each session that is to be measured; the meter answers each with
  * a report. It keeps nothing in between. When it dies, orders that it had are lost, and asked for again in time. */

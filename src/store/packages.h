@@ -1,6 +1,6 @@
 /* The packages of a session on the host's disk, and how a new set of them takes the place of the old.
  *
- *   <state>/<id>/packages/          shown read-only in the session's boxes; its change time tells them of a new set
+ *   <state>/<id>/packages/          shown read-only in the session's boxes; its change time shows a new set
  *   <state>/<id>/packages/current/  the packages: a "user base" of Python's (lib/python3.11/site-packages, bin, …)
  *   <state>/<id>/packages/covers    there when a package covers one of the image: no kernel is forked from a nursery,
  *                                   which has imported the image's

@@ -1,6 +1,7 @@
 /* Project quotas (ext4 and XFS, mounted with prjquota): the kernel itself bounds what a directory tree holds. Only root
- * has them, and only from outside of a user namespace can a tree's project be changed, so that no box can leave its own.
- */
+ * has them, and only from outside of a user namespace can a tree's project be changed, so that no box can leave its
+ * own.
+ * */
 #pragma once
 
 #include <stdbool.h>
@@ -11,10 +12,10 @@
  */
 int project_quota_set(int dir_fd, const char *name, uint64_t bytes, uint64_t files);
 
-/* Is it a project of ours whose limits are enforced? */
+/* Is it one of Glovebox's projects, with enforced limits? */
 bool project_quota_is_set(int dir_fd);
 
-/* Other limits for a project of ours. -errno */
+/* Changes the limits of one of Glovebox's projects. -errno */
 int project_quota_change(int dir_fd, uint64_t bytes, uint64_t files);
 
 /* Its limits are no more: the number is free for another when the files are gone. */

@@ -32,7 +32,7 @@ void reaper_stop(void);
  * released as by cgroup_destroy; the descriptors are taken over, either may be -1. */
 void reaper_bury(struct cgroup *cgroup, int pidfd, int lease_fd);
 
-/* A directory of the daemon's own that nobody needs any more. */
+/* A directory of the daemon that is not needed any more. */
 void reaper_remove_tree(const char *path);
 
 /* Closes descriptors of files that may go with them: with a large one that takes a while. At most three. */

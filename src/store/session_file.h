@@ -1,6 +1,7 @@
 /* A session's own copy of its row, in its state directory: where the registry was damaged, sessions are found again by
- * it. It is written right after the row and taken away right before it, so that a session file always stands for a session.
- */
+ * it. It is written right after the row and taken away right before it, so that a session file always stands for a
+ * session.
+ * */
 #pragma once
 
 #include "store/registry.h"
@@ -9,7 +10,7 @@
 int session_file_write(const char *state_dir, const struct registry_session *row, struct err *err);
 void session_file_remove(const char *state_dir);
 
-/* There is one, readable or not: what is beside it belongs to somebody. */
+/* There is one, readable or not: the files beside it belong to a session. */
 bool session_file_exists(const char *state_dir);
 
 /* ERR_NOT_FOUND when there is none that can be read, or it is not what was written. */

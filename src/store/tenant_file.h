@@ -2,7 +2,7 @@
  *
  * What lies there is chosen by a stranger, and may change at any moment. No link is followed, not on the way either;
  * nothing outside of the directory is looked at, so that no answer depends on a file of the host; a pipe, a socket or
- * a device is not opened for longer than it takes to see that it is one, and nobody waits for it. (workspace.c, for
+ * a device is not opened for longer than it takes to see that it is one, and nothing waits for it. (workspace.c, for
  * people who name their own files, follows links as long as they stay in the workspace.) */
 #pragma once
 

@@ -19,7 +19,7 @@ enum workspace_links { WORKSPACE_FOLLOW, WORKSPACE_NO_LINKS };
 int workspace_open(int workspace_fd, const char *relative, enum workspace_links links, struct stat *ret_status,
                    struct err *err);
 
-/* A new file, which nobody sees (where the file system can do that; under a hidden name otherwise) until
+/* A new file, invisible (where the file system can do that; under a hidden name otherwise) until
  * workspace_finish_file makes its parents and puts it in place at once; or workspace_drop_file forgets it, and nothing
  * was there. What can be known to go wrong later is refused at once. */
 struct workspace_file {

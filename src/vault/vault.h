@@ -2,7 +2,7 @@
  * the daemon ends none of them. It knows nothing about what it holds: names, a few bytes, descriptors.
  *
  * It listens on a UNIX socket in the daemon's private runtime directory, serves one daemon at a time (same uid,
- * checked), keeps everything when that one goes away, and ends when it is told to, or when it has been empty and alone
+ * checked), keeps everything when that one disconnects, and ends on request, or when it has been empty and alone
  * for a minute. It drops nothing by itself. What has a name with a dot before it is held like the rest, but does not
  * keep it from being empty. */
 #pragma once
@@ -21,7 +21,7 @@ struct vault {
 };
 
 /* Connects to the vault at `path` (absolute), starting one when there is none (double fork; the new process keeps
- * nothing of ours open). *ret_new tells whether it was just started. ERR_BUSY while another daemon is connected to it.
+ * nothing of ours open). *ret_new: it was just started. ERR_BUSY while another daemon is connected to it.
  * Beside it lies <path>.lock, held while a vault is being found or started. A connection belongs to the open socket: a
  * process that is forked off and lives on must close its copy. */
 int vault_open(const char *path, struct vault *ret_vault, bool *ret_new, struct err *err);

@@ -1,6 +1,6 @@
 /* What goes between a daemon and its vault: one request, one answer, each one message of a SEQPACKET socket with up to
  * VAULT_FDS_MAX descriptors. Both ends run on one machine: numbers are in its own order. The mark changes with the
- * form, so that a daemon of another version is told so. */
+ * form, so that a daemon of another version gets an error. */
 #pragma once
 
 #include <stddef.h>
@@ -40,7 +40,8 @@ struct vault_message {
 int vault_message_send(int fd, const struct vault_message *message, const int *fds, size_t n_fds, int flags);
 
 /* Receives one: 1, or 0 when the other end is closed, or -errno; the descriptors, with close-on-exec, are the caller's.
- * -EMFILE: there were more of them than can be held; -EBADMSG: no message of ours. Both have been consumed. */
+ * -EMFILE: there were more of them than can be held; -EBADMSG: not a message of this protocol. Both have been
+ * consumed. */
 int vault_message_receive(int fd, struct vault_message *ret_message, int ret_fds[static VAULT_FDS_MAX],
                           size_t *ret_n_fds, int flags);
 

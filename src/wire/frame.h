@@ -58,7 +58,7 @@ enum { FRAME_WRITE_BEGIN = 1, FRAME_WRITE_COMMIT = 2, FRAME_WRITE_ABANDON = 4 };
 enum frame_change {
         FRAME_CHANGE_CREATED = 1,
         FRAME_CHANGE_WRITTEN = 2,
-        FRAME_CHANGE_CLOSED = 3, /* by somebody who could write to it */
+        FRAME_CHANGE_CLOSED = 3, /* after it was open for writing */
         FRAME_CHANGE_ATTRIBUTES = 4,
         FRAME_CHANGE_REMOVED = 5,
         FRAME_CHANGE_MOVED_AWAY = 6,

@@ -13,6 +13,7 @@
 #include "mcp/mcp.h"
 #include "mcp/slice.h"
 #include "session/manager.h"
+#include "session/session_info.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -90,8 +91,9 @@ void ask_create(struct mcp_call *call, const char *name, ask_finish *finish) {
         finish(call, "{}", 2);
 }
 
-void ask_list(struct mcp_call *call, ask_finish *finish) {
-        finish(call, run_result, run_result_size);
+void ask_list(struct mcp_call *call, session_visit *each, void *context) {
+        (void) call;
+        each(context, &(const struct session_info) { .id = "id", .name = "mcp-x\"y", .state = "idle" });
 }
 
 void ask_remove(struct mcp_call *call, const char *name, ask_finish *finish) {

@@ -80,15 +80,15 @@ struct cgroup_usage {
         uint64_t oom_kills;
 };
 
-/* What the box has used; fields the host cannot tell are 0. */
+/* What the box has used; unknown fields are 0. */
 void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usage);
 
 /* Kills everything in the box and waits until it is empty (bounded), thawing first. The group is spent afterwards: some
  * kernels (seen on 6.18) kill whatever is cloned into a group after its cgroup.kill was written. Destroy it. */
 int cgroup_kill(const struct cgroup *cgroup, struct err *err);
 
-/* The same without waiting: one round, which a fork may outrun. Returns how many processes it found. None, in a group that
- * cannot be removed, means that those in it are ending, or in another pid namespace and out of reach. */
+/* The same without waiting: one round, which a fork may outrun. Returns how many processes it found. None, in a group
+ * that cannot be removed, means that those in it are ending, or in another pid namespace and out of reach. */
 int cgroup_kill_now(const struct cgroup *cgroup);
 
 /* Removes the directories if nothing is in them. -EBUSY: something is. */
@@ -97,11 +97,11 @@ int cgroup_remove_empty(const struct cgroup_host *host, const char *name);
 /* Removes the directories. Kills what is still inside. Closes the descriptors; safe on a zeroed or released struct. */
 int cgroup_destroy(struct cgroup *cgroup, struct err *err);
 
-/* Lets go of the groups without touching them: somebody else will destroy them by name. */
+/* Closes the groups without changing them: another process destroys them by name. */
 void cgroup_release(struct cgroup *cgroup);
 
 /* Groups that another process made, to read their usage and to destroy them. */
 int cgroup_adopt(const struct cgroup_host *host, const char *name, struct cgroup *ret_cgroup, struct err *err);
 
-/* The same by name alone, for whoever cleans up after a killed glovebox. Missing directories are fine. */
+/* The same by name alone, to clean up after a killed glovebox. Missing directories are fine. */
 int cgroup_destroy_by_name(const struct cgroup_host *host, const char *name, struct err *err);

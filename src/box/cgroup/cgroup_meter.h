@@ -5,7 +5,7 @@
 #include "box/cgroup/cgroup.h"
 
 struct cgroup_meter {
-        int oom_fd, peak_fd, cpu_fd; /* -1 where the host cannot tell */
+        int oom_fd, peak_fd, cpu_fd; /* -1 if the host does not report it */
         bool cpu_in_ns;
 };
 
@@ -16,5 +16,5 @@ void cgroup_meter_open(const struct cgroup *cgroup, struct cgroup_meter *ret_met
 void cgroup_meter_open_of(pid_t pid, struct cgroup_meter *ret_meter);
 void cgroup_meter_close(struct cgroup_meter *meter);
 
-/* Fills oom_kills (since the group was made), memory_peak_bytes and cpu_us; what cannot be told is 0. */
+/* Fills oom_kills (since the group was made), memory_peak_bytes and cpu_us; unknown values are 0. */
 void cgroup_meter_read(const struct cgroup_meter *meter, struct cgroup_usage *ret_usage);

@@ -8,7 +8,7 @@
 
 /* Becomes able to make boxes: a caller without CAP_SYS_ADMIN enters a user namespace of its own, in which it is root
  * and from which the very same code runs. Says how to mend the host when that is not allowed. Call once, before
- * anything is opened and while single-threaded. *ret_rootless tells which of the two it is. */
+ * anything is opened and while single-threaded. *ret_rootless: which of the two it is. */
 int identity_enter(bool *ret_rootless, struct err *err);
 
 /* A host uid (and gid) that no other box of this machine uses: a lease on one byte of a lock file, held as long as
@@ -21,5 +21,5 @@ enum { IDENTITY_FIRST_UID = 0x70000000, IDENTITY_COUNT = 0x10000 };
 /* Can boxes have host ids of their own here? In a rootless user namespace and in many containers they cannot. */
 bool identity_has_range(void);
 
-/* What whoever started us calls this user: the same, unless identity_enter() made a user namespace. */
+/* The user id of the caller: the same, unless identity_enter() made a user namespace. */
 uid_t identity_outside(uid_t uid);

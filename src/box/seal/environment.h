@@ -1,4 +1,4 @@
-/* The environment of code in a box: nothing of ours, a few things it needs, then what the caller gave. */
+/* The environment of code in a box: a few variables it needs, then those of the caller; nothing of Glovebox's own. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #define BOX_EXTRA_PROGRAMS "/opt/glovebox/bin" /* what an image may lack: `python` */
 #define BOX_PATH "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:" BOX_EXTRA_PROGRAMS
 
-/* NULL-terminated "NAME=value" texts, freed with environment_free. A box with a network is told where its proxy is.
+/* NULL-terminated "NAME=value" texts, freed with environment_free. A box with a network gets the address of its proxy.
  * `extra` (NULL or NULL-terminated) wins. */
 char **environment_make(const struct image *image, const struct limits *limits, bool has_network, char *const *extra,
                         struct err *err);

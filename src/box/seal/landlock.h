@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* The ABI of this kernel, 0 when there is none (then doctor and the report say so), -errno when it does not tell. */
+/* The ABI of this kernel, 0 when there is none (then doctor and the report say so), -errno if it cannot be
+ * determined. */
 int landlock_abi(void);
 
 /* Builds the rule set over paths as seen now and restricts the calling process for good; writable is a list of

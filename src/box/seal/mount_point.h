@@ -1,4 +1,4 @@
-/* Places to mount on, below the root of a box while it is being furnished. No link is ever followed. Everything here
+/* Mount points below the root of a box while it is being built. No link is ever followed. Everything here
  * returns -errno on failure. */
 #pragma once
 

@@ -1,6 +1,7 @@
-/* What the maker and a nursery say to each other on one machine: orders over a SEQPACKET socket (base/fd_passing.h carries
- * the descriptors), answers over a pipe. The nursery runs code of an image: the maker believes nothing that comes from
- * it without a look, and takes no descriptor from it: to close one can take as long as whoever made it likes. */
+/* What the maker and a nursery say to each other on one machine: orders over a SEQPACKET socket (base/fd_passing.h
+ * carries the descriptors), answers over a pipe. The nursery runs code of an image: the maker believes nothing that
+ * comes from it without a look, and takes no descriptor from it: closing one can block for as long as its creator
+ * chose. */
 #pragma once
 
 #include <stdbool.h>
@@ -29,7 +30,7 @@ enum nursery_fd {
 struct nursery_order {
         struct limits limits;
         bool has_memory_cgroup, has_pids_cgroup;
-        bool is_awaited; /* somebody waits for this kernel: it does nothing ahead of need */
+        bool is_awaited; /* a caller waits for this kernel: it does nothing ahead of need */
         bool mounts_follow; /* box/late_mounts.h: its last walls wait until its first request */
         uint32_t n_writable, n_environment, texts_size;
         char texts[NURSERY_TEXTS_MAX]; /* directories that may be written, then the environment; each ends with NUL */

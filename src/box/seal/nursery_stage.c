@@ -165,7 +165,7 @@ static int nursery_stage_execute(const struct nursery_stage *nursery) {
         return code;
 }
 
-static int nursery_stage_furnish(struct nursery_stage *nursery, struct err *err) {
+static int nursery_stage_make_root(struct nursery_stage *nursery, struct err *err) {
         struct box_spec spec = *nursery->spec;
         _cleanup_fd_ int workspace_fd = tree_make_tmpfs(1 << 20, 16, BOX_UID, BOX_GID, 0755);
         if (workspace_fd < 0)
@@ -186,7 +186,7 @@ void nursery_stage_run(struct nursery_stage *nursery) {
         (void) setsid();
         (void) umask(022);
         int code = 0, report_fd = nursery->fds->sync_fd;
-        if (nursery_stage_furnish(nursery, &err) == 0) {
+        if (nursery_stage_make_root(nursery, &err) == 0) {
                 (void) setrlimit(RLIMIT_CORE, &(struct rlimit) { 1, 1 }); /* not 0: see privilege.c */
                 code = arrange_descriptors(nursery);
                 if (code == 0) {

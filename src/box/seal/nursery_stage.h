@@ -13,6 +13,6 @@ struct nursery_stage {
         const char *preload;         /* modules to import; if light, variables of its kernels; separated by commas */
 };
 
-/* Never returns: becomes Python, or reports through fds->sync_fd and exits. For a process that was cloned by the supervisor
- * into a mount namespace of its own. */
+/* Never returns: becomes Python, or reports through fds->sync_fd and exits. For a process that was cloned by the
+ * supervisor into a mount namespace of its own. */
 void nursery_stage_run(struct nursery_stage *nursery) __attribute__((noreturn));

@@ -9,8 +9,8 @@
 /* A fresh, empty session keyring: keyrings are not namespaced and would show the caller's keys. */
 int privilege_join_fresh_keyring(void);
 
-/* For an exec of a program of ours. Where uid 0 is not mapped it would take every capability away: what is permitted
- * becomes ambient. The program itself then passes nothing on to those that it starts. */
+/* For an exec of one of Glovebox's programs. Where uid 0 is not mapped it would take every capability away: what is
+ * permitted becomes ambient. The program itself then passes nothing on to those that it starts. */
 int privilege_pass_on(void);
 int privilege_pass_on_no_more(void);
 

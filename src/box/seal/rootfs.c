@@ -31,7 +31,8 @@ static int make_read_only(int root_fd, const char *path) {
 }
 
 /* In a box that is made from a template: the working directory is its root, and all places to mount on are directories
- * that the template has made itself. One call by path then does what a walk without following links takes eighteen for. */
+ * that the template has made itself. One call by path then does what a walk without following links takes eighteen
+ * for. */
 static int mount_tmpfs(const char *path, uint64_t bytes, uint64_t files, unsigned mode) {
         char options[160];
         (void) snprintf(options, sizeof(options), "size=%" PRIu64 ",nr_inodes=%" PRIu64 ",mode=%o,uid=%d,gid=%d", bytes,
@@ -40,7 +41,7 @@ static int mount_tmpfs(const char *path, uint64_t bytes, uint64_t files, unsigne
 }
 
 static int attach_tmpfs(const struct stage *stage, const char *path, uint64_t bytes, uint64_t files, unsigned mode) {
-        if (stage->spec->from_mould)
+        if (stage->spec->from_template)
                 return mount_tmpfs(path, bytes, files, mode);
         _cleanup_fd_ int tree = tree_make_tmpfs(bytes, files, BOX_UID, BOX_GID, mode);
         return tree < 0 ? tree : mount_point_attach(stage->root_fd, tree, path, true);
@@ -65,7 +66,7 @@ int rootfs_root(struct stage *stage, struct err *err) {
         /* Nothing that we mount may travel back to the host, nor the other way. */
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return err_sys(err, errno, "making the mounts private");
-        int code = stage->spec->from_mould ? attach_root(stage, stage->fds->template_fd, place, err) :
+        int code = stage->spec->from_template ? attach_root(stage, stage->fds->template_fd, place, err) :
                                              rootfs_root_at(stage, place, err);
         if (code < 0)
                 return -1;
@@ -116,7 +117,7 @@ static int rootfs_etc_file(struct stage *stage, int etc_fd, const char *name, co
 }
 
 int rootfs_etc(struct stage *stage, struct err *err) {
-        if (stage->spec->from_mould)
+        if (stage->spec->from_template)
                 return 0;
         const struct image *image = stage->spec->image;
         bool own = image->own_etc;
@@ -164,7 +165,7 @@ int rootfs_device_nodes(struct stage *stage, struct err *err) {
 }
 
 int rootfs_devices(struct stage *stage, struct err *err) {
-        if (!stage->spec->from_mould && rootfs_device_nodes(stage, err) < 0)
+        if (!stage->spec->from_template && rootfs_device_nodes(stage, err) < 0)
                 return -1;
         if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=" BOX_TERMINALS_MAX) < 0)
                 return err_sys(err, errno, "making /dev/pts");
@@ -190,7 +191,7 @@ static const char *const proc_covered_directories[] = { "proc/acpi", "proc/asoun
                                                          "proc/tty",  "proc/dynamic_debug", "proc/pressure" };
 
 int rootfs_proc(struct stage *stage, struct err *err) {
-        if ((!stage->spec->from_mould && mkdirat(stage->root_fd, "proc", 0555) < 0) ||
+        if ((!stage->spec->from_template && mkdirat(stage->root_fd, "proc", 0555) < 0) ||
             mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") < 0)
                 return err_sys(err, errno, "mounting /proc; inside a container it must not be masked "
                                            "(docker run --security-opt systempaths=unconfined)");
@@ -200,7 +201,7 @@ int rootfs_proc(struct stage *stage, struct err *err) {
 /* One more view of a thing of the box's, over a place of its /proc. What this kernel does not have is fine.
  *
  * The working directory is the root of the box here. Paths and one call in place of descriptors and five: this is done
- * some forty times for every box, and nobody can have put a link into a /proc that has no process yet. */
+ * some forty times for every box, and a /proc without a process yet holds no foreign link. */
 static int cover(const char *path, const char *with, unsigned long flags) {
         return mount(with, path, NULL, MS_BIND | flags, NULL) == 0 || errno == ENOENT ? 0 : -errno;
 }
@@ -230,7 +231,7 @@ static int cover_with_nothing(const struct stage *stage, const char *path, const
 
 int rootfs_masks(struct stage *stage, struct err *err) {
         /* In a template's root, which cannot be written to, this place is empty until the next step mounts on it. */
-        const char *empty = stage->spec->from_mould ? "workspace" : NULL;
+        const char *empty = stage->spec->from_template ? "workspace" : NULL;
         for (size_t i = 0; i < ELEMENTS(proc_read_only); i++) {
                 int code = cover_with_itself(proc_read_only[i]);
                 if (code < 0)
@@ -294,7 +295,7 @@ int rootfs_places(struct stage *stage, struct err *err) {
 
 static int attach_workspace(const struct stage *stage) {
         int tree = stage->spec->workspace_fd;
-        if (!stage->spec->from_mould)
+        if (!stage->spec->from_template)
                 return mount_point_attach(stage->root_fd, tree, BOX_WORKSPACE, true);
         return sys_move_mount(tree, "", stage->root_fd, "workspace", MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
@@ -322,11 +323,11 @@ int rootfs_writable(struct stage *stage, struct err *err) {
                 code = attach_workspace(stage);
         if (code == 0)
                 code = cover_project_links(stage->root_fd, BOX_WORKSPACE);
-        if (code == 0 && !stage->spec->from_mould)
+        if (code == 0 && !stage->spec->from_template)
                 code = link_aliases(stage->root_fd);
-        if (code == 0 && !stage->spec->from_mould)
+        if (code == 0 && !stage->spec->from_template)
                 make_late_places(stage->root_fd);
-        if (code == 0 && !stage->spec->from_mould)
+        if (code == 0 && !stage->spec->from_template)
                 code = link_python(stage);
         if (code < 0)
                 return err_sys(err, -code, "making the writable directories");
@@ -367,7 +368,7 @@ int rootfs_processors(struct stage *stage, struct err *err) {
 int rootfs_code(struct stage *stage, struct err *err) {
         const struct box_spec *spec = stage->spec;
         char path[300];
-        if (spec->from_mould)
+        if (spec->from_template)
                 return 0;
         if (rootfs_processors(stage, err) < 0)
                 return -1;
@@ -387,7 +388,7 @@ int rootfs_close(struct stage *stage, struct err *err) {
             chdir("/") < 0)
                 return err_sys(err, errno, "leaving the host's root");
         fd_close(&stage->root_fd);
-        /* The host is gone: what "/" is now must be what we furnished. */
+        /* The host is gone: "/" must be the root that was built. */
         struct stat here, workspace;
         if (stat("/", &here) < 0 || stat(BOX_WORKSPACE, &workspace) < 0 || here.st_dev == workspace.st_dev)
                 return err_set(err, ERR_SYSTEM, "the new root is not the one that was built");

@@ -80,7 +80,7 @@ static bool lacks_a_place(const struct opening *opening, int fd, const char *pat
         return false;
 }
 
-/* Does a place of ours lie at `path` or below? Then 1. One of the caller's: -1, with the reason. */
+/* 1 if a mount point of Glovebox is at `path` or below; -1, with the reason, if one of the caller's is. */
 static int stands_in_the_way(const struct opening *opening, const char *path, const char *what) {
         for (size_t i = 0; i < opening->n_needs; i++) {
                 const struct need *needed = &opening->needs[i];
@@ -214,7 +214,7 @@ static int show_tree(const struct opening *opening, int tree_fd, const char *pat
 
 int rootfs_image(struct stage *stage, struct err *err) {
         const struct image *image = stage->spec->image;
-        if (stage->spec->from_mould)
+        if (stage->spec->from_template)
                 return 0;
         struct opening opening = { .stage = stage, .err = err };
         list_needs(&opening);

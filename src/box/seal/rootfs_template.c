@@ -19,8 +19,9 @@ int rootfs_template_copy(void) {
         return tree < 0 ? -errno : tree;
 }
 
-/* Every box begins with a copy of the supervisor's mount namespace, which it then leaves. A template that is not attached there
- * is not copied that way. Only since Linux 6.15 can such a tree be copied at all: older kernels keep it attached. */
+/* Every box begins with a copy of the supervisor's mount namespace, which it then leaves. A template that is not
+ * attached there is not copied that way. Only since Linux 6.15 can such a tree be copied at all: older kernels keep it
+ * attached. */
 static void detach(void) {
         kept_fd = rootfs_template_copy();
         _cleanup_fd_ int copy = kept_fd < 0 ? -1 : rootfs_template_copy();

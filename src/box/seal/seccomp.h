@@ -9,8 +9,8 @@
  * families EAFNOSUPPORT; a foreign ABI kills. */
 extern const struct sock_fprog seccomp_program;
 
-/* The same, but for the calls that finish a sealing (Landlock and seccomp), and a short program that closes these: the two
- * together are the default profile. A box that still waits for its mounts (box/late_mounts.h) has the first one. */
+/* The same, but for the calls that finish a sealing (Landlock and seccomp), and a short program that closes these: the
+ * two together are the default profile. A box that still waits for its mounts (box/late_mounts.h) has the first one. */
 extern const struct sock_fprog seccomp_early_program, seccomp_closing_program;
 
 /* SHA-256 of the program's bytes in hex, for the isolation report. */

@@ -1,6 +1,6 @@
 /* Which system calls a box may make: the whole list, by name.
  *
- * A call is ALLOWED, FORBIDDEN (EPERM: a decision of ours), decided by a RULE over its arguments, or ABSENT (ENOSYS).
+ * A call is ALLOWED, FORBIDDEN (EPERM: a policy decision), decided by a RULE over its arguments, or ABSENT (ENOSYS).
  * What is in no list is absent too, so that a call of a future kernel starts out closed and libraries fall back as they
  * do on an older kernel. Numbers are those of the target's own headers; a call that an architecture does not have is
  * left out there. */
@@ -111,7 +111,7 @@
         X(init_module) X(ioperm) X(iopl) X(kexec_file_load) X(kexec_load) X(nfsservctl) X(quotactl) X(quotactl_fd)    \
         X(reboot) X(setdomainname) X(sethostname) X(settimeofday) X(swapoff) X(swapon) X(syslog) X(uselib) X(ustat)   \
         X(vhangup)                                                                                                    \
-        /* Memory placement: only useful to whoever owns the machine; libnuma takes EPERM for "no NUMA here". */      \
+        /* Memory placement: only useful to the owner of the machine; libnuma takes EPERM for "no NUMA here". */      \
         X(get_mempolicy) X(set_mempolicy) X(set_mempolicy_home_node) X(mbind) X(migrate_pages) X(move_pages)          \
         /* A box is restricted already; a program that would restrict itself further (xz) goes on without. */         \
         X(landlock_create_ruleset) X(landlock_add_rule) X(landlock_restrict_self)

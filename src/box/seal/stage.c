@@ -1,7 +1,7 @@
 /* The sealing of a box: one table of steps in order, each of them fatal.
  *
  * Theory of operation. The parent (box.c) clones this child into new namespaces and holds the other end of sync_fd. The
- * child prepares what needs no identity, waits for one byte (its ids are mapped), furnishes the file system with the
+ * child prepares what needs no identity, waits for one byte (its ids are mapped), builds the file system with the
  * capabilities it has in its own user namespace, enters its control groups, locks everything behind a second user
  * namespace, gives up every privilege, and becomes the agent. If a step fails the child writes a
  * struct err and exits; the parent undoes the rest. No byte of tenant code runs before the last row of the table. */
@@ -34,7 +34,7 @@ enum { AGENT_CONTROL_FD = 3, PROXY_BACKLOG = 128 };
 static int wait_for_parent(const struct stage *stage, struct err *err) {
         char go;
         int code = fd_read_exactly(stage->fds->sync_fd, &go, 1);
-        return code < 0 ? err_set(err, ERR_GONE, "whoever asked for this box is gone") : 0;
+        return code < 0 ? err_set(err, ERR_GONE, "the process that requested this box has ended") : 0;
 }
 
 static int step_detach(struct stage *stage, struct err *err) {
@@ -229,7 +229,7 @@ static const struct {
         { "detach", step_detach, "first: the terminal of the caller is given up before anything is built" },
         { "identity", step_identity, "all below is made by the box's own user, never by root" },
         { "keyring", step_keyring, "counted for the box's own user; nothing of the caller's keys is in reach" },
-        { "root", rootfs_root, "mounts are private before the first of ours is made" },
+        { "root", rootfs_root, "mounts are private before the box makes its first one" },
         { "image", rootfs_image, "read-only trees that the parent opened and checked" },
         { "etc", rootfs_etc, "after the image, whose /etc it may cover" },
         { "devices", rootfs_devices, "from descriptors checked before any tenant could swap them" },

@@ -31,7 +31,7 @@ struct stage {
         bool drop_groups;       /* a privileged parent mapped us: supplementary groups can be given up */
         bool has_memory_cgroup; /* else resource limits must do */
         bool has_pids_cgroup;
-        int root_fd; /* the new root while it is being furnished */
+        int root_fd; /* the new root while it is being built */
         int mount_bound_fd; /* how many mount namespaces there may be, while that is not said for good */
 };
 

@@ -11,8 +11,8 @@ struct line_editor {
         size_t n_history;
         char path[4200]; /* where the history is kept, or "" */
 
-        /* Words that may stand where the last `*ret_size` bytes of `text` do, each with its NUL, "" ends them; NULL: none.
-         * The caller frees them. */
+        /* Words that may stand where the last `*ret_size` bytes of `text` do, each with its NUL, "" ends them; NULL:
+         * none. The caller frees them. */
         char *(*complete)(void *context, const char *text, size_t *ret_size);
         void *context;
 };
