@@ -102,7 +102,7 @@ int operation_status(struct caller *caller, struct err *err) {
                         const struct session_info info = session_info_of(session);
                         json_array_append_new(sessions, session_info_to_json(&info, &brief));
                 }
-        caller_answer(caller, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "daemon",
+        caller_answer(caller, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "engine", manager->engine.name, "daemon",
                                         describe_daemon(daemon_of(manager)), "pool", describe_pool(manager), "nursery",
                                         describe_nursery(manager, false), "light_nursery",
                                         describe_nursery(manager, true), "sessions", sessions, "helpers",

@@ -14,6 +14,7 @@
 #include "session/caller.h"
 #include "session/network.h"
 #include "session/session.h"
+#include "session/session_engine.h"
 #include "spawn/kernel_files.h"
 #include "store/packages.h"
 
@@ -327,6 +328,7 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
         (void) strcpy(row.mode, "fresh");
         row.workspace[0] = '\0';
         json_t *options = json_pack("{s:O}", "shown", json_object_get(settings, "shown"));
+        session_engine_keep(&session->row, options); /* pip runs in the session's own image */
         _cleanup_free_ char *text = options ? json_dumps(options, JSON_COMPACT) : NULL;
         json_decref(options);
         if (!text || (size_t) snprintf(row.options, sizeof(row.options), "%s", text) >= sizeof(row.options))

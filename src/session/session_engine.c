@@ -36,6 +36,11 @@ static void keep(json_t *kept, const char *name, const char *runtime) {
                 json_object_set_new(kept, "runtime", json_string(runtime));
 }
 
+void session_engine_keep(const struct registry_session *row, json_t *options) {
+        struct session_engine engine = session_engine_of(row);
+        keep(options, engine.name, engine.runtime);
+}
+
 void session_engine_plain_options(const struct session_manager *manager, char *ret_text, size_t room) {
         json_t *kept = json_object();
         keep(kept, manager->engine.name, manager->engine.runtime);

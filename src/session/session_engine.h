@@ -21,5 +21,8 @@ bool session_engine_is_native(const struct registry_session *row);
 int session_engine_choose(const struct session_manager *manager, json_t *json, struct registry_session *row, json_t *kept,
                       struct err *err);
 
+/* Adds the engine of this row to the options of another. */
+void session_engine_keep(const struct registry_session *row, json_t *options);
+
 /* The options of a row that asks for nothing, as text. */
 void session_engine_plain_options(const struct session_manager *manager, char *ret_text, size_t room);

@@ -12,6 +12,7 @@ from support.client import Client, DaemonError
 from support.daemon import wait_for
 from support.daemons import make_daemons
 from support.web import serve_web
+from support.wheels import make_wheel
 
 
 def value(client: Client, code: str, session: str, **fields: object) -> str:
@@ -197,6 +198,18 @@ made < 400
     assert value(client, "1", "beside") == "1"
 
 
+def test_packages_are_installed_into_the_session(bench: Bench, binary: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    make_wheel(tmp_path, "parcel", "1.0", {"parcel.py": "version = '1.0'\n"})
+    env = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    for make in make_daemons(binary):
+        client = make(*bench.daemon.options, env=env).client()
+        client.execute("kept = 1", "packages")
+        done = client.request("session.install", session="packages", packages=["parcel"])
+        assert done["status"] == "ok", done
+        assert value(client, "import parcel; (parcel.version, kept)", "packages") == "('1.0', 1)"
+
+
 def test_there_is_no_network(client: Client) -> None:
     code = "import socket\ntry:\n    socket.create_connection(('192.0.2.1', 80), 2)\nexcept OSError as e: print('no')"
     assert client.execute(code, "offline")["stdout"] == "no\n"
@@ -222,7 +235,7 @@ def test_a_list_of_hosts_is_reached_through_the_proxy(bench: Bench, binary: Path
 def test_the_report_names_the_engine_and_what_it_gives(bench: Bench, client: Client) -> None:
     client.execute("1", "report")
     report = client.request("session.show", session="report")["isolation"]
-    assert report["engine"] == bench.kind.split("-")[0]
+    assert report["engine"] == client.request("status")["engine"] == bench.kind.split("-")[0]
     assert report["isolation"] == ("gvisor" if bench.is_gvisor else "container")
     assert report["capabilities"] == [] and report["no_new_privs"] is True
     sealed = value(client, "open('/proc/self/status').read().count('Seccomp:\\t2')", "report")

@@ -111,7 +111,7 @@ def docker() -> Iterator[Engine]:
     options += ["-H", f"unix://{directory}/d.sock", "--iptables=false", "--ip6tables=false", "--bridge=none"]
     options += [f"--add-runtime=runsc={_write_runtime(directory)}", "--live-restore"]
     try:
-        with _running(Engine("docker", directory, [_find("dockerd"), *options], {}), "debian12") as engine:
+        with _running(Engine("docker", directory, [_find("dockerd"), *options], {}), "debian12-venv") as engine:
             yield engine
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -128,7 +128,7 @@ def podman(runtime: str = "") -> Iterator[Engine]:
     command += [f"unix://{directory}/d.sock"]
     engine = Engine("podman", directory, command, {})
     try:
-        with _running(engine, "debian12"):
+        with _running(engine, "debian12-venv"):
             yield engine
     finally:
         for mount in ("root/overlay",):

@@ -19,8 +19,8 @@ from support.dockerd import dockerd
 from support.glovebox import REPOSITORY
 
 DIRECTORY = Path(os.environ.get("GLOVEBOX_TEST_IMAGES", REPOSITORY / "build/test-images"))
-SUITES = {"debian12": "bookworm", "debian13": "trixie"}
-PACKAGES = {"debian12": "python3", "debian13": "python3,python3-numpy"}
+SUITES = {"debian12": "bookworm", "debian12-venv": "bookworm", "debian13": "trixie"}
+PACKAGES = {"debian12": "python3", "debian12-venv": "python3,python3-venv", "debian13": "python3,python3-numpy"}
 CHANGES = ("ENV COLOUR=teal", "ENV PATH=/opt/own/bin:/usr/bin:/bin", "ENV HOME=/elsewhere", "WORKDIR /srv")
 
 
@@ -115,6 +115,7 @@ def _busybox(_: str, to: Path) -> None:
 
 MAKERS: dict[str, Callable[[str, Path], None]] = {
     "debian12": _debian,
+    "debian12-venv": _debian,
     "debian13": _debian,
     "docker-save": _docker,
     "docker-export": _docker,
