@@ -36,8 +36,8 @@ test: all
 
 soak: all
 	@tools/setup.sh test
-	@GLOVEBOX_EVERY_CALL=1 $(PYTHON) -m pytest -q tests/chaos/test_every_call.py
 	@$(PYTHON) tests/chaos/storm.py --minutes $(MINUTES)
+	@GLOVEBOX_EVERY_CALL=1 $(PYTHON) -m pytest -q tests/chaos/test_every_call.py
 
 bench: all
 	@tools/setup.sh bench

@@ -14,8 +14,7 @@
 
 enum {
         BEAT_MS = 15 * 1000,
-        ANSWER_SMALL = 256 << 10,
-        ANSWERS_MAX = 32 << 20, /* of all that clients have not taken yet */
+        ANSWER_SMALL = 32 << 10, /* one for each connection there may be is not much */
 };
 
 static const struct caller_type caller_type;
@@ -46,6 +45,7 @@ struct api_request *api_request_open(struct service *service, struct http_reques
         api_request->match = *match;
         api_request->visitor = *visitor;
         api_request->is_waiting = use != NULL;
+        http_set_holder(request, visitor->owner);
         api_request->caller = (struct caller) { .type = &caller_type,
                                            .manager = service->manager,
                                            .owner = api_request->visitor.owner,
@@ -237,19 +237,25 @@ void api_request_answer(struct api_request *api_request, int status, json_t *ans
 
 /* ---- what the operations say ---- */
 
-/* Nobody can have the service hold a large answer for every connection there is. */
-static bool is_crowded(const struct api_request *api_request, size_t size) {
-        return size > ANSWER_SMALL && http_server_queued(api_request->service->server) + size > ANSWERS_MAX;
+/* Nobody can have the service hold a large answer for every connection there is, and no key can have it hold so many that
+ * others get none. */
+static bool is_crowded(const struct api_request *api_request, size_t size, struct err *err) {
+        const struct http_server *server = api_request->service->server;
+        const char *key = api_request->visitor.owner;
+        const struct share_claim claim = { .key = key, .amount = size };
+        return size > ANSWER_SMALL &&
+               share_judge(&api_request->caller.manager->shares, SHARE_ANSWERS, &claim, http_server_queued(server, key),
+                           http_server_queued(server, NULL), err) < 0;
 }
 
 static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
         struct api_request *api_request = (struct api_request *) caller;
+        struct err err;
         (void) json;
         if (!api_request->request)
                 api_request_free(api_request);
-        else if (is_crowded(api_request, size))
-                api_request_problem(api_request, 503, "busy", "the service holds as many large answers as it can for clients "
-                                 "that read slowly", "read them, or try again in a moment");
+        else if (is_crowded(api_request, size, &err))
+                api_request_problem(api_request, 503, "busy", err.message, "read what is on its way, or try again in a moment");
         else if (api_request->is_begun && size <= API_REQUEST_ANSWER_MAX) {
                 stream_end(api_request, text, size);
                 api_request_free(api_request);

@@ -6,29 +6,45 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/priority.h"
 #include "base/process_title.h"
 
-enum { FIRST_FD = 3, PIECE = 64 << 10, AT_ONCE_MAX = 64 };
-
-static unsigned n_jobs; /* of this process */
+enum {
+        FIRST_FD = 3,
+        PIECE = 64 << 10,
+        MAX = 64,           /* that there are, waiting ones included */
+        QUEUED_AT_ONCE = 4, /* of those that have a queue, and one of each: they compete with everybody for the disk */
+};
 
 struct helper_job {
-        struct helper_job_order order;
-        char key[SHARE_NAME_MAX + 1]; /* the key whose share it takes; order.key is borrowed */
+        struct helper_job *next; /* of all */
+        struct loop *loop;
+        struct helper_job_order order; /* its descriptors are duplicates while it waits */
+        char key[SHARE_NAME_MAX + 1];   /* the key whose share it takes; order.key is borrowed */
+        char queue[HELPER_JOB_QUEUE_ROOM]; /* "": it has none */
+        uint64_t turn;                  /* of a queued one */
+        enum { JOB_WAITS, JOB_RUNS, JOB_DROPPED } state;
         pid_t pid;
-        int fd;
-        struct loop_watch *watch;
+        int pid_fd; /* readable when it has ended */
+        int fd;     /* what it says */
+        struct loop_watch *watch, *end_watch;
         struct loop_timer *timer;
         char *bytes;
         size_t size;
 };
+
+static struct helper_job *jobs; /* of this process, newest first */
+static unsigned n_jobs, n_queued_running;
+static uint64_t last_turn; /* of the queued job that was begun last */
 
 /* Keeps nothing of the daemon's but what it was given: a client's socket held here would look open. */
 _Noreturn static void helper_job_run(const struct helper_job_order *order, int out_fd, pid_t parent) {
@@ -39,6 +55,7 @@ _Noreturn static void helper_job_run(const struct helper_job_order *order, int o
         (void) signal(SIGPIPE, SIG_DFL);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
         process_title_set("job", "");
+        priority_stand_back();
         if (getppid() != parent || dup2(out_fd, STDOUT_FILENO) < 0)
                 _exit(EXIT_FAILURE);
         for (size_t i = 0; i < order->n_fds; i++)
@@ -53,34 +70,68 @@ _Noreturn static void helper_job_run(const struct helper_job_order *order, int o
 }
 
 static void helper_job_free(struct helper_job *job) {
+        for (struct helper_job **at = &jobs; *at; at = &(*at)->next)
+                if (*at == job) {
+                        *at = job->next;
+                        n_jobs--;
+                        break;
+                }
         if (job->order.shares)
                 share_give(job->order.shares, job->order.share,
                            &(const struct share_claim) { .key = job->key, .amount = 1 });
+        if (job->state == JOB_WAITS)
+                for (size_t i = 0; i < job->order.n_fds; i++)
+                        fd_close(&job->order.fds[i]);
         loop_unwatch(&job->watch);
+        loop_unwatch(&job->end_watch);
         loop_timer_drop(&job->timer);
+        fd_close(&job->pid_fd);
         fd_close(&job->fd);
         free(job->bytes);
         free(job);
-        n_jobs--;
 }
 
-/* It has closed its end, or said too much. */
+static void begin_waiting(void);
+
+/* It has ended, and is no longer a process. */
 static void helper_job_finish(struct helper_job *job, bool good) {
-        int status = 0;
-        pid_t waited;
-        if (!good)
-                (void) kill(job->pid, SIGKILL);
-        while ((waited = waitpid(job->pid, &status, 0)) < 0 && errno == EINTR)
-                ;
-        good = good && waited == job->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-        void (*done)(void *, const char *, size_t) = job->order.done;
+        void (*done)(void *, const char *, size_t) = job->state == JOB_DROPPED ? NULL : job->order.done;
         void *context = job->order.context;
         char *bytes = job->bytes;
         size_t size = job->size;
+        if (*job->queue)
+                n_queued_running--;
         job->bytes = NULL;
         helper_job_free(job);
-        done(context, good ? (bytes ? bytes : "") : NULL, good ? size : 0);
+        if (done)
+                done(context, good ? (bytes ? bytes : "") : NULL, good ? size : 0);
         free(bytes);
+        begin_waiting();
+}
+
+/* False: it is still a process. It may be for long, if it hangs in the disk; nobody waits for that here. */
+static bool helper_job_reap(struct helper_job *job) {
+        int status = 0;
+        pid_t waited;
+        while ((waited = waitpid(job->pid, &status, WNOHANG)) < 0 && errno == EINTR)
+                ;
+        if (waited == 0)
+                return false;
+        helper_job_finish(job, waited == job->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        return true;
+}
+
+static void on_end(void *context, uint32_t events) {
+        (void) events;
+        (void) helper_job_reap(context);
+}
+
+/* It has said what there was to say, or is not to say more: all that is left is its end. */
+static void await_end(struct helper_job *job) {
+        loop_unwatch(&job->watch);
+        fd_close(&job->fd);
+        if (!helper_job_reap(job) && !job->end_watch)
+                job->end_watch = loop_watch(job->loop, job->pid_fd, EPOLLIN, on_end, job);
 }
 
 static void on_timeout(void *context) {
@@ -93,21 +144,115 @@ static void on_words(void *context, uint32_t events) {
         struct helper_job *job = context;
         (void) events;
         char *grown = job->size + PIECE > HELPER_JOB_ANSWER_MAX ? NULL : realloc(job->bytes, job->size + PIECE);
-        if (!grown) {
-                helper_job_finish(job, false);
-                return;
+        ssize_t n = -1;
+        if (grown) {
+                job->bytes = grown;
+                n = read(job->fd, job->bytes + job->size, PIECE);
+                if (n > 0)
+                        job->size += (size_t) n;
+                if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+                        return;
         }
-        job->bytes = grown;
-        ssize_t n = read(job->fd, job->bytes + job->size, PIECE);
-        if (n > 0)
-                job->size += (size_t) n;
-        else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-                helper_job_finish(job, n == 0);
+        if (n < 0) /* it says too much */
+                (void) kill(job->pid, SIGKILL);
+        await_end(job);
 }
 
-static struct helper_job *helper_job_refuse(struct err *err) {
-        (void) err_set(err, ERR_BUSY, "the daemon has too much to wait for at once; try again in a moment");
-        return NULL;
+static int helper_job_begin(struct helper_job *job) {
+        int ends[2];
+        const struct helper_job_order *order = &job->order;
+        pid_t parent = getpid();
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return -errno;
+        job->fd = ends[0];
+        if (order->timeout_ms)
+                job->timer = loop_timer(job->loop, loop_now_ms() + order->timeout_ms, on_timeout, job);
+        if (fd_set_nonblocking(job->fd) == 0 && (job->timer || !order->timeout_ms) &&
+            (job->watch = loop_watch(job->loop, job->fd, EPOLLIN, on_words, job)))
+                job->pid = fork();
+        if (job->pid == 0)
+                helper_job_run(order, ends[1], parent);
+        fd_close(&ends[1]);
+        if (job->pid < 0)
+                return -EAGAIN;
+        job->pid_fd = (int) syscall(SYS_pidfd_open, job->pid, 0);
+        if (job->pid_fd < 0) { /* no descriptors: whatever it did, nobody would learn when it ends */
+                (void) kill(job->pid, SIGKILL);
+                (void) waitpid(job->pid, NULL, 0);
+                return -EAGAIN;
+        }
+        if (job->state == JOB_WAITS)
+                for (size_t i = 0; i < job->order.n_fds; i++)
+                        fd_close(&job->order.fds[i]);
+        job->state = JOB_RUNS;
+        if (*job->queue) {
+                n_queued_running++;
+                last_turn = job->turn;
+        }
+        return 0;
+}
+
+/* ---- waiting for a turn ---- */
+
+static bool may_begin(const char *queue) {
+        for (const struct helper_job *job = jobs; job; job = job->next)
+                if (job->state != JOB_WAITS && strcmp(job->queue, queue) == 0)
+                        return false;
+        return n_queued_running < QUEUED_AT_ONCE;
+}
+
+static struct helper_job *find_next(void) {
+        struct helper_job *next = NULL;
+        for (struct helper_job *job = jobs; job; job = job->next) /* the oldest is last */
+                if (job->state == JOB_WAITS && (!next || job->turn <= next->turn) && may_begin(job->queue))
+                        next = job;
+        return next;
+}
+
+static void begin_waiting(void) {
+        struct helper_job *job;
+        while ((job = find_next())) {
+                if (helper_job_begin(job) == 0)
+                        continue;
+                void (*done)(void *, const char *, size_t) = job->order.done;
+                void *context = job->order.context;
+                helper_job_free(job);
+                done(context, NULL, 0);
+        }
+}
+
+/* One turn behind the last job of the same queue; a queue that has none waiting is in the next turn. */
+static uint64_t turn_of(const char *queue) {
+        uint64_t turn = last_turn + 1;
+        for (const struct helper_job *job = jobs; job; job = job->next)
+                if (job->state == JOB_WAITS && job->turn >= turn && strcmp(job->queue, queue) == 0)
+                        turn = job->turn + 1;
+        return turn;
+}
+
+/* Descriptors are the job's own from here on: their owner may close them before its turn. */
+static int keep_descriptors(struct helper_job *job) {
+        int kept[HELPER_JOB_FDS_MAX];
+        for (size_t i = 0; i < job->order.n_fds; i++) {
+                kept[i] = fcntl(job->order.fds[i], F_DUPFD_CLOEXEC, FIRST_FD);
+                if (kept[i] < 0) {
+                        while (i > 0)
+                                fd_close(&kept[--i]);
+                        job->order.n_fds = 0;
+                        return -errno;
+                }
+        }
+        memcpy(job->order.fds, kept, sizeof(kept));
+        return 0;
+}
+
+/* ---- for others ---- */
+
+void helper_job_name_queue(int fd, char ret_queue[static HELPER_JOB_QUEUE_ROOM]) {
+        struct stat status = { 0 };
+        (void) fstat(fd, &status);
+        (void) snprintf(ret_queue, HELPER_JOB_QUEUE_ROOM, "%llx-%llx", (unsigned long long) status.st_dev,
+                        (unsigned long long) status.st_ino);
 }
 
 /* Without one, there is none to be given back. */
@@ -124,39 +269,44 @@ static int take_share(struct helper_job *job, struct err *err) {
 }
 
 struct helper_job *helper_job_start(struct loop *loop, const struct helper_job_order *order, struct err *err) {
-        int ends[2];
-        struct helper_job *job = n_jobs < AT_ONCE_MAX ? calloc(1, sizeof(*job)) : NULL;
-        pid_t parent = getpid();
-        if (!job || pipe2(ends, O_CLOEXEC) < 0) {
-                free(job);
-                return helper_job_refuse(err);
-        }
-        n_jobs++;
-        *job = (struct helper_job) { .order = *order, .fd = ends[0], .pid = -1 };
+        struct helper_job *job = n_jobs < MAX ? calloc(1, sizeof(*job)) : NULL;
+        (void) err_set(err, ERR_BUSY, "the daemon has too much to wait for at once; try again in a moment");
+        if (!job)
+                return NULL;
+        *job = (struct helper_job) { .loop = loop, .order = *order, .fd = -1, .pid_fd = -1, .pid = -1,
+                                     .state = JOB_RUNS };
         if (take_share(job, err) < 0) {
-                fd_close(&ends[1]);
-                helper_job_free(job);
+                free(job);
                 return NULL;
         }
-        if (order->timeout_ms)
-                job->timer = loop_timer(loop, loop_now_ms() + order->timeout_ms, on_timeout, job);
-        if (fd_set_nonblocking(job->fd) == 0 && (job->timer || !order->timeout_ms) &&
-            (job->watch = loop_watch(loop, job->fd, EPOLLIN, on_words, job)))
-                job->pid = fork();
-        if (job->pid == 0)
-                helper_job_run(order, ends[1], parent);
-        fd_close(&ends[1]);
-        if (job->pid > 0)
+        (void) snprintf(job->queue, sizeof(job->queue), "%s", order->queue ? order->queue : "");
+        job->turn = turn_of(job->queue);
+        int code = 0;
+        if (*job->queue && !may_begin(job->queue)) {
+                code = keep_descriptors(job);
+                job->state = JOB_WAITS;
+        } else
+                code = helper_job_begin(job);
+        job->next = jobs;
+        jobs = job;
+        n_jobs++;
+        if (code == 0)
                 return job;
         helper_job_free(job);
-        return helper_job_refuse(err);
+        return NULL;
 }
 
 void helper_job_drop(struct helper_job **job) {
-        if (!*job)
-                return;
-        (void) kill((*job)->pid, SIGKILL);
-        (void) waitpid((*job)->pid, NULL, 0);
-        helper_job_free(*job);
+        struct helper_job *dropped = *job;
         *job = NULL;
+        if (!dropped)
+                return;
+        if (dropped->state == JOB_WAITS) {
+                helper_job_free(dropped);
+                return;
+        }
+        dropped->state = JOB_DROPPED;
+        (void) kill(dropped->pid, SIGKILL);
+        loop_timer_drop(&dropped->timer);
+        await_end(dropped);
 }

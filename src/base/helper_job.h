@@ -1,7 +1,8 @@
-/* An job: something that may block (a disk, another program), done by a child of the daemon while that goes on. What
+/* A job: something that may block (a disk, another program), done by a child of the daemon while that goes on. What
  * it has to say comes back when it has ended, all at once. It dies with the daemon. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,7 +10,7 @@
 #include "base/loop.h"
 #include "base/share.h"
 
-enum { HELPER_JOB_FDS_MAX = 2, HELPER_JOB_ANSWER_MAX = 16 << 20 };
+enum { HELPER_JOB_FDS_MAX = 2, HELPER_JOB_ANSWER_MAX = 16 << 20, HELPER_JOB_QUEUE_ROOM = 48 };
 
 struct helper_job;
 
@@ -20,6 +21,9 @@ struct helper_job_order {
         size_t share;
         const char *key;
         uint64_t timeout_ms; /* after which it is killed; 0: it has all the time */
+        /* Work for a moment, caused by a stranger: few of these are done at a time, and one of each queue; the others
+         * wait for their turn, queue by queue. NULL: it is begun at once. */
+        const char *queue;
         /* In the child, which has these descriptors and the standard ones, of which the output is `out_fd`, for what
          * there is to say; it may execute something. Whatever the daemon had in memory can be read. 0, or -1 when it
          * failed: then it has said nothing. */
@@ -29,9 +33,12 @@ struct helper_job_order {
         void *context;
 };
 
+/* The name of the queue for whatever looks at this directory. */
+void helper_job_name_queue(int fd, char ret_queue[static HELPER_JOB_QUEUE_ROOM]);
+
 /* NULL when there are no processes or descriptors for it, or dozens are under way already, or as many of its key as may
  * be (ERR_LIMIT). */
 struct helper_job *helper_job_start(struct loop *loop, const struct helper_job_order *order, struct err *err);
 
-/* Ends it; `done` is not called. NULL inside is fine. */
+/* Ends it; `done` is not called. It keeps its share until it is gone, which nobody waits for. NULL inside is fine. */
 void helper_job_drop(struct helper_job **job);

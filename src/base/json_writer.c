@@ -71,25 +71,26 @@ static const char escapes[128] = {
 #undef U
 };
 
+/* How each byte is written. One whole entry is copied whatever its size, which is quicker than asking. */
+static struct written {
+        char text[7];
+        uint8_t size;
+} written[256];
+enum { BEHIND = sizeof(struct written) }; /* bytes that may be written behind the last one */
+
+static void fill_written(void) {
+        static const char hex[] = "0123456789abcdef";
+        for (unsigned byte = 0; byte < ELEMENTS(written); byte++) {
+                char escape = byte < sizeof(escapes) ? escapes[byte] : 0;
+                written[byte] = !escape ? (struct written) { { (char) byte }, 1 }
+                                : escape != 'u' ? (struct written) { { '\\', escape }, 2 }
+                                                : (struct written) { { '\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15] }, 6 };
+        }
+}
+
 static size_t written_size(unsigned char byte) {
         char escape = byte < sizeof(escapes) ? escapes[byte] : 0;
         return escape == 'u' ? 6 : escape ? 2 : 1;
-}
-
-static char *write_byte(char *to, unsigned char byte) {
-        static const char hex[] = "0123456789abcdef";
-        char escape = byte < sizeof(escapes) ? escapes[byte] : 0;
-        if (!escape) {
-                *to++ = (char) byte;
-                return to;
-        }
-        *to++ = '\\';
-        *to++ = escape;
-        if (escape == 'u') {
-                memcpy(to, (const char[]) { '0', '0', hex[byte >> 4], hex[byte & 15] }, 4);
-                to += 4;
-        }
-        return to;
 }
 
 size_t json_writer_fitting(const char *bytes, size_t size, size_t max) {
@@ -114,12 +115,17 @@ void json_writer_put_string(struct json_writer *text, const char *bytes, size_t 
         size_t total = 2;
         for (size_t i = 0; i < size; i++)
                 total += written_size((unsigned char) bytes[i]);
-        char *to = make_room(text, total);
+        char *to = make_room(text, total + BEHIND);
         if (!to)
                 return;
+        if (!written[0].size)
+                fill_written();
         *to++ = '"';
-        for (size_t i = 0; i < size; i++)
-                to = write_byte(to, (unsigned char) bytes[i]);
+        for (size_t i = 0; i < size; i++) {
+                const struct written *entry = &written[(unsigned char) bytes[i]];
+                memcpy(to, entry, sizeof(*entry));
+                to += entry->size;
+        }
         *to = '"';
         text->size += total;
 }

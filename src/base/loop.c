@@ -13,6 +13,17 @@
  * come meanwhile, and timers are looked at in between. */
 enum { EVENTS_EACH = 16, TURN_US = 4000 };
 
+/* Two lanes. A watch whose events took much of the loop's time lately is in the slow lane: it is served after the others,
+ * and all of the slow lane has only so long in a turn. So a few who keep the loop busy (a box that floods its pipes, a
+ * client that asks for large things without end) wait for each other, and nobody else waits for them. */
+enum {
+        SLOW_LANE_US = 1000,   /* of a turn; at least one event */
+        WINDOW_US = 128000,    /* what a watch took counts half after this, and so on */
+        SLOW_FROM_US = 2000,   /* in about one window */
+        FAST_BELOW_US = 500,
+        SHORT_US = 50,         /* what took less by the clock is not looked at closer */
+};
+
 struct loop_watch {
         struct loop *loop;
         int fd; /* -1: dropped, waits to be freed */
@@ -20,6 +31,8 @@ struct loop_watch {
         void (*call)(void *context, uint32_t events);
         void *context;
         struct loop_watch *next_dropped;
+        bool is_slow; /* it is in the slow lane */
+        uint64_t spent_us, window_us; /* what it took in the window that began then, and half of what it took before */
 };
 
 struct loop_timer {
@@ -32,11 +45,15 @@ struct loop_timer {
 
 struct loop {
         int epoll_fd;
+        int slow_fd; /* the slow lane's, watched by the other one */
         bool stopped;
         struct loop_watch *dropped; /* freed after the turn: events for them may still be in hand */
         struct loop_timer **heap;   /* earliest first */
         size_t n_timers, room;
         struct loop_turns turns;
+        /* The time that the loop worked or had nothing to do. While it waits for a processor it stands still: on a busy
+         * machine those who take much of the loop take no less of it. */
+        uint64_t clock_us;
 };
 
 uint64_t loop_now_ms(void) {
@@ -57,14 +74,20 @@ int64_t loop_wall_ms(void) {
         return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+static int add_slow_lane(const struct loop *loop) {
+        struct epoll_event event = { .events = EPOLLIN, .data.ptr = NULL };
+        return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->slow_fd, &event);
+}
+
 int loop_make(struct loop **ret_loop, struct err *err) {
         struct loop *loop = calloc(1, sizeof(*loop));
         if (!loop)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-        if (loop->epoll_fd < 0) {
+        loop->slow_fd = epoll_create1(EPOLL_CLOEXEC);
+        if (loop->epoll_fd < 0 || loop->slow_fd < 0 || add_slow_lane(loop) < 0) {
                 int code = errno;
-                free(loop);
+                loop_free(loop);
                 return err_sys(err, code, "making an event loop");
         }
         *ret_loop = loop;
@@ -86,11 +109,16 @@ void loop_free(struct loop *loop) {
         for (size_t i = 0; i < loop->n_timers; i++)
                 free(loop->heap[i]);
         free(loop->heap);
+        fd_close(&loop->slow_fd);
         fd_close(&loop->epoll_fd);
         free(loop);
 }
 
 /* ---- descriptors ---- */
+
+static int lane_of(const struct loop_watch *watch) {
+        return watch->is_slow ? watch->loop->slow_fd : watch->loop->epoll_fd;
+}
 
 struct loop_watch *loop_watch(struct loop *loop, int fd, uint32_t events,
                               void (*call)(void *context, uint32_t events), void *context) {
@@ -110,7 +138,7 @@ int loop_watch_change(struct loop_watch *watch, uint32_t events) {
         if (watch->events == events)
                 return 0;
         struct epoll_event event = { .events = events, .data.ptr = watch };
-        if (epoll_ctl(watch->loop->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event) < 0)
+        if (epoll_ctl(lane_of(watch), EPOLL_CTL_MOD, watch->fd, &event) < 0)
                 return -errno;
         watch->events = events;
         return 0;
@@ -121,7 +149,7 @@ void loop_unwatch(struct loop_watch **watch) {
         *watch = NULL;
         if (!dropped)
                 return;
-        (void) epoll_ctl(dropped->loop->epoll_fd, EPOLL_CTL_DEL, dropped->fd, NULL);
+        (void) epoll_ctl(lane_of(dropped), EPOLL_CTL_DEL, dropped->fd, NULL);
         dropped->fd = -1;
         dropped->next_dropped = dropped->loop->dropped;
         dropped->loop->dropped = dropped;
@@ -227,24 +255,79 @@ struct loop_turns loop_turns(const struct loop *loop) {
         return loop->turns;
 }
 
+/* ---- lanes ---- */
+
+/* If it cannot be had in the other lane, it stays where it is. */
+static void change_lane(struct loop_watch *watch) {
+        struct epoll_event event = { .events = watch->events, .data.ptr = watch };
+        int to = watch->is_slow ? watch->loop->epoll_fd : watch->loop->slow_fd;
+        if (epoll_ctl(to, EPOLL_CTL_ADD, watch->fd, &event) < 0)
+                return;
+        (void) epoll_ctl(lane_of(watch), EPOLL_CTL_DEL, watch->fd, NULL);
+        watch->is_slow = !watch->is_slow;
+}
+
+static void note_cost(struct loop_watch *watch, uint64_t took_us) {
+        uint64_t windows = (watch->loop->clock_us - watch->window_us) / WINDOW_US;
+        if (windows > 0) {
+                watch->spent_us = windows < 32 ? watch->spent_us >> windows : 0;
+                watch->window_us = watch->loop->clock_us;
+        }
+        watch->spent_us += took_us;
+        if (watch->is_slow ? watch->spent_us < FAST_BELOW_US : watch->spent_us > SLOW_FROM_US)
+                change_lane(watch);
+}
+
+/* Time that the loop had no processor for is not the watch's. */
+static void call_watch(struct loop_watch *watch, uint32_t events) {
+        if (watch->fd < 0)
+                return;
+        uint64_t began_us = loop_now_us(), began_cpu_us = cpu_now_us();
+        watch->call(watch->context, events);
+        uint64_t took_us = loop_now_us() - began_us;
+        if (watch->fd < 0)
+                return;
+        if (took_us > SHORT_US)
+                took_us = cpu_now_us() - began_cpu_us;
+        note_cost(watch, took_us);
+}
+
+static void serve_slow_lane(struct loop *loop) {
+        uint64_t began_us = loop_now_us();
+        struct epoll_event event;
+        while (!loop->stopped && epoll_wait(loop->slow_fd, &event, 1, 0) > 0) {
+                call_watch(event.data.ptr, event.events);
+                free_dropped(loop); /* none of them is in hand: one event was taken */
+                if (loop_now_us() - began_us > SLOW_LANE_US)
+                        return;
+        }
+}
+
 int loop_run(struct loop *loop, struct err *err) {
         struct epoll_event events[EVENTS_EACH];
+        uint64_t ended_us = loop_now_us();
         loop->stopped = false;
         while (!loop->stopped) {
                 int n = epoll_wait(loop->epoll_fd, events, EVENTS_EACH, wait_ms(loop));
                 if (n < 0 && errno != EINTR)
                         return err_sys(err, errno, "waiting for events");
                 uint64_t began_us = loop_now_us(), began_cpu_us = cpu_now_us();
+                loop->clock_us += began_us - ended_us;
+                bool is_slow_lane_due = false;
                 for (int i = 0; i < n; i++) {
-                        struct loop_watch *watch = events[i].data.ptr;
-                        if (watch->fd >= 0)
-                                watch->call(watch->context, events[i].events);
-                        if (loop_now_us() - began_us > TURN_US)
-                                break;
+                        if (!events[i].data.ptr)
+                                is_slow_lane_due = true;
+                        else if (loop_now_us() - began_us <= TURN_US)
+                                call_watch(events[i].data.ptr, events[i].events);
                 }
                 call_due_timers(loop);
                 free_dropped(loop);
-                count_turn(&loop->turns, loop_now_us() - began_us, cpu_now_us() - began_cpu_us);
+                if (is_slow_lane_due)
+                        serve_slow_lane(loop);
+                ended_us = loop_now_us();
+                uint64_t worked_us = cpu_now_us() - began_cpu_us;
+                loop->clock_us += worked_us;
+                count_turn(&loop->turns, ended_us - began_us, worked_us);
         }
         return 0;
 }

@@ -16,7 +16,7 @@
 #include "base/err.h"
 
 enum {
-        SHARE_ROWS_MAX = 8,
+        SHARE_ROWS_MAX = 9,
         SHARE_NAME_MAX = 64,         /* of a key or a box */
         SHARE_STANDARD_PERCENT = 50, /* of the total, for one key */
         SHARE_RESERVE_PART = 8,      /* the reserve is the total divided by this */

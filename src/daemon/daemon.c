@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "base/oom.h"
+#include "base/priority.h"
 #include "daemon/listener.h"
 #include "daemon/socket_client.h"
 #include "daemon/takeover.h"
@@ -100,16 +101,6 @@ static void raise_descriptor_limit(void) {
         }
 }
 
-/* Clients and kernels wake the daemon when they are about to wait themselves. If the daemon preempts them at that
- * moment, as some schedulers do, they still run when the daemon wakes the next one, which then starts on another
- * processor with cold caches: a run takes twice as long (bench/profile.md). SCHED_BATCH lets them finish. Requests from
- * a network come while nobody is about to wait, and would then wait for whatever computes. */
-static void be_patient(const struct daemon *daemon) {
-        const struct sched_param none = { 0 };
-        if (!*daemon->front_address)
-                (void) sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &none);
-}
-
 /* Large blocks go back to the system when they are freed. By default the C library keeps them from the second one on:
  * it raises the size from which a block is a mapping of its own with each that is freed. */
 static void give_memory_back(void) {
@@ -132,7 +123,9 @@ static int start(struct daemon *daemon, struct err *err) {
         if (front && front->open(daemon, manager->options->front_settings, &daemon->front, err) < 0)
                 return -1;
         daemon->sweep_timer = loop_timer(manager->loop, loop_now_ms() + sweep_ms(daemon), on_sweep, daemon);
-        be_patient(daemon);
+        priority_serve_first();
+        if (*daemon->front_address)
+                priority_stay_alert();
         takeover_resume_runs(manager);
         kernel_pool_refill(manager);
         return 0;

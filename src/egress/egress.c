@@ -15,6 +15,7 @@
 
 #include "base/fd.h"
 #include "base/fd_passing.h"
+#include "base/priority.h"
 #include "base/process_title.h"
 #include "egress/order.h"
 #include "egress/proxy.h"
@@ -59,8 +60,10 @@ int egress_start(const struct egress_operator *settings, const char *owner, stru
         bool is_sent = send(ends[0], settings, sizeof(*settings), MSG_NOSIGNAL) == (ssize_t) sizeof(*settings);
         pid_t pid = is_sent ? fork() : -1;
         int fork_errno = errno;
-        if (pid == 0)
+        if (pid == 0) {
+                priority_stand_apart();
                 become_proxy(ends[1], owner);
+        }
         fd_close(&ends[1]);
         if (pid < 0) {
                 fd_close(&ends[0]);

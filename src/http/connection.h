@@ -11,6 +11,7 @@
 #include "http/body.h"
 #include "http/head.h"
 #include "http/http.h"
+#include "http/limits.h"
 #include "http/out.h"
 
 enum http_phase {
@@ -56,6 +57,7 @@ struct http_connection {
         bool input_ended;
         bool is_busy; /* in feed or drained: `wake` is not needed */
         struct http_out out;
+        char holder[HTTP_HOLDER_MAX + 1]; /* "" until a request told */
         struct http_peer peer;
         const struct http_handler *handler;
         struct http_counters *counters;

@@ -60,7 +60,8 @@ void http_server_drain(struct http_server *server, void (*on_drained)(void *cont
 
 uint16_t http_server_port(const struct http_server *server); /* 0 without TCP */
 const struct http_counters *http_server_counters(const struct http_server *server);
-uint64_t http_server_queued(const struct http_server *server); /* bytes of answers that clients have not taken yet */
+/* Bytes of answers that clients have not taken yet; with a holder, those on connections of that one. */
+uint64_t http_server_queued(const struct http_server *server, const char *holder);
 
 /* ---- the request ---- */
 
@@ -69,6 +70,9 @@ struct http_peer {
         uid_t uid;        /* of a UNIX peer */
         char address[64]; /* "127.0.0.1", "::1", or "unix" */
 };
+
+/* For whom this connection is, as far as its last request told. Copied; longer names are cut. */
+void http_set_holder(struct http_request *request, const char *holder);
 
 const char *http_method(const struct http_request *request);
 const char *http_path(const struct http_request *request);  /* as sent: percent-encoded, begins with a slash */

@@ -1,9 +1,15 @@
 /* What a handler asks of its request. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "http/connection.h"
+
+void http_set_holder(struct http_request *request, const char *holder) {
+        struct http_connection *connection = (struct http_connection *) request;
+        (void) snprintf(connection->holder, sizeof(connection->holder), "%s", holder);
+}
 
 const char *http_method(const struct http_request *request) {
         return request->head.bytes;

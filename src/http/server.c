@@ -105,10 +105,11 @@ uint16_t http_server_port(const struct http_server *server) {
         return http_listeners_port(server);
 }
 
-uint64_t http_server_queued(const struct http_server *server) {
+uint64_t http_server_queued(const struct http_server *server, const char *holder) {
         uint64_t n = 0;
         for (const struct http_conn_io *link = server->links; link; link = link->next)
-                n += http_out_size(&link->connection.out);
+                if (!holder || strcmp(link->connection.holder, holder) == 0)
+                        n += http_out_size(&link->connection.out);
         return n;
 }
 

@@ -87,6 +87,7 @@ static void take_apart(struct kernel *kernel) {
                 loop_unwatch(&kernel->output_watch[i]);
         if (kernel->fds[MAKER_PIDFD] >= 0 && kernel->talk != KERNEL_DEAF)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
+        cpu_weight_forget(kernel);
         cgroup_meter_close(&kernel->meter);
         if (*kernel->engine && kernel->fds[MAKER_CONTROL] >= 0)
                 reaper_remove_box(kernel->engine, kernel->group);
@@ -210,6 +211,8 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
         }
         kernel_move(kernel, journal_open_request(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE);
         kernel->was_ready = true;
+        kernel->weight.level = CPU_WEIGHT_UNKNOWN; /* as the last daemon left it */
+        cpu_weight_watch(kernel);
         kernel_measure(kernel);
         return 0;
 }
@@ -336,6 +339,7 @@ static void on_status(void *context, uint32_t events) {
 }
 
 void kernel_let_go(struct kernel *kernel) {
+        cpu_weight_forget(kernel);
         fd_close(&kernel->fds[MAKER_PIDFD]);
         *kernel->engine = '\0'; /* its box is not ours to remove any more */
         cgroup_release(&kernel->cgroup);

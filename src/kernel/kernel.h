@@ -12,6 +12,7 @@
 #include "box/cgroup/cgroup.h"
 #include "box/cgroup/cgroup_meter.h"
 #include "journal/journal.h"
+#include "kernel/cpu_weight.h"
 #include "kernel/kernel_reply.h"
 #include "spawn/maker.h"
 #include "wire/frame.h"
@@ -94,6 +95,7 @@ struct kernel {
         bool admitted;              /* the proxy that is running serves it */
         struct cgroup cgroup;
         struct cgroup_meter meter;
+        struct cpu_weight weight;
         struct journal *journal;
 
         struct loop_watch *replies_watch, *requests_watch, *control_watch, *status_watch;

@@ -210,6 +210,7 @@ int kernel_request(struct kernel *kernel, const struct journal_request *asked, s
                 rotate_some(kernel);
         kernel_watch_output(kernel);
         kernel_move(kernel, KERNEL_BUSY);
+        cpu_weight_begin(kernel);
         kernel->reply_bytes = kernel->n_repeated = 0;
         kernel_channel_flush(kernel);
         return 0;

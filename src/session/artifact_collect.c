@@ -176,11 +176,14 @@ static void on_listed(void *context, const char *bytes, size_t size) {
 }
 
 bool artifact_collect_begin(struct session *session, void (*on_collected)(struct session *session)) {
+        char queue[HELPER_JOB_QUEUE_ROOM];
+        helper_job_name_queue(session->workspace_fd, queue);
         const struct helper_job_order order = { .fds = { session->workspace_fd },
                                             .n_fds = 1,
                                             .work = session->ephemeral ? copy_in_child : list_in_child,
                                             .done = session->ephemeral ? on_copied : on_listed,
                                             .timeout_ms = PATIENCE_MS,
+                                            .queue = queue,
                                             manager_job_of(session->manager, session->row.owner),
                                             .context = session };
         session->on_collected = on_collected;

@@ -52,6 +52,8 @@ static const struct share_row share_rows[MANAGER_SHARES] = {
                           "open, or close them", .total = 1 << 30, .box_percent = 25, .operator_too = true },
         [SHARE_CODE] = { .what = "bytes of code of runs under way", .remedy = "wait for some to end, or put the code "
                          "into a file", .total = 32 << 20, .operator_too = true },
+        [SHARE_ANSWERS] = { .what = "bytes of large answers that wait to be read", .remedy = "read them, or try again in a "
+                            "moment", .total = 32 << 20, .operator_too = true },
         [SHARE_HELPER_JOBS] = { .what = "helper processes that remove, list or install", .total = 64,
                                 .remedy = "try again in a moment", .operator_too = true },
 };
@@ -162,6 +164,9 @@ void manager_sweep(struct session_manager *manager) {
                 if (session->touched && !session->ephemeral)
                         session->touched =
                                 registry_touch(manager->registry, session->row.id, session->row.used_ms, NULL) < 0;
+        for (struct session *session = manager->sessions; session; session = session->next)
+                if (session->kernel) /* processes go on between runs */
+                        cpu_weight_watch(session->kernel);
         disk_reserve_restore();
         finish_removals(manager);
         if (now - manager->boxes_swept_ms >= MANAGER_BOXES_SWEEP_MS) {

@@ -19,6 +19,7 @@
 #include "base/fd.h"
 #include "base/fd_passing.h"
 #include "base/loop.h"
+#include "base/priority.h"
 #include "base/process_title.h"
 #include "engine/engine.h"
 #include "engine/seat.h"
@@ -453,6 +454,7 @@ int maker_start(const struct maker_settings *settings, struct maker *ret_maker, 
                 (void) syscall(SYS_close_range, 4, ~0u, 0);
                 (void) fcntl(3, F_SETFD, FD_CLOEXEC);
                 (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+                priority_stand_apart();
                 maker_serve(settings, 3);
         }
         fd_close(&ends[1]);

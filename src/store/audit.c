@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "base/json_writer.h"
+#include "base/priority.h"
 #include "base/process_title.h"
 
 enum {
@@ -152,6 +153,7 @@ static int start(void *context, struct err *err) {
         if (pid == 0) {
                 if (dup2(ends[1], 3) < 0 || syscall(SYS_close_range, 4, ~0u, 0) < 0)
                         _exit(EXIT_FAILURE);
+                priority_stand_back();
                 audit_serve(3, audit);
         }
         int code = errno;

@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/priority.h"
 #include "base/process_title.h"
 #include "base/remove_tree.h"
 
@@ -25,7 +26,6 @@ enum {
         AT_ONCE = 16,    /* told to it before it answers: they must fit into the socket */
         DEATHS_MAX = 3,  /* over one directory; then it is left for a person to look at */
         STOP_MS = 20000,
-        NICENESS = 10,
 };
 
 /* As it is sent: what to do, then the path without its end. */
@@ -50,9 +50,7 @@ _Noreturn static void janitor_serve(int fd, const char *data_dir) {
         static char words[PATH_ROOM + 2];
         process_title_set("janitor", data_dir);
         (void) signal(SIGINT, SIG_IGN); /* Ctrl-C at the daemon is the daemon's to handle */
-        errno = 0;
-        if (nice(NICENESS) < 0 && errno) /* running code has priority; a failure does not matter */
-                errno = 0;
+        priority_stand_back();
         for (;;) {
                 ssize_t size = recv(fd, words, sizeof(words) - 1, 0);
                 if (size < 0 && errno == EINTR)

@@ -15,10 +15,11 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/priority.h"
 #include "base/process_title.h"
 #include "store/disk_measure.h"
 
-enum { NICENESS = 5, PROCESSES_MAX = 256 };
+enum { PROCESSES_MAX = 256 };
 
 /* ---- the process ---- */
 
@@ -78,9 +79,7 @@ _Noreturn static void meter_serve(int fd, const char *data_dir) {
         struct rlimit files;
         process_title_set("meter", data_dir);
         (void) signal(SIGINT, SIG_IGN);
-        errno = 0;
-        if (nice(NICENESS) < 0 && errno)
-                errno = 0;
+        priority_stand_back();
         if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* each level of a tree takes one */
                 files.rlim_cur = files.rlim_max;
                 (void) setrlimit(RLIMIT_NOFILE, &files);

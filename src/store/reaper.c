@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/memory.h"
+#include "base/priority.h"
 #include "base/process_title.h"
 #include "base/remove_tree.h"
 #include "engine/engine.h"
@@ -321,6 +322,7 @@ static int start_process(void) {
                 (void) syscall(SYS_close_range, 4, ~0u, 0);
                 (void) fcntl(3, F_SETFD, FD_CLOEXEC);
                 struct cgroup_host copy = *reaper.host;
+                priority_stand_apart();
                 reaper_serve(&copy, 3);
         }
         fd_close(&ends[1]);

@@ -12,20 +12,24 @@
 #include "store/disk_reserve.h"
 #include "store/registry_state.h"
 
-#define COLUMNS                                                                                                        \
-        "id, name, owner, image, mode, memory_bytes, cpu_thousandths, pids, timeout_ms, tmp_bytes, disk_bytes, "       \
-        "disk_files, allow_weaker, workspace, options, created_ms, used_ms"
-
+/* Columns that a statement changes stand in the checksum with their new values. */
 static const char *const texts[REGISTRY_STATEMENTS] = {
-        [REGISTRY_ADD] = "INSERT INTO session (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, "
-                         "?13, ?14, ?15, ?16, ?17)",
+        [REGISTRY_ADD] = "INSERT INTO session (" REGISTRY_COLUMNS ", checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
+                         "?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, glovebox_checksum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
+                         "?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17))",
         [REGISTRY_REMOVE] = "DELETE FROM session WHERE id = ?1",
-        [REGISTRY_TOUCH] = "UPDATE session SET used_ms = ?2 WHERE id = ?1",
-        [REGISTRY_LIMITS] = "UPDATE session SET memory_bytes = ?2, cpu_thousandths = ?3, pids = ?4, timeout_ms = ?5 "
+        [REGISTRY_TOUCH] = "UPDATE session SET used_ms = ?2, checksum = glovebox_checksum(id, name, owner, image, mode, "
+                           "memory_bytes, cpu_thousandths, pids, timeout_ms, tmp_bytes, disk_bytes, disk_files, "
+                           "allow_weaker, workspace, options, created_ms, ?2) WHERE id = ?1",
+        [REGISTRY_LIMITS] = "UPDATE session SET memory_bytes = ?2, cpu_thousandths = ?3, pids = ?4, timeout_ms = ?5, "
+                            "checksum = glovebox_checksum(id, name, owner, image, mode, ?2, ?3, ?4, ?5, tmp_bytes, "
+                            "disk_bytes, disk_files, allow_weaker, workspace, options, created_ms, used_ms) "
                             "WHERE id = ?1",
-        [REGISTRY_ENGINE] = "UPDATE session SET image = ?2, options = ?3 WHERE id = ?1",
-        [REGISTRY_NEXT] =
-                "SELECT " COLUMNS " FROM session WHERE (created_ms, id) > (?1, ?2) ORDER BY created_ms, id LIMIT 1",
+        [REGISTRY_ENGINE] = "UPDATE session SET image = ?2, options = ?3, checksum = glovebox_checksum(id, name, owner, "
+                            "?2, mode, memory_bytes, cpu_thousandths, pids, timeout_ms, tmp_bytes, disk_bytes, "
+                            "disk_files, allow_weaker, workspace, ?3, created_ms, used_ms) WHERE id = ?1",
+        [REGISTRY_NEXT] = "SELECT " REGISTRY_COLUMNS ", checksum = glovebox_checksum(" REGISTRY_COLUMNS ") FROM session "
+                          "WHERE (created_ms, id) > (?1, ?2) ORDER BY created_ms, id LIMIT 1",
 };
 
 static const char id_letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -93,7 +97,7 @@ static const struct {
         NUMBER(created_ms, 15),
         NUMBER(used_ms, 16),
 };
-enum { COLUMN_ALLOW_WEAKER = 12 };
+enum { COLUMN_ALLOW_WEAKER = 12, COLUMN_IS_WHOLE = 17 };
 
 static int bind_session(sqlite3_stmt *statement, const struct registry_session *session) {
         int code = SQLITE_OK;
@@ -113,6 +117,8 @@ static int bind_session(sqlite3_stmt *statement, const struct registry_session *
 /* A row that we cannot have written is damage: ids become names of directories. */
 static int read_session(sqlite3_stmt *statement, struct registry_session *ret_session) {
         memset(ret_session, 0, sizeof(*ret_session));
+        if (sqlite3_column_int(statement, COLUMN_IS_WHOLE) != 1)
+                return SQLITE_CORRUPT;
         for (size_t i = 0; i < ELEMENTS(text_columns); i++) {
                 const char *text = (const char *) sqlite3_column_text(statement, text_columns[i].column);
                 size_t size = (size_t) sqlite3_column_bytes(statement, text_columns[i].column);

@@ -12,8 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/fd.h"
 #include "base/memory.h"
+#include "store/disk_reserve.h"
 #include "store/registry_state.h"
 
 static const char schema[] = "BEGIN;"
@@ -35,12 +37,37 @@ static const char schema[] = "BEGIN;"
                              " options TEXT NOT NULL,"
                              " created_ms INTEGER NOT NULL,"
                              " used_ms INTEGER NOT NULL,"
+                             " checksum INTEGER NOT NULL DEFAULT 0,"
                              " UNIQUE (owner, name)) STRICT;"
                              "CREATE INDEX session_by_age ON session (created_ms, id);"
                              "PRAGMA application_id = 0x476c7662;"
-                             "PRAGMA user_version = 1;"
+                             "PRAGMA user_version = 2;"
                              "COMMIT;";
-_Static_assert(REGISTRY_APPLICATION == 0x476c7662 && REGISTRY_VERSION == 1, "the schema says the same");
+_Static_assert(REGISTRY_APPLICATION == 0x476c7662 && REGISTRY_VERSION == 2, "the schema says the same");
+
+/* Rows of version 1 have no checksum: they are taken as they are, once. */
+static const char upgrade_1[] = "BEGIN IMMEDIATE;"
+                                "ALTER TABLE session ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;"
+                                "UPDATE session SET checksum = glovebox_checksum(" REGISTRY_COLUMNS ");"
+                                "PRAGMA user_version = 2;"
+                                "COMMIT;";
+
+/* Of any values: their type, size and bytes. SQLite checks the structure of its file, and no byte of what is in it. */
+static void checksum(sqlite3_context *context, int n, sqlite3_value **values) {
+        uint32_t crc = 0;
+        for (int i = 0; i < n; i++) {
+                bool is_text = sqlite3_value_type(values[i]) == SQLITE_TEXT;
+                int64_t number = is_text ? 0 : sqlite3_value_int64(values[i]);
+                const void *bytes = is_text ? (const void *) sqlite3_value_text(values[i]) : &number;
+                uint32_t head[2] = { is_text, is_text ? (uint32_t) sqlite3_value_bytes(values[i]) : sizeof(number) };
+                if (!bytes) {
+                        sqlite3_result_error_nomem(context);
+                        return;
+                }
+                crc = crc32c(crc32c(crc, head, sizeof(head)), bytes, head[1]);
+        }
+        sqlite3_result_int64(context, crc);
+}
 
 int registry_fail(sqlite3 *db, int code, const char *what, struct err *err) {
         int sys_errno = db ? sqlite3_system_errno(db) : 0;
@@ -178,6 +205,11 @@ static int set_up(sqlite3 *db) {
         /* The file is ours, but it may have been damaged or exchanged: no functions or tables with effects from it. */
         (void) sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
         (void) sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+        int code = sqlite3_create_function_v2(db, "glovebox_checksum", -1,
+                                              SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, NULL, checksum,
+                                              NULL, NULL, NULL);
+        if (code != SQLITE_OK)
+                return code;
         return sqlite3_exec(db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", NULL, NULL, NULL);
 }
 
@@ -197,10 +229,11 @@ static int ask_number(sqlite3 *db, const char *question, int *ret_number) {
         return code == SQLITE_ROW ? SQLITE_OK : code == SQLITE_DONE ? SQLITE_CORRUPT : code;
 }
 
-/* SQLite reports what it found as text in the first row: "ok", or what is wrong. */
-static int quick_check(sqlite3 *db) {
+/* SQLite reports what it found as text in the first row: "ok", or what is wrong. Indexes included: a session that its
+ * index does not lead to would be missing without a word. */
+static int check_integrity(sqlite3 *db) {
         sqlite3_stmt *statement = NULL;
-        int code = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL);
+        int code = sqlite3_prepare_v2(db, "PRAGMA integrity_check(1)", -1, &statement, NULL);
         if (code == SQLITE_OK)
                 code = sqlite3_step(statement);
         if (code == SQLITE_ROW) {
@@ -263,6 +296,22 @@ static int check_version(sqlite3 *db, const char *path, struct err *err) {
         return SQLITE_OK;
 }
 
+/* After it was found whole. On a full disk it is tried with the reserve; whatever fails leaves it as it was. */
+static int upgrade(sqlite3 *db) {
+        int version = 0;
+        int code = ask_number(db, "PRAGMA user_version", &version);
+        if (code != SQLITE_OK || version == REGISTRY_VERSION)
+                return code;
+        code = sqlite3_exec(db, upgrade_1, NULL, NULL, NULL);
+        if ((code & 0xff) == SQLITE_FULL && disk_reserve_use()) {
+                (void) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+                code = sqlite3_exec(db, upgrade_1, NULL, NULL, NULL);
+        }
+        if (code != SQLITE_OK && !sqlite3_get_autocommit(db))
+                (void) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+        return code;
+}
+
 int registry_file_open(const char *path, sqlite3 **ret_db, bool *ret_damaged, struct err *err) {
         uint32_t version = 0;
         if (peek_version(path, ret_damaged, &version, err) < 0)
@@ -285,7 +334,9 @@ int registry_file_open(const char *path, sqlite3 **ret_db, bool *ret_damaged, st
         if (code == SQLITE_OK)
                 code = set_up(db);
         if (code == SQLITE_OK)
-                code = quick_check(db);
+                code = check_integrity(db);
+        if (code == SQLITE_OK)
+                code = upgrade(db);
         if (code != SQLITE_OK) {
                 *ret_damaged = registry_file_is_damage(code);
                 if (reason.code != ERR_NONE) {

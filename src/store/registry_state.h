@@ -5,7 +5,12 @@
 
 #include "store/registry.h"
 
-enum { REGISTRY_VERSION = 1, REGISTRY_APPLICATION = 0x476c7662 /* "Glvb" */, REGISTRY_BUSY_MS = 2000 };
+/* Of a row, in the order of struct registry_session's tables in registry.c; a checksum over all of them follows. */
+#define REGISTRY_COLUMNS                                                                                               \
+        "id, name, owner, image, mode, memory_bytes, cpu_thousandths, pids, timeout_ms, tmp_bytes, disk_bytes, "       \
+        "disk_files, allow_weaker, workspace, options, created_ms, used_ms"
+
+enum { REGISTRY_VERSION = 2, REGISTRY_APPLICATION = 0x476c7662 /* "Glvb" */, REGISTRY_BUSY_MS = 2000 };
 
 enum registry_statement {
         REGISTRY_ADD,

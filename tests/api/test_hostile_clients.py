@@ -146,6 +146,8 @@ def test_large_answers_that_nobody_reads_have_a_bound_together(make_service: Sta
                 break
         assert status == b"HTTP/1.1 503"
         assert bob.execute("b", "1+1")["result"]["text/plain"] == "2"
+        large = bob.get(f"/sandbox/b/runs/{bob.execute('b', show)['run_id']}")  # what one key fills is its own share
+        assert large.status == 200 and len(large.body) > 7 << 20, large.status
     wait_for("room again", lambda: ann.get(path).status == 200)
 
 

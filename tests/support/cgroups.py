@@ -72,6 +72,17 @@ class TestGroups:
             if directory.is_dir():
                 yield from (path for path in directory.iterdir() if path.is_dir() and path.name != "self")
 
+    def cpu_weights(self) -> list[float]:
+        """Of each box that has processes: its share of the processors, compared with a box at rest."""
+        found = []
+        for box in self.boxes():
+            for file, full in (("cpu.shares", 1024), ("cpu.weight", 100)):
+                with contextlib.suppress(OSError):
+                    weight = int((box / file).read_text()) / full
+                    if (box / "cgroup.procs").read_text():
+                        found.append(weight)
+        return found
+
     def processes(self) -> set[int]:
         """Everything that still runs in a box of this session."""
         found: set[int] = set()

@@ -1,11 +1,14 @@
 /* Jobs: one key has its share of them, and another finds some left. */
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/helper_job.h"
 #include "tap.h"
 
 enum { ALL = 64 };
+
+static struct loop *loop;
 
 static int wait_for_ever(const int *fds, int out_fd, void *context) {
         (void) fds;
@@ -20,10 +23,59 @@ static void on_done(void *context, const char *bytes, size_t size) {
         (void) size;
 }
 
+/* Until the processes that were dropped are gone. */
+static void stop_when_gone(void *context) {
+        const struct share_table *shares = context;
+        if (share_used(shares, 0, NULL) == 0 || !loop_timer(loop, loop_now_ms() + 5, stop_when_gone, context))
+                loop_stop(loop);
+}
+
+/* ---- queues ---- */
+
+static unsigned n_began, n_done;
+static char order_of_end[32];
+
+static int say_hello(const int *fds, int out_fd, void *context) {
+        (void) context;
+        char byte;
+        if (fds[0] >= 0 && read(fds[0], &byte, 1) != 1)
+                return -1;
+        return write(out_fd, "hello", 5) == 5 ? 0 : -1;
+}
+
+static void on_hello(void *context, const char *bytes, size_t size) {
+        if (n_done < sizeof(order_of_end) && bytes && size == 5)
+                order_of_end[n_done] = *(const char *) context;
+        if (++n_done == n_began)
+                loop_stop(loop);
+}
+
+/* A greedy queue has many waiting when another one comes; descriptors may be closed while a job waits. */
+static void test_queues(void) {
+        int fds[2];
+        char greedy[] = "g", modest[] = "m";
+        struct err err = { 0 };
+        ok(pipe(fds) == 0, "a pipe");
+        struct helper_job_order job = { .fds = { fds[0] }, .n_fds = 1, .work = say_hello, .done = on_hello,
+                                        .queue = "greedy", .context = greedy };
+        for (unsigned i = 0; i < 10; i++)
+                n_began += helper_job_start(loop, &job, &err) != NULL;
+        struct helper_job *dropped = helper_job_start(loop, &job, &err);
+        job.queue = "modest";
+        job.context = modest;
+        n_began += helper_job_start(loop, &job, &err) != NULL;
+        (void) close(fds[0]);
+        helper_job_drop(&dropped);
+        ok(n_began == 11 && !dropped, "they are taken: %u", n_began);
+        ok(write(fds[1], "xxxxxxxxxxxx", 12) == 12 && loop_run(loop, &err) == 0 && n_done == 11, "all are done: %u",
+           n_done);
+        ok(memchr(order_of_end, 'm', 6) != NULL, "the modest one is not last: %s", order_of_end);
+        (void) close(fds[1]);
+}
+
 int main(void) {
         static const struct share_row rows[] = { { .what = "jobs", .remedy = "wait", .total = ALL } };
         struct share_table shares;
-        struct loop *loop;
         struct helper_job *greedy[ALL + 1] = { NULL }, *other;
         struct err err = { 0 };
         size_t n = 0;
@@ -40,7 +92,9 @@ int main(void) {
         helper_job_drop(&other);
         while (n > 0)
                 helper_job_drop(&greedy[--n]);
-        ok(share_used(&shares, 0, NULL) == 0, "what has ended counts no more");
+        stop_when_gone(&shares);
+        ok(loop_run(loop, &err) == 0 && share_used(&shares, 0, NULL) == 0, "what has ended counts no more");
+        test_queues();
         share_table_release(&shares);
         loop_free(loop);
         return done_testing();

@@ -234,12 +234,87 @@ static void test_a_damaged_file_is_moved_aside(void) {
         scratch_remove(dir);
 }
 
+static struct registry_session made[SESSIONS];
+
+static struct registry *open_with_made(const char *dir, int n) {
+        struct registry *registry = open_it(dir);
+        must(registry != NULL, err.message);
+        for (int i = 0; i < n; i++) {
+                made[i] = *make(i);
+                must(registry_add(registry, &made[i], &err) == 0, err.message);
+        }
+        return registry;
+}
+
+static int compare_with_made(const struct registry_session *session, void *context) {
+        size_t number = strtoul(session->name + strcspn(session->name, "0123456789"), NULL, 10);
+        *(int *) context += number >= SESSIONS || memcmp(session, &made[number], sizeof(*session)) != 0;
+        return 0;
+}
+
+/* Whatever bit it is: every row comes back as it was written, or the file is damaged. */
+static void test_no_flipped_bit_changes_a_session(void) {
+        char dir[256];
+        scratch_make(dir);
+        struct registry *registry = open_with_made(dir, SESSIONS);
+        registry_close(registry);
+        size_t size = scratch_read(dir, "registry.db", good, sizeof(good));
+        int n_wrong = 0, n_moved = 0, n_unopened = 0, n_missing = 0;
+        enum { FLIPS = 300 };
+        for (size_t i = 0; i < FLIPS; i++) {
+                size_t bit = (i * 2654435761u) % (size * 8);
+                memcpy(bytes, good, size);
+                bytes[bit / 8] = (char) (bytes[bit / 8] ^ 1 << bit % 8);
+                scratch_write(dir, "registry.db", bytes, size);
+                registry = open_it(dir);
+                if (!registry) { /* the head may say that another program wrote it */
+                        n_unopened++;
+                        continue;
+                }
+                n_moved += quarantined[0] != '\0';
+                if (quarantined[0] == '\0') {
+                        n_missing += count(registry) != SESSIONS;
+                        (void) registry_each(registry, compare_with_made, &n_wrong, &err);
+                }
+                registry_close(registry);
+        }
+        ok(n_wrong == 0 && n_missing == 0, "%d bits flipped: %d sessions came back wrong, %d times some were missing",
+           FLIPS, n_wrong, n_missing);
+        ok(n_moved > 0 && n_unopened < FLIPS / 10, "%d were noticed as damage, %d as somebody else's file", n_moved,
+           n_unopened);
+        scratch_remove(dir);
+}
+
 static void change(const char *dir, const char *sql) {
         char path[512];
         (void) snprintf(path, sizeof(path), "%s/registry.db", dir);
         sqlite3 *db = NULL;
         must(sqlite3_open(path, &db) == SQLITE_OK && sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK, sql);
         must(sqlite3_close(db) == SQLITE_OK, "sqlite3_close");
+}
+
+static void test_a_registry_without_checksums_gets_them(void) {
+        char dir[256];
+        scratch_make(dir);
+        struct registry *registry = open_with_made(dir, 3);
+        registry_close(registry);
+        change(dir, "ALTER TABLE session DROP COLUMN checksum; PRAGMA user_version = 1"); /* as version 1 was */
+        int n_wrong = 0;
+        registry = open_it(dir);
+        ok(registry && quarantined[0] == '\0' && count(registry) == 3, "a registry of version 1 opens");
+        ok(registry && registry_each(registry, compare_with_made, &n_wrong, &err) == 0 && n_wrong == 0,
+           "and its sessions are what they were");
+        ok(registry_touch(registry, made[1].id, 7, &err) == 0, "it is written to");
+        registry_close(registry);
+        registry = open_it(dir);
+        ok(registry && quarantined[0] == '\0' && count(registry) == 3, "and opens again");
+        registry_close(registry);
+        change(dir, "UPDATE session SET memory_bytes = memory_bytes + 1 WHERE created_ms = (SELECT max(created_ms) FROM "
+                    "session)");
+        registry = open_it(dir);
+        ok(registry && quarantined[0] != '\0', "a row that was changed by something else is damage");
+        registry_close(registry);
+        scratch_remove(dir);
 }
 
 static void test_what_is_not_ours_is_not_touched(void) {
@@ -251,8 +326,8 @@ static void test_what_is_not_ours_is_not_touched(void) {
         static const struct {
                 const char *sql, *what;
         } cases[] = {
-                { "PRAGMA user_version = 2", "a newer version" },
-                { "PRAGMA user_version = 1; PRAGMA application_id = 5", "somebody else's database" },
+                { "PRAGMA user_version = 3", "a newer version" },
+                { "PRAGMA user_version = 2; PRAGMA application_id = 5", "somebody else's database" },
         };
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 change(dir, cases[i].sql);
@@ -416,6 +491,8 @@ int main(void) {
         test_names_and_ids();
         test_kill_loses_nothing_acknowledged();
         test_a_damaged_file_is_moved_aside();
+        test_no_flipped_bit_changes_a_session();
+        test_a_registry_without_checksums_gets_them();
         test_what_is_not_ours_is_not_touched();
         test_no_permission_is_said();
         test_a_full_disk_is_said_and_damages_nothing();

@@ -163,7 +163,8 @@ def make_disk(repository: Path, work: Path, size_mib: int = 1024) -> Path:
     _copy_system(tree)
     image = work / "disk.ext4"
     image.unlink(missing_ok=True)
-    command = ["mkfs.ext4", "-q", "-F", "-d", str(tree), "-E", "root_owner=0:0", "-O", "^has_journal"]
+    command = ["mkfs.ext4", "-q", "-F", "-d", str(tree), "-E", "root_owner=0:0,quotatype=prjquota"]
+    command += ["-I", "256", "-O", "^has_journal,project,quota"]
     command += [str(image), f"{size_mib}M"]
     environment = {"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"}
     made = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

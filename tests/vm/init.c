@@ -63,7 +63,7 @@ static void wait_for_disk(const char *path) {
 static void enter_root(void) {
         mount_one("devtmpfs", "dev", "/dev", MS_NOSUID, "mode=0755");
         wait_for_disk("/dev/vda");
-        mount_one("ext4", "/dev/vda", "/root", 0, NULL);
+        mount_one("ext4", "/dev/vda", "/root", 0, "prjquota");
         if (mount("/dev", "/root/dev", NULL, MS_MOVE, NULL) < 0)
                 die("moving /dev");
         if (chdir("/root") < 0 || mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 || chdir("/") < 0)

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 # Drivers to load, in any order; what they need is found in the modules themselves. Missing ones are built in.
-WANTED = ["virtio_pci", "virtio_blk", "ext4", "loop", "overlay"]
+WANTED = ["virtio_pci", "virtio_blk", "ext4", "quota_v2", "loop", "overlay"]
 
 
 class KernelError(Exception):

@@ -3,6 +3,7 @@
 # What it writes below /results is read by the host from the disk image afterwards.
 cd /repo || exit 1
 export GLOVEBOX=/repo/build/glovebox GLOVEBOX_TEST_SLOWNESS=10 PYTHONDONTWRITEBYTECODE=1 TERM=dumb
+export GLOVEBOX_TEST_HAS_QUOTAS=1 # of projects, on its disk (tests/vm/disk.py)
 export PYTHONPATH=/repo/build/venv/site-packages
 {
         uname -r

@@ -377,6 +377,19 @@ int cgroup_change_limits(const struct cgroup *cgroup, const struct limits *limit
         return 0;
 }
 
+void cgroup_set_weight(const struct cgroup *cgroup, unsigned weight) {
+        enum { V2_FULL = 100 }; /* the same proportion, in its own unit */
+        if (!cgroup->host || !cgroup->host->usable[CGROUP_CPU])
+                return;
+        bool v2 = cgroup_host_in_v2(cgroup->host, CGROUP_CPU);
+        unsigned value = v2 ? (weight * V2_FULL + CGROUP_WEIGHT_FULL - 1) / CGROUP_WEIGHT_FULL : weight;
+        char text[16];
+        _cleanup_fd_ int dir_fd = open_group(cgroup, CGROUP_CPU);
+        (void) snprintf(text, sizeof(text), "%u", value);
+        if (dir_fd >= 0)
+                (void) cgroup_file_write(dir_fd, v2 ? "cpu.weight" : "cpu.shares", text);
+}
+
 void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usage) {
         struct cgroup_usage usage = { 0 };
         if (cgroup->host) {

@@ -73,6 +73,11 @@ int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err);
  * to refuse. */
 int cgroup_change_limits(const struct cgroup *cgroup, const struct limits *limits, struct err *err);
 
+/* How much of the processors the box gets when others want them too, in proportion to their weights. New boxes have the
+ * full one. What the host cannot do is left out. */
+enum { CGROUP_WEIGHT_FULL = 1024 };
+void cgroup_set_weight(const struct cgroup *cgroup, unsigned weight);
+
 struct cgroup_usage {
         uint64_t cpu_us;
         uint64_t memory_now_bytes; /* without what the kernel can drop at once */

@@ -99,9 +99,13 @@ static uint64_t read_number(int fd, const char *key) {
         return 0;
 }
 
-void cgroup_meter_read(const struct cgroup_meter *meter, struct cgroup_usage *ret_usage) {
+uint64_t cgroup_meter_read_cpu(const struct cgroup_meter *meter) {
         uint64_t cpu = read_number(meter->cpu_fd, meter->cpu_in_ns ? "" : "usage_usec");
+        return meter->cpu_in_ns ? cpu / 1000 : cpu;
+}
+
+void cgroup_meter_read(const struct cgroup_meter *meter, struct cgroup_usage *ret_usage) {
         *ret_usage = (struct cgroup_usage) { .oom_kills = read_number(meter->oom_fd, "oom_kill"),
                                              .memory_peak_bytes = read_number(meter->peak_fd, ""),
-                                             .cpu_us = meter->cpu_in_ns ? cpu / 1000 : cpu };
+                                             .cpu_us = cgroup_meter_read_cpu(meter) };
 }

@@ -16,5 +16,7 @@ void cgroup_meter_open(const struct cgroup *cgroup, struct cgroup_meter *ret_met
 void cgroup_meter_open_of(pid_t pid, struct cgroup_meter *ret_meter);
 void cgroup_meter_close(struct cgroup_meter *meter);
 
+uint64_t cgroup_meter_read_cpu(const struct cgroup_meter *meter); /* microseconds; 0 if unknown */
+
 /* Fills oom_kills (since the group was made), memory_peak_bytes and cpu_us; unknown values are 0. */
 void cgroup_meter_read(const struct cgroup_meter *meter, struct cgroup_usage *ret_usage);

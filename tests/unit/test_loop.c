@@ -1,0 +1,85 @@
+/* The loop: those who take much of its time wait for each other, and nobody else waits for them. */
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/loop.h"
+#include "tap.h"
+
+enum { FLOODERS = 40, WORK_US = 400, QUIET = 200 };
+
+static struct loop *loop;
+static int quiet_pipe[2];
+static uint64_t sent_us, longest_us;
+static unsigned n_quiet, n_work;
+
+static uint64_t cpu_us(void) {
+        struct timespec now;
+        (void) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+}
+
+/* Its descriptor stays readable. */
+static void work(void *context, uint32_t events) {
+        (void) context;
+        (void) events;
+        n_work++;
+        for (uint64_t began = cpu_us(); cpu_us() - began < WORK_US;)
+                ;
+}
+
+static void ask(void *context) {
+        (void) context;
+        sent_us = cpu_us();
+        if (write(quiet_pipe[1], "x", 1) != 1)
+                loop_stop(loop);
+}
+
+/* Counted in time of the loop's own, which a busy machine does not change. */
+static void answer(void *context, uint32_t events) {
+        (void) context;
+        (void) events;
+        char byte;
+        (void) !read(quiet_pipe[0], &byte, 1);
+        uint64_t took_us = cpu_us() - sent_us;
+        if (n_quiet > QUIET / 10 && took_us > longest_us) /* who floods has to be found out first */
+                longest_us = took_us;
+        if (++n_quiet == QUIET || !loop_timer(loop, loop_now_ms() + 2, ask, NULL))
+                loop_stop(loop);
+}
+
+static void drop_own(void *context, uint32_t events) {
+        (void) events;
+        work(NULL, 0);
+        loop_unwatch(context);
+}
+
+int main(void) {
+        struct loop_watch *watches[FLOODERS], *quiet;
+        struct err err = { 0 };
+        int full[FLOODERS][2];
+        ok(loop_make(&loop, &err) == 0 && pipe(quiet_pipe) == 0, "a loop");
+        for (size_t i = 0; i < FLOODERS; i++) {
+                ok(pipe(full[i]) == 0 && write(full[i][1], "x", 1) == 1, "something that never ends");
+                watches[i] = loop_watch(loop, full[i][0], EPOLLIN, work, NULL);
+        }
+        quiet = loop_watch(loop, quiet_pipe[0], EPOLLIN, answer, NULL);
+        ask(NULL);
+        ok(loop_run(loop, &err) == 0, "it turns");
+        ok(n_quiet == QUIET && longest_us < 4000, "a quiet one waits for a few of them at most: %llu us",
+           (unsigned long long) longest_us);
+        ok(n_work > QUIET, "and they have their turns too: %u", n_work);
+        ok(loop_turns(loop).longest_cpu_us < 20000, "no turn is long: %llu us",
+           (unsigned long long) loop_turns(loop).longest_cpu_us);
+        for (size_t i = 0; i < FLOODERS; i++) /* one that is in the slow lane can be dropped, by itself too */
+                loop_unwatch(&watches[i]);
+        static struct loop_watch *own;
+        own = loop_watch(loop, full[0][0], EPOLLIN, drop_own, &own);
+        n_quiet = QUIET - 5;
+        ask(NULL);
+        ok(loop_run(loop, &err) == 0 && !own, "a watch drops itself");
+        loop_unwatch(&quiet);
+        loop_free(loop);
+        return done_testing();
+}
