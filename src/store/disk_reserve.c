@@ -109,10 +109,6 @@ void disk_reserve_restore(void) {
         daemon_log("there is space on the disk with %s again: the reserve is made anew, runs are taken", directory);
 }
 
-bool disk_reserve_is_in_use(void) {
-        return is_in_use;
-}
-
 int disk_reserve_check(struct err *err) {
         if (!is_in_use)
                 return 0;

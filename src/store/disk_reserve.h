@@ -20,8 +20,6 @@ bool disk_reserve_use(void);
 /* Now and then: makes the file again when there is space. */
 void disk_reserve_restore(void);
 
-bool disk_reserve_is_in_use(void);
-
 /* ERR_NO_SPACE while it is in use: for what would need more room. */
 int disk_reserve_check(struct err *err);
 

@@ -265,18 +265,6 @@ static bool is_left_out(const char *name) {
 #define is_left_out(name) false
 #endif
 
-size_t stage_step_count(void) {
-        return ELEMENTS(steps);
-}
-
-const char *stage_step_name(size_t i) {
-        return steps[i].name;
-}
-
-const char *stage_step_reason(size_t i) {
-        return steps[i].reason;
-}
-
 void stage_run(struct stage *stage) {
         struct err err = { 0 };
         for (size_t i = 0; i < ELEMENTS(steps); i++) {

@@ -45,12 +45,7 @@ extern const struct stage_device stage_devices[STAGE_DEVICES];
 /* Never returns: becomes the agent, or reports through sync_fd and exits. */
 void stage_run(struct stage *stage) __attribute__((noreturn));
 
-/* Names and reasons of the steps in order, for docs, --verbose and the tests. */
-size_t stage_step_count(void);
-const char *stage_step_name(size_t i);
-const char *stage_step_reason(size_t i);
-
-/* Steps that furnish the file system, in furnish.c. All return 0 or -1 with err. What a template has is left out. */
+/* Steps that build the file system, in rootfs.c. All return 0 or -1 with err. What a template has is left out. */
 int rootfs_root(struct stage *stage, struct err *err);
 int rootfs_image(struct stage *stage, struct err *err);
 int rootfs_etc(struct stage *stage, struct err *err);

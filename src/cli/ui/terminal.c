@@ -1,6 +1,5 @@
 #include "cli/ui/terminal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,32 +29,6 @@ const char *terminal_style(int fd, enum terminal_style style) {
 unsigned terminal_width(int fd, unsigned otherwise) {
         struct winsize size;
         return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : otherwise;
-}
-
-void progress_show(struct progress *progress, const char *format, ...) {
-        if (!is_capable(progress->fd))
-                return;
-        char line[512];
-        va_list args;
-        va_start(args, format);
-        (void) vsnprintf(line, sizeof(line), format, args);
-        va_end(args);
-        terminal_make_harmless(line);
-        /* A line that wraps could not be taken back. Cut between characters of UTF-8, not within one. */
-        size_t room = terminal_width(progress->fd, 80) - 1, cut = strlen(line);
-        if (cut > room) {
-                cut = room;
-                while (cut > 0 && ((unsigned char) line[cut] & 0xc0) == 0x80)
-                        cut--;
-        }
-        (void) dprintf(progress->fd, "\r\033[K%.*s", (int) cut, line);
-        progress->shown = true;
-}
-
-void progress_end(struct progress *progress) {
-        if (progress->shown)
-                (void) fd_write_all(progress->fd, "\r\033[K", 4);
-        progress->shown = false;
 }
 
 void terminal_make_harmless(char *text) {

@@ -17,16 +17,6 @@ const char *terminal_style(int fd, enum terminal_style style);
 /* Columns of the terminal, or `otherwise` when fd is none (or does not know). */
 unsigned terminal_width(int fd, unsigned otherwise);
 
-/* One line that shows how far something is, rewritten in place. Where fd is no terminal, nothing is printed. */
-struct progress {
-        int fd;
-        bool shown;
-};
-
-void progress_show(struct progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Takes the line away, so that what is printed next starts on a clean one. */
-void progress_end(struct progress *progress);
-
 /* Prints "glovebox: <message>" as one line on standard error, control characters made harmless (the message may quote
  * what a stranger wrote), and returns the exit status that belongs to the error. */
 int terminal_fail(const struct err *err);
