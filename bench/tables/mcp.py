@@ -1,5 +1,5 @@
-"""`tools/call` of `1+1`, as an agent's client sends it, on stdio and over HTTP: beside the REST API, and beside a server
-on the official SDK that calls ipykernel."""
+"""`tools/call` of `1+1`, as an agent's client sends it, on stdio and over HTTP: beside the REST API, and beside a
+server on the official SDK that calls ipykernel."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ const char *api_request_user(const struct api_request *api_request) {
         return api_match_get(&api_request->match, "user_id");
 }
 
-/* It waits for its run without a client: nothing is read from the journal for nobody. */
+/* It waits for its run without a client, and reads nothing from the journal. */
 void api_request_go_on_alone(struct api_request *api_request) {
         api_request->request = NULL;
         api_request->caller.from = NULL;
@@ -158,7 +158,7 @@ void api_request_read_json(struct api_request *api_request, void (*then)(struct 
         const char *type = http_header(request, "Content-Type");
         api_request->then = then;
         if ((type || http_content_length(request) != 0) && !http_type_is(type, "application/json")) {
-                api_request_problem(api_request, 415, "wrong_type", "the body must be JSON, and say so",
+                api_request_problem(api_request, 415, "wrong_type", "the body must be JSON, with its content type",
                                  "send it with \"Content-Type: application/json\"");
                 return;
         }

@@ -107,7 +107,7 @@ static const struct api_route rows[] = {
                                 ",\"stream\":" TRUTH ",\"cancel_on_disconnect\":" TRUTH),
           .body_example = "{\"packages\":[\"humanize\",\"attrs>=23\"]}", .answer_schema = RESULT, .is_stream = true,
           .statuses = "200 409" },
-        { ROW("POST", "/sandbox/{user_id}/interrupt", sandbox_interrupt, "interrupt", "Interrupt the run that is on"),
+        { ROW("POST", "/sandbox/{user_id}/interrupt", sandbox_interrupt, "interrupt", "Interrupt the current run"),
           .group = "Runs", .answer_schema = OBJECT("\"interrupted\":" TRUTH), .statuses = "200 404" },
         { ROW("GET", "/sandbox/{user_id}/runs", execution_list, "listRuns", "The runs that are kept, newest first"),
           .group = "Runs", .query = list_query, .answer_schema = OBJECT("\"runs\":" ARRAY(REF("Run"))),

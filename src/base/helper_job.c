@@ -29,7 +29,7 @@ struct helper_job {
         struct helper_job *next; /* of all */
         struct loop *loop;
         struct helper_job_order order; /* its descriptors are duplicates while it waits */
-        char key[SHARE_NAME_MAX + 1];   /* whose share it takes; order.key is somebody else's text */
+        char key[SHARE_NAME_MAX + 1];   /* the key whose share it takes; order.key is borrowed */
         char queue[HELPER_JOB_QUEUE_ROOM]; /* "": it has none */
         uint64_t turn;                  /* of a queued one */
         enum { JOB_WAITS, JOB_RUNS, JOB_DROPPED } state;

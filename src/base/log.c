@@ -27,7 +27,7 @@ void log_open(void) {
         if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode))
                 return;
         int fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-        if (fd < 0) /* a pipe that nobody reads, or one that is not ours to open: then we share */
+        if (fd < 0) /* a pipe without a reader, or one that cannot be opened again: share it */
                 (void) fcntl(STDERR_FILENO, F_SETFL, fcntl(STDERR_FILENO, F_GETFL) | O_NONBLOCK);
         else
                 log_fd = fd;
@@ -56,7 +56,7 @@ static bool tell_dropped(void) {
         char line[120];
         size_t size = put_time(line, sizeof(line));
         size += (size_t) snprintf(line + size, sizeof(line) - size,
-                                  "%llu lines of this log were dropped: nobody read it\n",
+                                  "%llu lines of this log were dropped: it was not read in time\n",
                                   (unsigned long long) (n_dropped - n_told));
         if (!log_put(line, size))
                 return false;

@@ -54,7 +54,7 @@ bool peer_is_in_box(int socket_fd) {
         if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
                 return true;
         if (peer.pid == 0)
-                return false; /* in no pid namespace below ours, hence in no box of ours */
+                return false; /* in no PID namespace below this one, hence in no box */
         (void) snprintf(who, sizeof(who), "%d", (int) peer.pid);
         if (read_status(who, status) < 0)
                 return kill(peer.pid, 0) < 0 && errno == ESRCH;

@@ -52,7 +52,7 @@ static int read_verdict(int sync_fd, struct err *err) {
         int n;
         while ((n = poll(&watched, 1, SEAL_WAIT_MS)) < 0 && errno == EINTR)
                 ;
-        if (n == 0) /* a mount that hangs, perhaps: whoever waits for other boxes must not wait for this one */
+        if (n == 0) /* perhaps a mount that hangs: other boxes must not wait for this one */
                 return err_set(err, ERR_TIMEOUT, "the box was not sealed within %d s: see whether a file system hangs",
                                SEAL_WAIT_MS / 1000);
         int code = fd_read_exactly(sync_fd, &reported, sizeof(reported));

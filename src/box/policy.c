@@ -4,7 +4,7 @@
  * it, and by identity (device and inode) of it and of each directory above it, walked by "..". Either of the two is
  * enough to refuse, so that a link, a bind mount or another spelling does not get around it; a permission goes by path
  * alone.
- * What lies below a source counts as well: whoever sees /home/me sees /home/me/.ssh. */
+ * Directories below a source count too: a mount of /home/me contains /home/me/.ssh. */
 #include "box/policy.h"
 
 #include <dirent.h>
@@ -269,7 +269,7 @@ static int check_socket(void *context, const char *path) {
         return check_tree(asked->question, path, "a Glovebox daemon's socket", asked->err);
 }
 
-/* No Glovebox on this host is a box's to see, whatever its data directory and whoever it belongs to. */
+/* A box may see no Glovebox on this host, whatever its data directory and owner. */
 static int check_private(const struct question *question, int fd, struct err *err) {
         static const char why[] = "a Glovebox's own files or sockets";
         char path[PATH_MAX];

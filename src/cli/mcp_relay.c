@@ -173,7 +173,7 @@ static void note_run(struct relay *relay, const char *bytes, size_t size) {
 
 /* ---- to the client ---- */
 
-/* -errno: nobody reads any more. */
+/* -errno: the output has no reader. */
 static int write_line(const char *bytes, size_t size) {
         int code = fd_write_all(STDOUT_FILENO, bytes, size);
         return code < 0 ? code : 0;
@@ -257,13 +257,31 @@ static int read_all_again(struct relay *relay) {
         return code;
 }
 
+/* Is there a call that waits, or input to be passed on? -1: the input has ended. */
+static int is_wanted(const struct relay *relay) {
+        struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+        (void) poll(&input, 1, 0);
+        if (input.revents & (POLLHUP | POLLERR | POLLNVAL) && !(input.revents & POLLIN))
+                return -1;
+        return relay->n_pending > 0 || input.revents & POLLIN;
+}
+
+/* 0; 1: the client has left meanwhile; -1. A daemon that was stopped is not started for nothing, but by the next call. */
 static int reopen(struct relay *relay, struct err *err) {
-        uint64_t begin_ms = loop_now_ms();
+        uint64_t begin_ms = loop_now_ms(), wanted_ms = 0;
         daemon_client_close(&relay->client);
         line_clear(&relay->out);
-        while (open_channel(relay, loop_now_ms() - begin_ms > PATIENCE_MS ? DAEMON_START : 0, err) < 0) {
+        for (;;) {
+                int wanted = is_wanted(relay);
+                uint64_t now_ms = loop_now_ms();
+                if (wanted < 0)
+                        return 1;
+                wanted_ms = !wanted ? 0 : wanted_ms ? wanted_ms : now_ms;
+                bool starts = wanted && now_ms - begin_ms > PATIENCE_MS;
+                if (open_channel(relay, starts ? DAEMON_START : 0, err) == 0)
+                        break;
                 daemon_client_close(&relay->client);
-                if (loop_now_ms() - begin_ms > REOPEN_MS)
+                if (wanted_ms && now_ms - wanted_ms > REOPEN_MS)
                         return -1;
                 (void) nanosleep(&(const struct timespec) { .tv_nsec = 100 * 1000 * 1000 }, NULL);
         }
@@ -335,7 +353,7 @@ static int mcp_relay_turn(struct relay *relay) {
         size_t queued = message_queue_size(&relay->client.queue);
         struct pollfd fds[] = { { .fd = queued < QUEUE_FULL ? STDIN_FILENO : -1, .events = POLLIN },
                                 { .fd = relay->client.fd, .events = POLLIN | (queued ? POLLOUT : 0) },
-                                { .fd = STDOUT_FILENO, .events = 0 } }; /* POLLERR: nobody reads */
+                                { .fd = STDOUT_FILENO, .events = 0 } }; /* POLLERR: no reader */
         if (poll(fds, 3, -1) < 0)
                 return errno == EINTR ? 0 : -errno;
         if (fds[2].revents & (POLLERR | POLLNVAL))
@@ -362,6 +380,8 @@ int mcp_relay_run(const struct socket_place *place, json_t *opening, struct err 
                 else if (ended > 0)
                         code = reopen(&relay, err);
         }
+        if (code > 0)
+                code = 0;
         for (struct pending *next; code < 0 && relay.pending; relay.pending = next) {
                 next = relay.pending->next;
                 (void) write_failure(relay.pending, "the daemon is gone and cannot be started again; see the log of "

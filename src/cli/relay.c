@@ -178,8 +178,8 @@ static void serve_stream(struct turn *turn, struct relay_stream *stream, short r
                 return;
         } else if (write_stream(stream))
                 return;
-        /* EPIPE: like any other program in a pipeline, we end when nobody reads. Killed first: a program that lives to
-         * see its pipe closed would say so on the other stream. */
+        /* EPIPE: like any other program in a pipeline, it ends when the output has no reader. Killed first: a program
+         * that lives to see its pipe closed would say so on the other stream. */
         if (turn->relay->end != RELAY_NO_READER)
                 turn->relay->write_errno = errno;
         turn->relay->end = RELAY_NO_READER;
@@ -237,7 +237,7 @@ static void serve_signal(struct turn *turn) {
         if (read(turn->signal_fd, &info, sizeof(info)) != sizeof(info))
                 return;
         turn->relay->end_signal = (int) info.ssi_signo;
-        if (turn->dead) { /* only output is left, and whoever should read it does not */
+        if (turn->dead) { /* only output is left, and it is not read */
                 turn->relay->end = RELAY_SIGNAL;
                 drop_all_output(turn);
                 return;

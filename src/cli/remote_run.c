@@ -18,7 +18,7 @@ enum { EXIT_TIMEOUT = 124, EXIT_MEMORY = 137, ARTIFACTS_SHOWN = 20 };
 
 /* ---- signals ---- */
 
-/* Handlers and not a signalfd: a write to a terminal or pipe that nobody reads must be interruptible too. */
+/* Handlers and not a signalfd: a write to a terminal or pipe without a reader must be interruptible too. */
 static volatile sig_atomic_t n_signals, last_signal;
 static sig_atomic_t n_handled;
 static int wake_pipe[2] = { -1, -1 };
@@ -73,7 +73,7 @@ static int handle_signals(struct remote_run *remote) {
         json_t *body = json_pack("{s:s, s:s}", "op", "session.interrupt", "session", remote->session);
         int code = body ? daemon_client_post(remote->client, body, NULL) : -1;
         json_decref(body);
-        /* sent at once: we may be in the middle of writing to somebody who does not read */
+        /* sent at once: this may be in the middle of a blocked write */
         return code < 0 || message_queue_flush(&remote->client->queue, remote->client->fd) < 0;
 }
 

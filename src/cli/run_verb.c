@@ -13,7 +13,7 @@ static void options_release(struct run_options *options) {
         run_request_release(&options->request);
 }
 
-/* Nothing to run and nobody to ask: show the forms, as a mistake. */
+/* No code, and standard input is a terminal: print the usage, as an error. */
 static int fail_without_code(void) {
         (void) fprintf(stderr,
                        "glovebox: nothing to run; give a file, -c CODE, or -- COMMAND:\n%s"

@@ -322,7 +322,7 @@ static int hibernate_one(struct daemon_client *client, const struct line *line, 
         return code;
 }
 
-/* Those that run something are named, and are no failure: whoever wants them asleep interrupts them first. */
+/* Sessions with an active run are listed, and are no failure: interrupt them first to hibernate them. */
 static int hibernate_all(struct daemon_client *client, const struct line *line, struct err *err) {
         json_t *names = NULL, *name;
         size_t i;

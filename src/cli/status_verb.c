@@ -105,7 +105,7 @@ static int wait_for_end(int pidfd, struct err *err) {
         struct pollfd watched = { .fd = pidfd, .events = POLLIN };
         if (pidfd < 0 || poll(&watched, 1, END_TIMEOUT_MS) != 0)
                 return 0;
-        return err_set(err, ERR_TIMEOUT, "the daemon was told to end and is still there after %d s; its log says why",
+        return err_set(err, ERR_TIMEOUT, "the daemon has not ended after %d s; see its log",
                        END_TIMEOUT_MS / 1000);
 }
 

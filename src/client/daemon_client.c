@@ -56,7 +56,7 @@ static int explain_connect(const char *path, int code, struct err *err) {
         return err_sys(err, code, "connecting to the daemon at %s", path);
 }
 
-/* What we send is code and data of this user: nobody else may be at the other end. */
+/* Requests carry code and data of this user: the peer must be the same user. */
 static int check_peer(int fd, const char *path, struct err *err) {
         struct ucred peer;
         socklen_t size = sizeof(peer);
@@ -136,7 +136,7 @@ int daemon_client_open(const struct socket_place *place, unsigned flags, struct 
 
 /* ---- one call ---- */
 
-struct api_request {
+struct call {
         struct daemon_client *client;
         const struct daemon_request *request;
         uint16_t number;
@@ -170,50 +170,50 @@ int daemon_client_post(struct daemon_client *client, json_t *body, struct err *e
 }
 
 /* Keeps the queue filled with what follows the request, without ever holding much of it. */
-static int put_follows(struct api_request *api_request) {
-        const struct daemon_request *request = api_request->request;
-        struct daemon_client *client = api_request->client;
-        while (request->follows && !api_request->follows_over && message_queue_size(&client->queue) < QUEUE_FULL) {
-                size_t left = request->follows_size - api_request->follows_at;
+static int put_follows(struct call *call) {
+        const struct daemon_request *request = call->request;
+        struct daemon_client *client = call->client;
+        while (request->follows && !call->follows_over && message_queue_size(&client->queue) < QUEUE_FULL) {
+                size_t left = request->follows_size - call->follows_at;
                 size_t step = left < QUEUE_FULL ? left : QUEUE_FULL;
-                const char *at = request->follows + api_request->follows_at;
-                if (step > 0 && daemon_client_put(client, MESSAGE_DATA, api_request->number, at, step, api_request->err) < 0)
+                const char *at = request->follows + call->follows_at;
+                if (step > 0 && daemon_client_put(client, MESSAGE_DATA, call->number, at, step, call->err) < 0)
                         return -1;
-                api_request->follows_at += step;
-                if (api_request->follows_at < request->follows_size)
+                call->follows_at += step;
+                if (call->follows_at < request->follows_size)
                         continue;
-                api_request->follows_over = true;
-                if (daemon_client_put(client, MESSAGE_END, api_request->number, NULL, 0, api_request->err) < 0)
+                call->follows_over = true;
+                if (daemon_client_put(client, MESSAGE_END, call->number, NULL, 0, call->err) < 0)
                         return -1;
         }
         return 0;
 }
 
-static int put_input(struct api_request *api_request) {
+static int put_input(struct call *call) {
         char bytes[INPUT_STEP];
-        ssize_t n = read(api_request->request->input_fd, bytes, sizeof(bytes));
+        ssize_t n = read(call->request->input_fd, bytes, sizeof(bytes));
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return 0;
         if (n > 0)
-                return daemon_client_put(api_request->client, MESSAGE_DATA, api_request->number, bytes, (size_t) n, api_request->err);
-        api_request->follows_over = true; /* unreadable input is empty input */
-        return daemon_client_put(api_request->client, MESSAGE_END, api_request->number, NULL, 0, api_request->err);
+                return daemon_client_put(call->client, MESSAGE_DATA, call->number, bytes, (size_t) n, call->err);
+        call->follows_over = true; /* unreadable input is empty input */
+        return daemon_client_put(call->client, MESSAGE_END, call->number, NULL, 0, call->err);
 }
 
 /* Once the daemon no longer reads there is nothing to do about it but to hear what it has to say. */
-static void daemon_client_flush(struct api_request *api_request) {
-        if (api_request->deaf || message_queue_flush(&api_request->client->queue, api_request->client->fd) >= 0)
+static void daemon_client_flush(struct call *call) {
+        if (call->deaf || message_queue_flush(&call->client->queue, call->client->fd) >= 0)
                 return;
-        api_request->deaf = api_request->follows_over = true;
-        message_queue_release(&api_request->client->queue);
+        call->deaf = call->follows_over = true;
+        message_queue_release(&call->client->queue);
 }
 
-static int protocol_error(const struct api_request *api_request) {
+static int protocol_error(const struct call *call) {
         return err_set(
-                api_request->err, ERR_PROTOCOL,
+                call->err, ERR_PROTOCOL,
                 "what listens at %s does not speak as Glovebox's daemon should; restart it with \"glovebox stop\" "
                 "and \"glovebox serve --background\"",
-                api_request->client->path);
+                call->client->path);
 }
 
 static enum err_code code_of_name(const char *name) {
@@ -224,94 +224,94 @@ static enum err_code code_of_name(const char *name) {
 }
 
 /* Takes `answer`. */
-static int judge_answer(struct api_request *api_request, json_t *answer) {
+static int judge_answer(struct call *call, json_t *answer) {
         if (json_is_true(json_object_get(answer, "ok"))) {
-                api_request->answer = answer;
+                call->answer = answer;
                 return 0;
         }
         json_t *error = json_object_get(answer, "error");
         const char *message = json_string_value(json_object_get(error, "message"));
         if (message)
-                (void) err_set(api_request->err, code_of_name(json_string_value(json_object_get(error, "code"))), "%s",
+                (void) err_set(call->err, code_of_name(json_string_value(json_object_get(error, "code"))), "%s",
                                message);
         else
-                (void) protocol_error(api_request);
+                (void) protocol_error(call);
         json_decref(answer);
         return -1;
 }
 
-static int take_json(struct api_request *api_request, const struct message *message) {
+static int take_json(struct call *call, const struct message *message) {
         json_t *json = json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
         if (!json_is_object(json)) {
                 json_decref(json);
-                return protocol_error(api_request);
+                return protocol_error(call);
         }
         if (message->type == MESSAGE_ANSWER)
-                return judge_answer(api_request, json);
-        const struct daemon_calls *calls = &api_request->request->calls;
+                return judge_answer(call, json);
+        const struct daemon_calls *calls = &call->request->calls;
         int code = calls->event ? calls->event(calls->context, json) : 0;
         json_decref(json);
         return code ? DAEMON_CALL_LEFT : 0;
 }
 
-static int take_message(struct api_request *api_request, const struct message *message) {
-        const struct daemon_calls *calls = &api_request->request->calls;
+static int take_message(struct call *call, const struct message *message) {
+        const struct daemon_calls *calls = &call->request->calls;
         const char *bytes;
         size_t size;
         uint32_t number;
-        if (message->request != api_request->number && message->request != 0)
+        if (message->request != call->number && message->request != 0)
                 return 0; /* the answer to something posted */
         switch (message->type) {
         case MESSAGE_OUT:
         case MESSAGE_ERR:
                 if (!message_get_output(message, &number, &bytes, &size))
-                        return protocol_error(api_request);
+                        return protocol_error(call);
                 return calls->output && calls->output(calls->context, message->type, bytes, size) ? DAEMON_CALL_LEFT
                                                                                                   : 0;
         case MESSAGE_DATA:
                 return calls->data && calls->data(calls->context, message->bytes, message->size) ? DAEMON_CALL_LEFT : 0;
         case MESSAGE_EVENT:
         case MESSAGE_ANSWER:
-                return take_json(api_request, message);
+                return take_json(call, message);
         default:
                 return 0;
         }
 }
 
 /* All messages that are there. 0: on with it; DAEMON_CALL_LEFT; -1. */
-static int take_messages(struct api_request *api_request) {
+static int take_messages(struct call *call) {
         struct message message;
-        while (!api_request->answer) {
-                int code = message_parser_next(&api_request->client->parser, &message);
+        while (!call->answer) {
+                int code = message_parser_next(&call->client->parser, &message);
                 if (code <= 0)
-                        return code < 0 ? protocol_error(api_request) : 0;
-                code = take_message(api_request, &message);
+                        return code < 0 ? protocol_error(call) : 0;
+                code = take_message(call, &message);
                 if (code != 0)
                         return code;
         }
         return 0;
 }
 
-static int daemon_client_receive(struct api_request *api_request) {
-        long n = message_parser_read(&api_request->client->parser, api_request->client->fd);
+static int daemon_client_receive(struct call *call) {
+        long n = message_parser_read(&call->client->parser, call->client->fd);
         if (n == -EAGAIN || n == -EINTR)
                 return 0;
         if (n > 0)
-                return take_messages(api_request);
+                return take_messages(call);
         return err_set(
-                api_request->err, ERR_GONE,
+                call->err, ERR_GONE,
                 "the daemon at %s ended before it answered; \"glovebox status\" tells whether it is back, and what "
                 "a session printed is kept: glovebox session log NAME",
-                api_request->client->path);
+                call->client->path);
 }
 
-static int wait_turn(struct api_request *api_request, uint64_t deadline_ms) {
-        const struct daemon_request *request = api_request->request;
-        struct daemon_client *client = api_request->client;
+static int wait_turn(struct call *call, uint64_t deadline_ms) {
+        const struct daemon_request *request = call->request;
+        struct daemon_client *client = call->client;
         bool wants_input =
-                request->with_input && !api_request->follows_over && message_queue_size(&client->queue) < QUEUE_FULL;
+                request->with_input && !call->follows_over && message_queue_size(&client->queue) < QUEUE_FULL;
         /* An empty queue may have been emptied faster than it was filled. */
-        bool has_more = message_queue_size(&client->queue) > 0 || (request->follows && !api_request->follows_over);
+        bool has_more = message_queue_size(&client->queue) > 0 || (request->follows && !call->follows_over);
         struct pollfd watched[3] = {
                 { .fd = client->fd, .events = (short) (POLLIN | (has_more ? POLLOUT : 0)) },
                 { .fd = request->calls.wake ? request->wake_fd : -1, .events = POLLIN },
@@ -321,37 +321,37 @@ static int wait_turn(struct api_request *api_request, uint64_t deadline_ms) {
         int timeout = deadline_ms == 0 ? -1 : deadline_ms > now ? (int) (deadline_ms - now) : 0;
         int n = poll(watched, ELEMENTS(watched), timeout);
         if (n < 0 && errno != EINTR)
-                return err_sys(api_request->err, errno, "waiting for the daemon");
+                return err_sys(call->err, errno, "waiting for the daemon");
         if (n == 0)
                 return err_set(
-                        api_request->err, ERR_TIMEOUT,
+                        call->err, ERR_TIMEOUT,
                         "the daemon at %s does not answer; it may be stopped or overloaded: look at its log, or end "
                         "it and start it again",
                         client->path);
         if (n > 0 && watched[1].revents && request->calls.wake(request->calls.context))
                 return DAEMON_CALL_LEFT;
-        if (n > 0 && watched[2].revents && put_input(api_request) < 0)
+        if (n > 0 && watched[2].revents && put_input(call) < 0)
                 return -1;
-        return n > 0 && watched[0].revents ? daemon_client_receive(api_request) : 0;
+        return n > 0 && watched[0].revents ? daemon_client_receive(call) : 0;
 }
 
 int daemon_client_call(struct daemon_client *client, const struct daemon_request *request, json_t **ret_answer,
                        struct err *err) {
-        struct api_request api_request = { .client = client, .request = request, .err = err };
-        api_request.follows_over = !request->follows && !request->with_input;
-        if (put_request(client, request->body, &api_request.number, err) < 0)
+        struct call call = { .client = client, .request = request, .err = err };
+        call.follows_over = !request->follows && !request->with_input;
+        if (put_request(client, request->body, &call.number, err) < 0)
                 return -1;
         uint64_t deadline_ms = request->timeout_ms ? loop_now_ms() + request->timeout_ms : 0;
         int code = 0;
-        while (code == 0 && !api_request.answer) {
-                if (put_follows(&api_request) < 0)
+        while (code == 0 && !call.answer) {
+                if (put_follows(&call) < 0)
                         return -1;
-                daemon_client_flush(&api_request);
-                code = wait_turn(&api_request, deadline_ms);
+                daemon_client_flush(&call);
+                code = wait_turn(&call, deadline_ms);
         }
         if (code != 0)
                 return code;
-        *ret_answer = api_request.answer;
+        *ret_answer = call.answer;
         return DAEMON_CALL_ANSWERED;
 }
 

@@ -158,7 +158,7 @@ int serve_run(const struct serve_options *options, struct err *err) {
                         options->ready(options->ready_context);
                 code = loop_run(daemon.manager.loop, err);
         } else if (daemon.manager.vault_is_new)
-                daemon.end_sessions = true; /* nobody has sessions there yet: leave nothing behind */
+                daemon.end_sessions = true; /* there are no sessions yet: leave nothing behind */
         daemon_stop(&daemon);
         return code;
 }

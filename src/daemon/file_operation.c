@@ -105,7 +105,7 @@ static int remove_tree_in_child(int workspace_fd, const void *relative, struct j
         return workspace_remove(workspace_fd, relative, true, err);
 }
 
-/* How deep it is and how much is in it is known to nobody, and code in the box may be adding to it: a child removes
+/* Its depth and size are unknown, and code in the box may be adding to it: a child removes
  * it. */
 int operation_file_remove(struct caller *caller, const struct file_request *request, struct err *err) {
         char relative[4096];

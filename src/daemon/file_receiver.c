@@ -80,7 +80,7 @@ void file_receiver_abandon(struct file_receiver *receiver) {
         receiver->manager = NULL;
 }
 
-/* ---- durably: the disk may take its time, so a child of ours waits for it ---- */
+/* ---- durably: the disk may be slow, so a child process waits for it ---- */
 
 struct durable_write {
         struct caller *caller; /* NULL when it has gone */

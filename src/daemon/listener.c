@@ -48,7 +48,7 @@ static void on_connection(void *context, uint32_t events) {
         socklen_t size = sizeof(peer);
         if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
                 return;
-        /* Mode 0600 says it already; a socket directory that somebody loosened does not change it. */
+        /* Mode 0600 implies it; this also holds if the mode of the directory was changed. */
         if (peer.uid != geteuid() && peer.uid != 0) {
                 daemon_log("refused a connection of user %u", peer.uid);
                 return;
@@ -75,7 +75,7 @@ static int make_parent(const char *path, bool is_runtime_dir, struct err *err) {
         return 0;
 }
 
-/* Does somebody answer there? */
+/* Whether a listener answers there. */
 static bool is_live(const struct sockaddr_un *address) {
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         return fd >= 0 &&

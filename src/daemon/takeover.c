@@ -83,7 +83,7 @@ static void adopt_holding(struct takeover *takeover, struct holding *holding) {
         } else {
                 for (size_t i = 0; i < holding->n_fds; i++)
                         fd_close(&holding->fds[i]);
-                (void) vault_drop(&takeover->manager->vault, holding->name, NULL); /* nobody would ask for it again */
+                (void) vault_drop(&takeover->manager->vault, holding->name, NULL); /* it is not needed again */
         }
 }
 
@@ -149,7 +149,7 @@ static void find_lost_sessions(struct session_manager *manager) {
                 (void) closedir(directory);
 }
 
-/* State of kernels that nobody holds any more. */
+/* State of kernels that no longer exist. */
 static void sweep_state(struct session_manager *manager) {
         char path[4400];
         (void) snprintf(path, sizeof(path), "%s/state", manager->data_dir);
@@ -159,7 +159,7 @@ static void sweep_state(struct session_manager *manager) {
                 if (entry->d_name[0] == '.' || session_by_id(manager, entry->d_name))
                         continue;
                 (void) snprintf(path, sizeof(path), "%s/state/%s", manager->data_dir, entry->d_name);
-                if (!session_file_exists(path)) /* one with a session file is somebody's, even if it cannot be entered */
+                if (!session_file_exists(path)) /* one with a session file belongs to a session, even if it cannot be entered */
                         janitor_remove(&manager->janitor, path);
         }
         if (directory)

@@ -26,7 +26,7 @@
 enum {
         PAUSE_MS = 100,
         ACCEPTS_PER_TURN = 16,
-        PROXY_UID = IDENTITY_FIRST_UID + IDENTITY_COUNT, /* behind the ids of boxes: nobody else's */
+        PROXY_UID = IDENTITY_FIRST_UID + IDENTITY_COUNT, /* after the ids of boxes: no other process has it */
         NOBODY = 65534,
 };
 
@@ -142,7 +142,7 @@ static void on_order(void *context, uint32_t events) {
         if (size == -EAGAIN)
                 return;
         if (size < 0)
-                _exit(EXIT_SUCCESS); /* whoever started us is gone */
+                _exit(EXIT_SUCCESS); /* the parent has ended */
         if (rules.n_rules <= EGRESS_RULES_MAX && (size_t) size == order_size(&rules) && fds[ORDER_LISTENER] >= 0 &&
             fds[ORDER_PIDFD] >= 0) {
                 admit(proxy, &rules, (size_t) size, fds);
@@ -155,7 +155,7 @@ static void on_order(void *context, uint32_t events) {
 /* ---- the process ---- */
 
 /* A user of its own where we are root and ids are there; the last one works in every container. */
-static int become_nobody(void) {
+static int drop_user(void) {
         if (geteuid() != 0)
                 return 0;
         /* Capabilities stay over the change of ids, for dropping the bounding set; then all go. */
@@ -166,7 +166,7 @@ static int become_nobody(void) {
         for (size_t i = 0; i < ELEMENTS(ids); i++)
                 if (setresgid(ids[i], ids[i], ids[i]) == 0 && setresuid(ids[i], ids[i], ids[i]) == 0)
                         return 0;
-        return errno == EINVAL ? 0 : -errno; /* no such id in this user namespace: we are nobody special in it */
+        return errno == EINVAL ? 0 : -errno; /* no such id in this user namespace: keep the current one */
 }
 
 static int proxy_seal(void) {
@@ -179,7 +179,7 @@ static int proxy_seal(void) {
         (void) setrlimit(RLIMIT_CORE, &no_core);
         int code = privilege_join_fresh_keyring();
         if (code == 0)
-                code = become_nobody();
+                code = drop_user();
         if (code == 0)
                 code = privilege_drop_all();
         if (code == 0 && landlock_abi() > 0)
@@ -196,7 +196,7 @@ void proxy_run(const struct egress_operator *settings, int orders_fd) {
         sigemptyset(&none);
         signals_reset();
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
-        (void) signal(SIGINT, SIG_IGN); /* Ctrl-C is for whoever started us */
+        (void) signal(SIGINT, SIG_IGN); /* Ctrl-C is for the parent */
         (void) signal(SIGHUP, SIG_IGN);
         /* A name server that does not answer costs a thread for so long. */
         (void) setenv("RES_OPTIONS", "timeout:3 attempts:2", 1);
@@ -209,7 +209,7 @@ void proxy_run(const struct egress_operator *settings, int orders_fd) {
                                           .total = PROXY_TUNNELS_MAX, .operator_too = true },
         };
         share_table_open(&proxy.shares, rows, PROXY_SHARES, 0);
-        proxy.shares.n_keys = 1; /* there may be others at any time: nobody has it all */
+        proxy.shares.n_keys = 1; /* there may be others at any time: no key gets everything */
         if (loop_make(&proxy.loop, &err) < 0 || resolver_make(proxy.loop, &proxy.resolver, &err) < 0)
                 _exit(EXIT_FAILURE);
         proxy.orders_watch = loop_watch(proxy.loop, orders_fd, EPOLLIN, on_order, &proxy);

@@ -149,7 +149,7 @@ int resolver_make(struct loop *loop, struct resolver **ret_resolver, struct err 
                 [PLACES] = { .what = "names to be looked up", .remedy = "try again", .total = RESOLVER_QUEUE_MAX },
         };
         share_table_open(&resolver->shares, rows, SHARES, 0);
-        resolver->shares.n_keys = 2; /* there may be others at any time: nobody has it all */
+        resolver->shares.n_keys = 2; /* there may be others at any time: no key gets everything */
         resolver->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (resolver->event_fd >= 0)
                 resolver->watch = loop_watch(loop, resolver->event_fd, EPOLLIN, on_done, resolver);

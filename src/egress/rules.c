@@ -128,7 +128,7 @@ int egress_operator_add_private(struct egress_operator *settings, const char * t
                 return -1;
         if (rule.port)
                 return err_set(err, ERR_USAGE,
-                               "%.80s: a host without a port, please: which ports is the box's own list", text);
+                               "%.80s: give a host without a port; the ports come from the box's rules", text);
         settings->private[settings->n_private++] = rule;
         return 0;
 }

@@ -270,7 +270,7 @@ static bool tunnel_drain(struct tunnel *tunnel, enum side side) {
 }
 
 /* The proxy behind ours has answered. Unless it made a connection, it would take what the client says next for a
- * request of its own, which our rules have not seen: then the client is not heard any more. */
+ * request of its own, which the rules have not checked: then the client is not read any more. */
 static bool hear_verdict(struct tunnel *tunnel) {
         static const char start[] = "HTTP/1.1 2";
         const struct flow *in = &tunnel->flows[SERVER];

@@ -82,7 +82,7 @@ static int ask(const struct service *service, const char *method, const char *pa
         if (unix_http(service->socket, method, path, text, loop_now_ms() + within_ms, ret_answer, err) == 0)
                 return 0;
         if (err->code == ERR_GONE)
-                return err_set(err, ERR_UNSUPPORTED, "%s is not running: nobody answers at %.200s; start it (%s), or "
+                return err_set(err, ERR_UNSUPPORTED, "%s is not running: no answer at %.200s; start it (%s), or "
                                "give another socket (--%s-socket)", service->name, service->socket, service->start,
                                service->name);
         return err_prefix(err, "%s", service->name);

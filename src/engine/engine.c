@@ -90,7 +90,7 @@ int engine_choose(const struct engine_settings *settings, const char *engine, co
         if (wanted == ENGINE_VM || (wanted > ENGINE_CONTAINER && !found))
                 return refuse_isolation(found ? found->name : "native", wanted, err);
         if (found && !engine_is_there(found, settings))
-                return err_set(err, ERR_UNSUPPORTED, "engine %s is not there: nobody answers at %.200s; it needs %s",
+                return err_set(err, ERR_UNSUPPORTED, "engine %s is not there: no answer at %.200s; it needs %s",
                                found->name, socket_of(found, settings), found->needs);
         (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", found ? found->name : "native");
         (void) snprintf(ret_runtime, ENGINE_RUNTIME_MAX, "%s",

@@ -44,7 +44,7 @@ static int take_first_frame(int control_fd, struct err *err) {
         struct frame frame;
         int code = frame_receive(control_fd, &frame);
         if (code < 0)
-                return err_sys(err, -code, "waiting for the first words of the box's agent");
+                return err_sys(err, -code, "waiting for the box's agent");
         struct frame_reader fields = frame_read(&frame);
         uint32_t number = 0;
         _cleanup_free_ char *step = NULL;

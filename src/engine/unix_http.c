@@ -45,7 +45,7 @@ static int open_connection(const char *path, struct err *err) {
                 if (errno == EACCES)
                         return err_set(err, ERR_PERMISSION, "%.200s may not be used by this user: add the user to the "
                                        "group of the socket, or run as root", path);
-                return err_set(err, errno == EAGAIN ? ERR_TIMEOUT : ERR_GONE, "nobody answers at %.200s (%s)", path,
+                return err_set(err, errno == EAGAIN ? ERR_TIMEOUT : ERR_GONE, "no answer at %.200s (%s)", path,
                                strerror(errno));
         }
         return take_fd(&fd);

@@ -14,7 +14,7 @@ static const bool moves[PHASES][PHASES] = {
 
 static void set_phase(struct http_connection *connection, enum http_phase phase) {
         if (!moves[connection->phase][phase])
-                abort(); /* a fault of ours; to go on would be to guess whose bytes these are */
+                abort(); /* a bug; continuing could mix the bytes of two requests */
         connection->phase = phase;
 }
 

@@ -69,7 +69,7 @@ static int describe_unix_peer(int fd, struct http_peer *peer) {
         socklen_t size = sizeof(credentials);
         if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
                 return -errno;
-        /* Mode 0600 says it already; a socket that somebody loosened does not change it. */
+        /* Mode 0600 implies it; this also holds if the mode was changed. */
         if (credentials.uid != geteuid() && credentials.uid != 0)
                 return -EACCES;
         if (peer_is_in_box(fd))
@@ -237,7 +237,7 @@ static bool is_live(const struct sockaddr_un *address) {
         return fd >= 0 && (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0 || errno == EAGAIN);
 }
 
-/* One that a killed server left is removed; one that somebody answers on, or that is no socket, never. */
+/* Removes the socket of a killed server; never one with a listener, or another file. */
 static int clear_place(const struct sockaddr_un *address, struct err *err) {
         struct stat status;
         if (lstat(address->sun_path, &status) < 0)

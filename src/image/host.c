@@ -102,7 +102,7 @@ int host_show(int host_fd, int shared_fd, struct image *image, struct err *err) 
         if (layer_open(host_fd, &python, &layer_fd, err) < 0)
                 return -1;
         if (layer_fd < 0 && shared_fd >= 0)
-                (void) layer_open(shared_fd, &python, &layer_fd, NULL); /* one for another Python is nobody's fault here */
+                (void) layer_open(shared_fd, &python, &layer_fd, NULL); /* a layer for another Python is not an error */
         if (layer_fd < 0)
                 return 0;
         image->has_layer = true;

@@ -142,7 +142,7 @@ static int pip_run(struct listener *listener, char *const argv[], struct err *er
                 return err_sys(err, errno, "cannot start %s", argv[0]);
         if (pid == 0)
                 pip_become(listener->job, argv, write_fd, parent);
-        (void) setpgid(pid, pid); /* whoever of the two comes first */
+        (void) setpgid(pid, pid); /* in parent and child: either may run first */
         fd_close(&write_fd);
         follow(listener, read_fd, pid);
         int status = 0;
@@ -183,7 +183,7 @@ static int find_pip(struct listener *listener, char ret_interpreter[static 4200]
 }
 
 static int pip_explain(const struct listener *listener, const struct pip_job *job, struct err *err) {
-        const char *hint = "see pip's message, mend that, and build again";
+        const char *hint = "see pip's message, fix the cause, and build again";
         if (strstr(listener->error, "No matching distribution") || strstr(listener->error, "ould not find a version"))
                 hint = job->allow_source
                                ? "check the name and version, and that pip can reach its index"

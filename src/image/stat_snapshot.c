@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Every change of a file, and its replacement by another, changes one of these: nobody can set the time of change. */
+/* Every change of a file, and its replacement by another, changes one of these: the change time cannot be set. */
 static struct stat_entry stat_entry_of(const char *path, bool follow) {
         struct stat status;
         struct stat_entry entry = { .follow = follow };

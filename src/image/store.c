@@ -95,7 +95,7 @@ int store_list(int images_fd, char (**ret_names)[65], size_t *ret_n, struct err 
         return 0;
 }
 
-/* A work directory that can be locked belongs to nobody alive. */
+/* A work directory that can be locked belongs to a process that has ended. */
 static void sweep(int images_fd) {
         _cleanup_(close_directory) DIR *dir = read_images(images_fd, NULL);
         for (struct dirent *entry; dir && (entry = readdir(dir));) {

@@ -54,7 +54,7 @@ int journal_inbox_empty(struct journal *journal) {
         journal_put_u64(fixed, (uint64_t) journal_clock_ms(CLOCK_REALTIME));
         fixed[12] = (uint8_t) journal->holds;
         uint64_t next;
-        /* A mark of an open request never lies behind the end; and a journal without a name is read by nobody later. */
+        /* A mark of an open request never lies behind the end; and a journal without a name is not read later. */
         if (journal->is_open || journal->is_asked || journal->is_scratch)
                 return 0;
         int code = journal_append(journal, JOURNAL_KIND_HOLDS, fixed, sizeof(fixed), NULL, 0, &next);

@@ -155,7 +155,7 @@ static int apply_stream(struct journal *journal, const struct journal_record *re
         if (!journal->is_open || record->size != (record->is_checked ? 20 : 16))
                 return -EBADMSG;
         uint64_t offset = journal_get_u64(record->checked), size = journal_get_u64(record->checked + 8);
-        /* Bytes that are missing are no reason to lose records: their checksum tells whoever reads them. */
+        /* Bytes that are missing are no reason to lose records: their checksum fails when they are read. */
         if (record->is_checked)
                 limit = offset + JOURNAL_STREAM_MAX;
         if (offset != journal->end[stream] || size == 0 || size > limit - offset)
@@ -266,7 +266,7 @@ static int journal_load_scan(struct journal *journal, const uint64_t *limits, bo
 }
 
 /* Bytes that no record tells of: of the open run, when the daemon died between moving and recording them; else of a run
- * whose records were lost, and then nobody can ask for them. */
+ * whose records were lost, and then they cannot be requested. */
 static int settle_tail(struct journal *journal, enum journal_stream stream, uint64_t limit) {
         uint64_t end = journal->end[stream];
         if (journal->is_open) {

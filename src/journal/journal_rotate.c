@@ -113,7 +113,7 @@ static bool copy_some(struct journal *journal, uint64_t budget) {
         return true;
 }
 
-/* The moment it becomes true. The old files go when somebody else closes them: that takes as long as they are large. */
+/* The moment it becomes true. The reaper closes the old files: that takes time in proportion to their size. */
 static bool journal_rotate_finish(struct journal *journal) {
         struct journal_rotation *rotation = &journal->rotation;
         struct journal_head head = journal->head;

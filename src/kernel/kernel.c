@@ -141,7 +141,8 @@ static int watch_all(struct kernel *kernel, struct err *err) {
         if ((!*kernel->engine && cgroup_adopt(kernel->host, kernel->group, &kernel->cgroup, err) < 0) ||
             open_journal(kernel, err) < 0)
                 return -1;
-        /* The agent's socket too: an agent that does not read, or stops in the middle of a frame, stops nobody else. */
+        /* The agent's socket too: an agent that does not read, or stops in the middle of a frame, blocks nothing
+         * else. */
         const int nonblocking[] = { MAKER_REQUESTS, MAKER_REPLIES, MAKER_OUT, MAKER_ERR, MAKER_CONTROL };
         for (size_t i = 0; i < ELEMENTS(nonblocking); i++)
                 if (fd_set_nonblocking(kernel->fds[nonblocking[i]]) < 0)

@@ -15,9 +15,9 @@
 
 enum {
         HEADER_SIZE = 8,
-        OUTPUT_BUDGET = 256 << 10, /* bytes of one pipe per turn of the loop, so that a flood starves nobody */
+        OUTPUT_BUDGET = 256 << 10, /* bytes of one pipe per turn of the loop, so that a flood does not starve others */
         DRAIN_BUDGET = 4 << 20,    /* the same at the end of a run */
-        REPLIES_FREE = 8 << 20,    /* bytes of a run's replies that are heard as fast as they come */
+        REPLIES_FREE = 8 << 20,    /* bytes of a run's replies that are read without delay */
         PAUSE_MS = 10,             /* what comes beyond that, and output that is cut, waits so long each time */
         INBOUND_KEPT = 1 << 20,  /* of the buffer for frames, when it is empty */
         INBOUND_TURN = 64 << 10,
@@ -115,7 +115,7 @@ static void drop_outbound(struct kernel *kernel) {
 
 static void on_requests(void *context, uint32_t events) {
         struct kernel *kernel = context;
-        if (events & EPOLLERR) /* nobody reads any more: its end is on the way */
+        if (events & EPOLLERR) /* the pipe has no reader: the kernel is ending */
                 loop_unwatch(&kernel->requests_watch);
         else
                 kernel_channel_flush(kernel);
@@ -140,7 +140,7 @@ static void kernel_channel_flush(struct kernel *kernel) {
         }
         if (!is_full)
                 drop_outbound(kernel);
-        /* Only while it waits: a pipe that nobody reads would wake us again and again. */
+        /* Only while it waits: a pipe without a reader would wake the loop again and again. */
         if (!is_full)
                 loop_unwatch(&kernel->requests_watch);
         else if (!kernel->requests_watch)
@@ -201,7 +201,7 @@ int kernel_request(struct kernel *kernel, const struct journal_request *asked, s
         struct journal_request request = *asked;
         request.carried = kernel->ephemeral ? 0 : (uint32_t) (kernel->inbound_size - kernel->inbound_at);
         if (kernel->ephemeral)
-                request.payload = NULL; /* nobody will send it again */
+                request.payload = NULL; /* it is not sent again */
         if ((asked->is_run ? journal_begin : journal_ask)(kernel->journal, &request, err) < 0) {
                 drop_outbound(kernel);
                 return -1;
@@ -293,7 +293,7 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                 kernel_move(kernel, KERNEL_IDLE);
                 kernel->was_ready = true;
                 loop_timer_drop(&kernel->start_timer);
-                kernel_measure(kernel); /* what starting took is nobody's run */
+                kernel_measure(kernel); /* the start belongs to no run */
                 kernel->listener->ready(kernel);
                 return true;
         case KERNEL_RESULT:
@@ -367,7 +367,7 @@ static ssize_t take_bytes(struct kernel *kernel, char *at, size_t room) {
         return journal_read_received(kernel->journal, at, room, &size, NULL) < 0 ? -EIO : (ssize_t) size;
 }
 
-/* Nothing is lost: what it said waits in its pipe until there is memory for it. For ever nobody waits. */
+/* Nothing is lost: its replies wait in the pipe until there is memory, but not forever. */
 static void wait_for_memory(struct kernel *kernel) {
         uint64_t now_ms = loop_now_ms();
         if (!kernel->short_since_ms) {
@@ -455,7 +455,7 @@ static void send_again(struct kernel *kernel) {
         size_t size = 0;
         if (!open)
                 return;
-        if (journal_read_request(kernel->journal, &payload, &size, NULL) < 0) { /* nobody can tell what it was */
+        if (journal_read_request(kernel->journal, &payload, &size, NULL) < 0) { /* it is unknown what it was */
                 (void) hear_repeated(kernel, open->id, strlen(open->id));
                 return;
         }

@@ -12,11 +12,13 @@
 #include "mcp/place.h"
 #include "session/session.h"
 
-enum { RUN_TOLD_MS = 20 };
+#define CHANNEL_NAME "mcp-"
+enum { RUN_TOLD_MS = 5, CHANNEL_ID_LENGTH = 26, ORPHANS_MS = 30 * 1000 };
 
 /* The upload is the daemon's side of the DATA that comes in; it lives as long as the connection's request. */
 struct channel {
         struct upload upload;
+        struct channel *next;
         struct mcp_peer peer;
         struct channel_call *calls;
         size_t n_calls;
@@ -29,6 +31,8 @@ struct channel {
         size_t size, room;
         bool is_too_long; /* the rest of it is passed over */
 };
+
+static struct channel *channels; /* that are open */
 
 struct channel_call {
         struct mcp_call call; /* the first */
@@ -224,6 +228,34 @@ static int on_piece(struct upload *upload, const char *bytes, size_t size, struc
 
 /* ---- its end ---- */
 
+static bool is_open(const char *name) {
+        const struct channel *channel = channels;
+        while (channel && strncmp(name, channel->peer.prefix, strlen(channel->peer.prefix)) != 0)
+                channel = channel->next;
+        return channel != NULL;
+}
+
+/* "mcp-", 26 letters and digits, "-": made by a channel that keeps nothing. */
+static bool is_of_channel(const char *name) {
+        static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+        return strncmp(name, CHANNEL_NAME, strlen(CHANNEL_NAME)) == 0 &&
+               strspn(name + strlen(CHANNEL_NAME), letters) == CHANNEL_ID_LENGTH &&
+               name[strlen(CHANNEL_NAME) + CHANNEL_ID_LENGTH] == '-';
+}
+
+/* A relay and a daemon that were killed together leave sandboxes that nobody comes back for. A relay that lives has its
+ * channel again soon after the daemon has started. */
+static void remove_orphans(struct session_manager *manager) {
+        if (loop_now_ms() - manager->started_ms < ORPHANS_MS)
+                return;
+        for (struct session *session = manager->sessions, *next; session; session = next) {
+                next = session->next;
+                if (!session->ephemeral && !session_is_going(session) && !*session->row.owner &&
+                    is_of_channel(session->row.name) && !is_open(session->row.name))
+                        session_remove(session, false);
+        }
+}
+
 static void remove_sandboxes(struct channel *channel) {
         struct session_manager *manager = channel->peer.manager;
         const char *prefix = channel->peer.prefix;
@@ -244,6 +276,11 @@ static void on_abandon(struct upload *upload) {
         struct session_manager *manager = channel->peer.manager;
         bool is_left = !manager->draining; /* or else we go, and the relay waits for the next one */
         channel->is_closing = true;
+        for (struct channel **at = &channels; *at; at = &(*at)->next)
+                if (*at == channel) {
+                        *at = channel->next;
+                        break;
+                }
         while (channel->calls) {
                 struct mcp_call *call = &channel->calls->call;
                 struct run *run = is_left && call->link && call->is_asked && call->is_run ? caller_run(&call->caller)
@@ -301,6 +338,9 @@ static int open_channel(struct caller *caller, json_t *json, struct err *err) {
         if (upload_begin(&channel->upload, err) < 0)
                 return -1;
         channel->is_open = true;
+        channel->next = channels;
+        channels = channel;
+        remove_orphans(caller->manager);
         return 0;
 }
 

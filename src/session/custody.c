@@ -96,7 +96,7 @@ void custody_close(struct session_manager *manager) {
         disconnect(manager);
 }
 
-/* A vault that ended is replaced when its end is heard of, and gets this kernel then; one that is slow, now. */
+/* A vault that ended is replaced when its end is noticed, and gets this kernel then; a slow one is replaced now. */
 static void custody_judge(struct session_manager *manager, const char *name, const struct err *err) {
         if (err->code == ERR_TIMEOUT)
                 give_up(manager, true);

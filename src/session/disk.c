@@ -133,7 +133,7 @@ static bool ask_meter(struct session *session) {
         return true;
 }
 
-/* How much space has gone since it was measured, whoever took it. */
+/* How much free space has disappeared since the measurement, for any reason. */
 static uint64_t gone_since(const struct session *session) {
         uint64_t before = session->disk.free_bytes, now = session->manager->disk.free_bytes;
         return before > now ? before - now : 0;
@@ -247,7 +247,7 @@ static void on_report(void *context, const struct meter_report *report) {
         struct session_manager *manager = context;
         for (struct session *session = manager->sessions, *next; session; session = next) {
                 next = session->next;
-                if (!report) { /* the meter has died: what it was asked is asked again, and nobody waits for it */
+                if (!report) { /* the meter has died: its request is repeated, without waiting */
                         session->disk.is_busy |= session->disk.is_asked;
                         session->disk.is_asked = false;
                         tell_held(session);

@@ -22,8 +22,8 @@ static bool is_group_in_use(const struct session_manager *manager, const char *g
         return false;
 }
 
-/* Killed now, removed by the reaper: nobody waits for it here. What a v1 hierarchy does not list is ending, or is in
- * another pid namespace, where nobody here can end it: it gets a moment, all of them together. */
+/* Killed now, removed by the reaper: nothing waits for it here. What a v1 hierarchy does not list is ending, or is in
+ * another pid namespace, out of reach: it gets a moment, all of them together. */
 static void sweep_group(struct session_manager *manager, const char *name, uint64_t until_ms) {
         struct cgroup cgroup;
         while (cgroup_remove_empty(&manager->host, name) < 0) {
@@ -45,7 +45,7 @@ static void sweep_group(struct session_manager *manager, const char *name, uint6
 }
 
 /* Older versions named groups by the path of the data directory, which another daemon's may have as well, in another
- * mount namespace. An empty group is nobody's; one with processes stays. */
+ * mount namespace. An empty group is unused; one with processes stays. */
 static void sweep_old_group(struct session_manager *manager, const char *name) {
         if (cgroup_remove_empty(&manager->host, name) < 0)
                 daemon_log("the control group %s of an older version is in use, perhaps by another daemon: it is left",

@@ -33,7 +33,7 @@ struct install {
         json_t *result;           /* of the helper's run */
         json_t *report;           /* what was installed */
         struct err err;           /* why it did not come to that, if code is not ERR_NONE */
-        uint64_t unread[2];       /* bytes of output and of errors that whoever asked did not take */
+        uint64_t unread[2];       /* bytes of output and of errors that the caller did not read */
         bool stopping;            /* finish is called from within install_stop */
 };
 
@@ -149,7 +149,7 @@ void install_kernel_answered(struct install *install, json_t *answer) {
                 finish_with(install, NULL); /* the next kernel imports what is there by then */
         else if (json_is_true(json_object_get(answer, "ok")))
                 finish_with(install, known_names(install, json_object_get(answer, "stale")));
-        else /* a kernel of an older version of ours, which does not see the packages */
+        else /* a kernel of an older version, which does not see the packages */
                 finish_with(install, all_names(install));
 }
 
@@ -253,7 +253,7 @@ static void on_begun(struct caller *caller, const char *run_id) {
                 caller_tell_begun(caller->behalf_of, run_id);
 }
 
-/* The install goes on whether somebody reads or not, so what does not fit is lost, and counted. */
+/* The install continues even if its output is not read; what does not fit is dropped and counted. */
 static void on_output(struct caller *caller, const struct caller_output *output) {
         struct caller *outer = caller->behalf_of;
         if (outer && outer->type->wants_more(outer))
@@ -330,7 +330,7 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
         _cleanup_free_ char *text = options ? json_dumps(options, JSON_COMPACT) : NULL;
         json_decref(options);
         if (!text || (size_t) snprintf(row.options, sizeof(row.options), "%s", text) >= sizeof(row.options))
-                return err_set(err, ERR_LIMIT, "pip's settings on this host are larger than a box can be told");
+                return err_set(err, ERR_LIMIT, "pip's settings on this host are too large for a box");
         int code = packages_make_directory(session->state_dir);
         if (code == 0)
                 code = packages_make_staging(session->state_dir);

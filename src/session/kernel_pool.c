@@ -98,14 +98,14 @@ void kernel_pool_refill(struct session_manager *manager) {
                                         .allow_weaker = manager->options->allow_weaker };
         if (manager->draining || !is_short(manager, light) || is_one_on_its_way(manager) ||
             manager->n_orders + manager->n_ordered > 0)
-                return; /* those that somebody waits for come first; daemon.c calls again after the last of them */
+                return; /* kernels for waiting callers come first; daemon.c calls again after the last of them */
         struct maker_request request;
         session_engine_plain_options(manager, row.options, sizeof(row.options));
         (void) snprintf(row.image, sizeof(row.image), "%s", plain_image(manager, row.options));
         kernel_order_fill(&row, &request);
         request.ephemeral = request.pooled = true;
         request.light = light;
-        /* Only here: a kernel that somebody waits for imports what its code asks for, and nothing else. */
+        /* Only here: a kernel with a waiting caller imports only what its code imports. */
         (void) snprintf(request.preload, sizeof(request.preload), "%s", light ? "" : manager_preload(manager));
         if (kernel_order_name(manager, &request, &err) < 0)
                 return;

@@ -54,7 +54,7 @@ static void on_maker(void *context, uint32_t events) {
         kernel_order_send(manager);
         kernel_pool_refill(manager);
         struct kernel *kernel = manager_find_kernel(manager, reply.kernel_id);
-        if (!kernel) { /* nobody wants it any more */
+        if (!kernel) { /* it is not needed any more */
                 for (size_t i = 0; i < MAKER_FDS; i++)
                         fd_close(&reply.fds[i]);
                 if (!engine_is_native(reply.engine) && reply.good)
@@ -152,7 +152,7 @@ static void on_maker_died(struct session_manager *manager) {
         struct err gone;
         loop_unwatch(&manager->maker_watch);
         maker_stop(&manager->maker);
-        group_sweep(manager); /* of boxes that it had made and given to nobody */
+        group_sweep(manager); /* of boxes that it had made and not delivered */
         manager->n_ordered = 0;
         helper_died(&manager->helpers[HELPER_MAKER]);
         (void) err_set(&gone, ERR_GONE, "the box was being made when its maker died; try again");

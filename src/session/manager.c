@@ -54,7 +54,7 @@ static const struct share_row share_rows[MANAGER_SHARES] = {
                          "into a file", .total = 32 << 20, .operator_too = true },
         [SHARE_ANSWERS] = { .what = "bytes of large answers that wait to be read", .remedy = "read them, or try again in a "
                             "moment", .total = 32 << 20, .operator_too = true },
-        [SHARE_HELPER_JOBS] = { .what = "processes that remove, list or install for somebody", .total = 64,
+        [SHARE_HELPER_JOBS] = { .what = "helper processes that remove, list or install", .total = 64,
                                 .remedy = "try again in a moment", .operator_too = true },
 };
 

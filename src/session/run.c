@@ -81,7 +81,7 @@ void run_free(struct run *run) {
         if (!run)
                 return;
         loop_timer_drop(&run->timer);
-        while (run->callers) { /* those who were not told: there is nobody to tell */
+        while (run->callers) { /* callers without an answer: their clients have disconnected */
                 struct caller *caller = run->callers;
                 run->callers = caller->next;
                 caller->run = NULL;
@@ -167,7 +167,7 @@ void run_add_display(struct run *run, const char *data, size_t size) {
                 return;
         if (!is_question && run->n_displays++ > 0)
                 json_writer_put_literal(&run->displays, ",");
-        if (!is_question) /* it is for whoever listens, and not kept */
+        if (!is_question) /* it is for connected callers, and not stored */
                 json_writer_put(&run->displays, data, size);
         for (struct caller *caller = run->callers; caller; caller = caller->next)
                 if (caller->stream && caller->type->wants_more(caller)) /* the result has them all */
@@ -372,7 +372,7 @@ void run_finish(struct run *run, const struct kernel_reply *reply) {
 void run_finish_dead(struct run *run) {
         struct run_result result;
         run_result_judge_dead(run, &result);
-        /* If nobody hears that the variables are lost, the next result says so. */
+        /* If no caller gets the loss of variables, the next result reports it. */
         enum journal_holds holds = run->callers ? JOURNAL_HOLDS_NOTHING : JOURNAL_HOLDS_LOST;
         conclude(run, &result, loop_now_us() - run->started_us, holds);
 }

@@ -403,7 +403,7 @@ static bool is_answer_to_open(const struct kernel *kernel, const struct kernel_r
         return open && kernel_reply_is(reply, KERNEL_FIELD_ID, open->id);
 }
 
-/* The kernel has done what is open, and nobody knows what it answered: the record of it is damaged. */
+/* The kernel has executed the open request, and its answer is unknown: the record is damaged. */
 static void on_answer_lost(struct session *session) {
         if (session->asked == SESSION_ASKED_NOTHING && session->runs && session->runs->started) {
                 run_finish_without_result(session->runs);
@@ -439,7 +439,7 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const struct
         else if (session->asked != SESSION_ASKED_NOTHING && type == KERNEL_ANSWER && is_answer_to_open(kernel, reply))
                 on_small_answer(session, reply);
         else if (!run || !run->started)
-                kernel_kill(kernel); /* nobody asked */
+                kernel_kill(kernel); /* it answers no request */
         else if (type == KERNEL_DISPLAY && reply->fields[KERNEL_FIELD_DATA].text)
                 run_add_display(run, reply->fields[KERNEL_FIELD_DATA].text, reply->fields[KERNEL_FIELD_DATA].size);
         else if (type == KERNEL_RESULT || type == KERNEL_ANSWER) {
@@ -454,7 +454,7 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const struct
 /* Where the variables are, now that the kernel is gone. */
 static void settle_dead(struct session *session, struct kernel *kernel) {
         if (session->ending && session->state != SESSION_ASLEEP)
-                (void) journal_hold(kernel->journal, JOURNAL_HOLDS_NOTHING, NULL); /* somebody wanted it so */
+                (void) journal_hold(kernel->journal, JOURNAL_HOLDS_NOTHING, NULL); /* it was requested */
         recovery_settle(session, kernel->journal);
         session_move(session, journal_holds(kernel->journal) == JOURNAL_HOLDS_FILE ? SESSION_ASLEEP
                               : session->ending                                    ? SESSION_NEW
@@ -474,7 +474,7 @@ static void on_ended(struct kernel *kernel) {
         if (asked == SESSION_ASKED_PACKAGES && session->install)
                 install_kernel_answered(session->install, NULL);
         session->asked = SESSION_ASKED_NOTHING;
-        if (!kernel->was_ready) { /* it would die again: whoever waits is told why */
+        if (!kernel->was_ready) { /* it would die again: the callers get the error */
                 struct err died;
                 (void) err_set(&died, ERR_SYSTEM, "the kernel died while it was starting%s%s",
                                *kernel->last_words ? ": " : "", kernel->last_words);

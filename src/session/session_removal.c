@@ -64,7 +64,7 @@ void session_remove(struct session *session, bool keep_files) {
         session_fail_runs(session, &err);
         if (session->removal == SESSION_GOES_LISTED && !strike_out_again(session))
                 return; /* the sweep comes back here */
-        if (session->ephemeral && *session->state_dir) /* small, and nobody's files */
+        if (session->ephemeral && *session->state_dir) /* small, and no user's files */
                 reaper_remove_tree(session->state_dir);
         else if (!session->ephemeral)
                 janitor_remove(&session->manager->janitor, session->state_dir);

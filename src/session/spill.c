@@ -65,7 +65,7 @@ void spill_free(struct spill *spill) {
 static int spill_put(struct spill *spill, const struct record *record, const char *bytes) {
         const struct share_claim claim = claim_of(spill, record->size);
         if (share_take(&spill->manager->shares, SHARE_SPILL, &claim, NULL) < 0)
-                return -ENOSPC; /* this reader is cut off, nobody else's */
+                return -ENOSPC; /* only this reader's stream is aborted */
         spill->size += record->size;
         int code = fd_write_all(spill->fd, record, sizeof(*record));
         return code < 0 ? code : fd_write_all(spill->fd, bytes, record->size);

@@ -40,7 +40,7 @@ enum {
         UNTOLD_MS = 20,
         HEAP_KEPT = 1 << 20,
         ELSEWHERE_MAX = 64, /* boxes of other engines that are made at the same time */
-        STOCK_PAUSE_MS = 5, /* without a request, before a box is made that nobody has asked for */
+        STOCK_PAUSE_MS = 5, /* idle time before a box is made for the pool */
 };
 
 /* ---- nurseries ---- */
@@ -119,7 +119,7 @@ static void start_nurseries(const struct maker_settings *settings, const struct 
 
 static struct box_pool pool;
 
-/* Of which the daemon does not know yet how large its stock is. The next reply tells, or else the next pause does. */
+/* The nursery whose pool size was not reported to the daemon yet. The next reply or pause reports it. */
 static const struct nursery *untold;
 
 static void maker_describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
@@ -210,7 +210,7 @@ static bool is_stock_under_way(void) {
         return false;
 }
 
-/* The nursery for which a box more should be in stock. */
+/* The nursery for which the pool should have one more box. */
 static struct nursery *find_short(void) {
         for (size_t i = 0; i < n_nurseries && !is_stock_under_way(); i++)
                 if (box_pool_is_short(&pool, &nurseries[i]))
@@ -316,7 +316,7 @@ static void make_elsewhere(const struct maker_settings *settings, int fd, const 
         memcpy(reply.engine, request->engine, sizeof(reply.engine));
         reply.good = spawn_elsewhere(settings, request, &reply, &reply.err) == 0;
         if (fd_passing_send(fd, &reply, sizeof(reply), reply.fds, MAKER_FDS, 0) < 0 && reply.good) {
-                struct err ignored; /* the daemon is gone: nobody will ask for the box */
+                struct err ignored; /* the daemon has ended: the box is not needed */
                 const struct engine *engine = engine_find(request->engine, &ignored);
                 (void) engine->remove(settings->engines, request->group, &ignored);
                 seat_remove(request->group);
@@ -413,7 +413,7 @@ static void maker_serve(const struct maker_settings *settings, int fd) {
                         uint64_t due_ms = nursery_due_in_ms(&nurseries[i], loop_now_ms());
                         wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
                 }
-                /* The last place is kept free, so that a box for the stock never makes anybody wait. */
+                /* The last slot is kept free, so that a box for the pool never delays a caller. */
                 orders[n] = (struct pollfd) { .fd = n_before < FLIGHTS_MAX - 1 ? fd : -1, .events = POLLIN };
                 struct nursery *watchdog = n_before == 0 ? find_short() : NULL;
                 if (watchdog && wait_ms > STOCK_PAUSE_MS)

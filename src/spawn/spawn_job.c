@@ -293,7 +293,7 @@ static int read_options(struct spawn_job *job, struct err *err) {
         return job->options ? 0 : err_set(err, ERR_USAGE, "the session's options are not JSON");
 }
 
-/* Image and options; the nursery is none of ours when the image is not the one that it imported. */
+/* Image and options; the nursery is not used if the image is not the one that it imported. */
 static int spawn_job_begin(struct spawn_job *job, struct err *err) {
         if (read_options(job, err) < 0)
                 return -1;
@@ -355,7 +355,7 @@ static int start_without_supervisor(struct spawn_job *job, struct err *err) {
         return oom_unspare(job->box.pidfd, job->box.pid, OOM_OFFERED, err);
 }
 
-/* A box of the nursery's supervisor, so that it can fork into it; or, when that does not work out, of nobody's. */
+/* A box of the nursery's supervisor, so that it can fork into it; or, if that fails, one without a supervisor. */
 static int start_box(struct spawn_job *job, struct err *err) {
         struct supervisor *supervisor = job->nursery ? job->nursery->supervisor : NULL;
         uint64_t template = supervisor ? supervisor_template_of(job->nursery->fingerprint, &job->spec) : 0;
@@ -487,7 +487,7 @@ int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct er
         reply->fds[MAKER_WORKSPACE] = take_fd(&job->workspace_fd);
         reply->fds[MAKER_LEASE] = take_fd(&job->lease_fd);
         reply->fds[MAKER_LISTENER] = take_fd(&job->listener_fd);
-        /* From here on the box belongs to whoever holds these descriptors; only its control groups keep a name. */
+        /* From here on the box belongs to the holder of these descriptors; only its control groups keep a name. */
         job->box.pid = 0;
         cgroup_release(&job->box.cgroup);
         return 0;

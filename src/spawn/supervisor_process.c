@@ -184,7 +184,7 @@ static int supervisor_process_watch(pid_t pid, int slots[static SUPERVISOR_SLOTS
         _cleanup_fd_ int pidfd = pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1;
         if (n_watched == WATCHED_MAX)
                 return err_set(err, ERR_LIMIT, "the supervisor has %d kernels already", WATCHED_MAX);
-        /* A child that was reaped already is nobody's any more, whoever has its number now. */
+        /* A child that was reaped is gone; another process may have its number now. */
         const idtype_t by_pidfd = (idtype_t) 3; /* P_PIDFD */
         if (pidfd < 0 || waitid(by_pidfd, (id_t) pidfd, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
                 /* Not ERR_GONE: that would be the supervisor itself. */
@@ -290,7 +290,7 @@ int main(void) {
                 bool has_children = supervisor_process_reap();
                 if (polled[1].revents && !handle_request(fd)) {
                         asked = false;
-                        fd_close(&fd); /* so that nobody waits for us */
+                        fd_close(&fd); /* so that the other end does not wait */
                         stop_nursery(false);
                         stop_nursery(true);
                         has_children |= nursery_pids[false] > 0 || nursery_pids[true] > 0;

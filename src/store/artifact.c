@@ -298,7 +298,7 @@ static int make_parents(int out_fd, const char *path) {
         return 0;
 }
 
-/* Opens the directory that `to` is to be made in; through no link, whoever put it there. */
+/* Opens the directory that `to` is to be made in; never through a link. */
 static int open_parent(int out_fd, const char *to, const char **ret_name) {
         char directory[4096];
         const char *slash = strrchr(to, '/');
@@ -333,7 +333,7 @@ static int copy_data(int source, int target, off_t size) {
                         if (n < 0 && errno != EINTR)
                                 return -errno;
                         if (n == 0)
-                                return -ENODATA; /* somebody else shortened it meanwhile */
+                                return -ENODATA; /* another process shortened it meanwhile */
                 }
         }
         return ftruncate(target, size) < 0 ? -errno : 0;

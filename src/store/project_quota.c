@@ -12,7 +12,7 @@
 #define SYS_quotactl_fd 443
 #endif
 
-/* Numbers of ours: 0x47580000 ("GX") and 20 bits. Other programs use small ones. */
+/* Glovebox's numbers: 0x47580000 ("GX") and 20 bits. Other programs use small ones. */
 enum { NUMBER_BITS = 20, TRIES = 64, QUOTA_BLOCK = 1024 /* dqb_bhardlimit counts these */ };
 static const uint32_t base = 0x47500000;
 
@@ -42,7 +42,7 @@ static int check_enforced(int fd) {
         return code < 0 ? code : state.qs_flags & FS_QUOTA_PDQ_ENFD ? 0 : -ESRCH;
 }
 
-/* One that nobody has: no limits, nothing counted. */
+/* An unused one: no limits, nothing counted. */
 static int find_free(int fd, const char *name, uint32_t *ret_number) {
         uint32_t number = project_quota_number(name);
         for (int i = 0; i < TRIES; i++, number = project_quota_next(number)) {

@@ -40,7 +40,7 @@ enum message_kind {
         MESSAGE_BURY,   /* pidfd and lease of a box, and the name of its control group */
         MESSAGE_REMOVE, /* a path */
         MESSAGE_BOX,    /* "engine/name" of another engine's box; "" for all that ended; not waited for */
-        MESSAGE_CLOSE,  /* files that nobody else has open, or none: see files_to_close; not answered */
+        MESSAGE_CLOSE,  /* files that no other process has open, or none: see files_to_close; not answered */
 };
 
 struct message {
@@ -55,7 +55,7 @@ struct message {
 static struct grave {
         char group[64];
         uint64_t number;
-        int pidfd, lease_fd; /* its user id belongs to nobody else before it is gone */
+        int pidfd, lease_fd; /* no other box gets its user id before it has ended */
         uint64_t until_ms;
 } graves[WAITING_MAX];
 static size_t n_graves;
@@ -69,7 +69,7 @@ static void close_files(void) {
                 fd_close(&files_to_close[i]);
 }
 
-/* The daemon may be gone: then nobody needs to know. */
+/* The daemon may have ended: then no answer is needed. */
 static void tell_done(int fd, uint64_t number) {
         (void) send(fd, &number, sizeof(number), MSG_NOSIGNAL);
 }

@@ -111,7 +111,7 @@ static int make_parents(int workspace_fd, char *path, struct err *err) {
         return 0;
 }
 
-/* Opens the directory that holds the last name of the path, making what is missing as whoever owns the workspace. */
+/* Opens the directory that holds the last name of the path, creating missing directories as the owner of the workspace. */
 static int open_parent(int workspace_fd, const char *relative, bool make, char ret_name[static 256], struct err *err) {
         char copy[4096];
         (void) snprintf(copy, sizeof(copy), "%s", relative);
@@ -132,7 +132,7 @@ static int open_parent(int workspace_fd, const char *relative, bool make, char r
         return fd < 0 ? workspace_fail(err, errno, relative) : fd;
 }
 
-/* A name that nobody has; the code in the box may see it for a moment, and can do no more than it could anyway. */
+/* An unused name. Code in the box may see the file for a moment, which gives it no further access. */
 static int make_name(char ret_name[static 64]) {
         uint64_t random;
         if (getrandom(&random, sizeof(random), 0) != sizeof(random))

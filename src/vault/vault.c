@@ -72,7 +72,7 @@ static int connect_to(const struct sockaddr_un *address) {
         return peer.uid == geteuid() ? take_fd(&fd) : -EPERM;
 }
 
-/* Binds and listens here, so that whoever connects from now on is heard, however slowly the new process starts. */
+/* Binds and listens here, so that connections are queued while the new process starts. */
 static int listen_at(const struct sockaddr_un *address) {
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
         if (fd < 0)
@@ -136,7 +136,7 @@ static int vault_greet(int fd, pid_t *ret_pid, struct err *err) {
                 return 0;
         if (code == -EAGAIN)
                 return err_set(err, ERR_TIMEOUT,
-                               "the process glovebox-vault does not answer: see whether it is stopped");
+                               "the process glovebox-vault does not answer; check whether it is stopped");
         if (code < 0 && code != -EBADMSG)
                 return err_sys(err, -code, "cannot talk to the vault");
         if (code > 0)
@@ -315,6 +315,6 @@ int vault_end(struct vault *vault, struct err *err) {
         int code = vault_message_receive(vault->fd, &message, fds, &n_fds, 0);
         vault_close(vault);
         if (code == -EAGAIN)
-                return err_set(err, ERR_TIMEOUT, "the vault was told to end and does not");
+                return err_set(err, ERR_TIMEOUT, "the vault does not end");
         return 0;
 }

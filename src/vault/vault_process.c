@@ -1,6 +1,6 @@
 /* The vault's process.
  *
- * A daemon forks it twice, so that it is nobody's child, in a session of its own, with no other descriptor than the
+ * A daemon forks it twice, so that it is a child of init, in its own session, with no other descriptor than the
  * listening socket. One loop waits for the daemon's requests and for new connections. It never waits for a daemon: an
  * answer that does not fit into the socket closes the connection. Only VAULT_END, being empty and alone for a minute,
  * or SIGKILL ends it. A connection is exchanged for another only when it is closed, and what was sent before that is
@@ -265,14 +265,14 @@ static _Noreturn void loop(struct process *process, int idle_ms) {
                         accept_client(process);
                 if (code > 0 || !idle || left > 0)
                         continue;
-                /* While somebody holds the lock, somebody is about to connect. */
+                /* While the lock is held, a daemon is about to connect. */
                 int lock_fd = try_lock(process);
                 struct pollfd last = { .fd = process->listen_fd, .events = POLLIN };
                 if (lock_fd >= 0 && poll(&last, 1, 0) == 0) {
                         remove_socket(process);
                         _exit(EXIT_SUCCESS);
                 }
-                if (lock_fd == -ENOENT) /* the data directory was removed under us: nobody will ever come */
+                if (lock_fd == -ENOENT) /* the data directory was removed: no daemon will connect */
                         _exit(EXIT_SUCCESS);
                 fd_close(&lock_fd);
                 idle_since = now_ms();

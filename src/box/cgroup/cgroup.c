@@ -123,7 +123,7 @@ static int write_limits(const struct cgroup_host *host, enum cgroup_controller c
                 format_value(knob->value, limits, text);
                 int code = cgroup_file_write(dir_fd, knob->file, text);
                 if (code == -ENOENT && v2 && !knob->optional && !prepared) {
-                        /* The parent exists, but nobody has handed the controllers down yet. */
+                        /* The parent exists, but its controllers are not enabled yet. */
                         prepared = true;
                         if (cgroup_prepare_parent(host, V2, err) < 0)
                                 return -1;
@@ -186,7 +186,7 @@ static size_t directory_of(const struct cgroup_host *host, size_t index) {
         return index;
 }
 
-/* The parents stay open: whoever makes one box makes many. */
+/* The parents stay open: one process makes many boxes. */
 static struct {
         char path[CGROUP_PATH_MAX];
         int fd;
@@ -221,7 +221,7 @@ static int make_directory(const struct cgroup_host *host, size_t index, const ch
         if (parent_fd < 0)
                 return -1;
         int code = mkdirat(parent_fd, name, 0755);
-        if (code < 0 && (errno == ENOENT || errno == ENODEV)) { /* somebody removed the parent: it is made again */
+        if (code < 0 && (errno == ENOENT || errno == ENODEV)) { /* the parent was removed: it is made again */
                 fd_close(&parents[index].fd);
                 parent_fd = open_parent(host, index, err);
                 if (parent_fd < 0)

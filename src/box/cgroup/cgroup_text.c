@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* A piece of somebody else's text. */
+/* A borrowed part of a text. */
 struct piece {
         const char *at;
         size_t size;
@@ -160,7 +160,7 @@ static bool has_dots(const char *path) {
 }
 
 int cgroup_text_locate(const struct cgroup_mount *mount, const char *path, char ret_dir[static CGROUP_PATH_MAX]) {
-        /* A group outside of our cgroup namespace shows as /../…: no directory of ours leads there. */
+        /* A group outside of our cgroup namespace shows as /../…: no visible directory leads there. */
         if (has_dots(path) || has_dots(mount->root))
                 return -ENOENT;
         const char *below = path_behind(path, mount->root);

@@ -87,7 +87,7 @@ static void probe_namespaces(const struct host_report *report, struct host_row *
                 host_row_set(row, HOST_NO, userns_fix(report), "refused inside the user namespace: %s",
                              strerror(trial->sys_errno));
         else
-                host_row_set(row, HOST_NO, "first mend the user namespaces", "not tried, for want of a user namespace");
+                host_row_set(row, HOST_NO, "fix the user namespaces first", "not tried: there is no user namespace");
 }
 
 static void probe_mounts(const struct host_report *report, struct host_row *row) {
@@ -102,7 +102,7 @@ static void probe_mounts(const struct host_report *report, struct host_row *row)
         else if (trial->step == TRIAL_MOUNTS)
                 host_row_set(row, HOST_NO, userns_fix(report), "mounting was refused: %s", strerror(trial->sys_errno));
         else
-                host_row_set(row, HOST_NO, "first mend the namespaces", "not tried, for want of a mount namespace");
+                host_row_set(row, HOST_NO, "fix the namespaces first", "not tried: there is no mount namespace");
 }
 
 static void probe_seccomp(const struct host_report *report, struct host_row *row) {
@@ -213,7 +213,7 @@ static void probe_idmapped(const struct host_report *report, struct host_row *ro
         else
                 host_row_set(row, HOST_WEAKER,
                              "keep workspaces on ext4, xfs, btrfs or tmpfs under Linux 5.12 (tmpfs: 6.3) or "
-                             "newer, so that files written in a box belong to whoever asked",
+                             "newer, so that files written in a box belong to the caller",
                              "refused on /tmp: %s", strerror(-code));
 }
 
@@ -289,7 +289,7 @@ static void probe_swap(const struct host_report *report, struct host_row *row) {
         else if (report->cgroups.usable[CGROUP_MEMORY])
                 host_row_set(row, HOST_YES, "", "there is some; boxes do not use it");
         else
-                host_row_set(row, HOST_WEAKER, "mend the memory limit (above), or sudo swapoff -a",
+                host_row_set(row, HOST_WEAKER, "fix the memory limit (above), or sudo swapoff -a",
                              "without a memory limit a box may fill it");
 }
 

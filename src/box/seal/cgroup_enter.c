@@ -4,7 +4,7 @@
 
 int cgroup_enter(const struct cgroup *cgroup, struct err *err) {
         for (size_t c = 0; c < CGROUP_CONTROLLERS; c++) {
-                /* "0" is whoever writes it, by the credentials of whoever opened the file. */
+                /* "0" is the writing process, with the credentials of the process that opened the file. */
                 int code = cgroup->tasks_fd[c] < 0 ? 0 : fd_write_all(cgroup->tasks_fd[c], "0", 1);
                 if (code < 0)
                         return err_sys(err, -code, "cannot enter the control group %s", cgroup->name);

@@ -35,7 +35,7 @@ enum {
         FS_IOCTL_DEV = 1 << 15, /* ABI 5 */
 
         FS_READ = FS_EXECUTE | FS_READ_FILE | FS_READ_DIR,
-        /* No device nodes and no commands to devices: nobody in a box needs either. */
+        /* No device nodes and no commands to devices: code in a box needs neither. */
         FS_WRITE = FS_READ | FS_WRITE_FILE | FS_REMOVE_DIR | FS_REMOVE_FILE | FS_MAKE_DIR | FS_MAKE_REG | FS_MAKE_SOCK |
                    FS_MAKE_FIFO | FS_MAKE_SYM | FS_REFER | FS_TRUNCATE,
         FS_NODE = FS_READ_FILE | FS_WRITE_FILE | FS_TRUNCATE,
@@ -118,7 +118,7 @@ int landlock_restrict(const char *const *writable, size_t n_writable) {
                 code = allow(ruleset_fd, writable[i], FS_WRITE & attr.handled_access_fs);
         for (size_t i = 0; code == 0 && i < ELEMENTS(devices); i++) {
                 code = allow(ruleset_fd, devices[i].path, devices[i].rights & attr.handled_access_fs);
-                if (code == -ENOENT) /* what a box does not have, nobody can open */
+                if (code == -ENOENT) /* what a box lacks cannot be opened */
                         code = 0;
         }
         if (code < 0)

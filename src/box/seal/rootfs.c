@@ -201,7 +201,7 @@ int rootfs_proc(struct stage *stage, struct err *err) {
 /* One more view of a thing of the box's, over a place of its /proc. What this kernel does not have is fine.
  *
  * The working directory is the root of the box here. Paths and one call in place of descriptors and five: this is done
- * some forty times for every box, and nobody can have put a link into a /proc that has no process yet. */
+ * some forty times for every box, and a /proc without a process yet holds no foreign link. */
 static int cover(const char *path, const char *with, unsigned long flags) {
         return mount(with, path, NULL, MS_BIND | flags, NULL) == 0 || errno == ENOENT ? 0 : -errno;
 }

@@ -80,7 +80,7 @@ static bool lacks_a_place(const struct opening *opening, int fd, const char *pat
         return false;
 }
 
-/* Does a place of ours lie at `path` or below? Then 1. One of the caller's: -1, with the reason. */
+/* 1 if a mount point of Glovebox is at `path` or below; -1, with the reason, if one of the caller's is. */
 static int stands_in_the_way(const struct opening *opening, const char *path, const char *what) {
         for (size_t i = 0; i < opening->n_needs; i++) {
                 const struct need *needed = &opening->needs[i];

@@ -136,7 +136,7 @@ static void rule_fcntl(void) {
         seccomp_build_answer(ALLOW);
 }
 
-/* Huge pages are reserved by the host's administrator for somebody, and no control group of ours counts them. */
+/* Huge pages are reserved by the host's administrator, and the box's control groups do not count them. */
 static void rule_mmap(void) {
         load_argument(3);
         answer_if(BPF_JSET, 0x40000, ERRNO(ENOMEM)); /* MAP_HUGETLB */
@@ -171,7 +171,7 @@ static void rule_futex(void) {
         seccomp_build_answer(ALLOW);
 }
 
-/* Typing into somebody's terminal (TIOCSTI, TIOCLINUX) and loading line disciplines (TIOCSETD). */
+/* Typing into a terminal of another process (TIOCSTI, TIOCLINUX) and loading line disciplines (TIOCSETD). */
 static void rule_ioctl(void) {
         load_argument(1);
         answer_if(BPF_JEQ, 0x5412, ERRNO(EPERM));

@@ -34,7 +34,7 @@ enum { AGENT_CONTROL_FD = 3, PROXY_BACKLOG = 128 };
 static int wait_for_parent(const struct stage *stage, struct err *err) {
         char go;
         int code = fd_read_exactly(stage->fds->sync_fd, &go, 1);
-        return code < 0 ? err_set(err, ERR_GONE, "whoever asked for this box is gone") : 0;
+        return code < 0 ? err_set(err, ERR_GONE, "the process that requested this box has ended") : 0;
 }
 
 static int step_detach(struct stage *stage, struct err *err) {
@@ -229,7 +229,7 @@ static const struct {
         { "detach", step_detach, "first: the terminal of the caller is given up before anything is built" },
         { "identity", step_identity, "all below is made by the box's own user, never by root" },
         { "keyring", step_keyring, "counted for the box's own user; nothing of the caller's keys is in reach" },
-        { "root", rootfs_root, "mounts are private before the first of ours is made" },
+        { "root", rootfs_root, "mounts are private before the box makes its first one" },
         { "image", rootfs_image, "read-only trees that the parent opened and checked" },
         { "etc", rootfs_etc, "after the image, whose /etc it may cover" },
         { "devices", rootfs_devices, "from descriptors checked before any tenant could swap them" },

@@ -30,7 +30,7 @@ int tree_clone(int fd, bool writable) {
         return clone_with(fd, &attributes);
 }
 
-/* With `for_root`, what root makes through the mount is allowed too, and belongs to somebody else on the disk. */
+/* With `for_root`, root may create files through the mount too; on disk they belong to another user. */
 static int write_map(pid_t pid, const char *file, unsigned inside, unsigned outside, bool for_root) {
         char path[64], lines[96];
         (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
@@ -49,7 +49,7 @@ static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t b
         if (pid < 0)
                 return -errno;
         if (pid == 0) {
-                /* Holds nothing of ours, and ends with us, also if we ended before it could ask for that. */
+                /* Holds no resources, and ends with its parent, also if that ended before the prctl. */
                 (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
                 (void) syscall(SYS_close_range, 0, ~0u, 0);
                 while (getppid() == parent)

@@ -32,7 +32,7 @@ void suggestion_consider(struct suggestion *suggestion, const char *candidate) {
         size_t length = strlen(suggestion->word);
         if (length == 0 || length > WORD_MAX || strlen(candidate) > WORD_MAX)
                 return;
-        /* The beginning of a word is what somebody types who hopes for an abbreviation. */
+        /* A prefix was probably meant as an abbreviation. */
         unsigned distance = length >= 2 && strncmp(candidate, suggestion->word, length) == 0
                                     ? 1
                                     : edit_distance(suggestion->word, candidate);
