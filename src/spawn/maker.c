@@ -441,7 +441,7 @@ int maker_start(const struct maker_settings *settings, struct maker *ret_maker, 
         int ends[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
                 return err_sys(err, errno, "making a socket pair");
-        pid_t pid = fork();
+        pid_t parent = getpid(), pid = fork();
         if (pid < 0) {
                 int code = errno;
                 fd_close(&ends[0]);
@@ -454,6 +454,8 @@ int maker_start(const struct maker_settings *settings, struct maker *ret_maker, 
                 (void) syscall(SYS_close_range, 4, ~0u, 0);
                 (void) fcntl(3, F_SETFD, FD_CLOEXEC);
                 (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (getppid() != parent) /* it died before that was asked for */
+                        _exit(EXIT_FAILURE);
                 priority_stand_apart();
                 maker_serve(settings, 3);
         }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -44,15 +45,16 @@ static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t b
         int pidfd = -1;
         struct clone_args args = { .flags = CLONE_NEWUSER | CLONE_PIDFD, .exit_signal = SIGCHLD,
                                    .pidfd = (uint64_t) (uintptr_t) &pidfd };
-        pid_t pid = sys_clone3(&args);
+        pid_t parent = getpid(), pid = sys_clone3(&args);
         if (pid < 0)
                 return -errno;
         if (pid == 0) {
-                /* Holds no resources, and ends with its parent. */
+                /* Holds no resources, and ends with its parent, also if that ended before the prctl. */
                 (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
                 (void) syscall(SYS_close_range, 0, ~0u, 0);
-                for (;;)
+                while (getppid() == parent)
                         (void) pause();
+                _exit(EXIT_SUCCESS);
         }
         _cleanup_fd_ int owned_pidfd = pidfd;
         (void) owned_pidfd;
