@@ -40,8 +40,11 @@ bool request_serve(const struct frame *frame) {
         const struct operation *operation = find(frame->type);
         if (!operation) /* QUIT, or nonsense */
                 return false;
-        struct request request = { .id = frame->id, .fields = frame_read(frame), .fds = frame->fds,
-                                   .n_fds = frame->n_fds, .step = "reading the request" };
+        struct request request = { .id = frame->id,
+                                   .fields = frame_read(frame),
+                                   .fds = frame->fds,
+                                   .n_fds = frame->n_fds,
+                                   .step = "reading the request" };
         int code = operation->serve(&request);
         if (code < 0)
                 link_send_failed(request.id, code, request.step);

@@ -132,8 +132,8 @@ void streams_end_input(struct streams *streams, uint32_t id) {
 /* ---- output ---- */
 
 static size_t window(const struct streams *streams) {
-        uint64_t edge = streams->acknowledged > UINT64_MAX - STREAM_WINDOW ? UINT64_MAX
-                                                                           : streams->acknowledged + STREAM_WINDOW;
+        uint64_t edge =
+                streams->acknowledged > UINT64_MAX - STREAM_WINDOW ? UINT64_MAX : streams->acknowledged + STREAM_WINDOW;
         uint64_t open = edge > streams->sent ? edge - streams->sent : 0;
         return open < STREAM_CHUNK ? (size_t) open : STREAM_CHUNK;
 }

@@ -44,7 +44,8 @@ static int connect_to_host(void) {
 
 /* In the box's own network, where nothing else listens yet. */
 static int hand_out_listener(int host_fd, uint16_t port) {
-        const struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port),
+        const struct sockaddr_in address = { .sin_family = AF_INET,
+                                             .sin_port = htons(port),
                                              .sin_addr = { htonl(INADDR_LOOPBACK) } };
         _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0 || bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 || listen(fd, BACKLOG) < 0)

@@ -264,8 +264,8 @@ static void add_known_parts(const struct mapping *mapping) {
                 if (i == snapshot.n_known)
                         return;
                 add_span(next > mapping->start ? next : mapping->start,
-                       snapshot.known[i].end < mapping->end ? snapshot.known[i].end : mapping->end, mapping->protection,
-                       false);
+                         snapshot.known[i].end < mapping->end ? snapshot.known[i].end : mapping->end,
+                         mapping->protection, false);
         }
 }
 

@@ -44,14 +44,14 @@ EXPORTED int spawn_open(void);
 EXPORTED int spawn_announce(int code, unsigned n_preloaded, const char *text);
 EXPORTED int spawn_serve(void); /* in each sealed kernel SPAWN_…, or 0; in the nursery -ENODATA after the last order */
 EXPORTED int spawn_settle(void); /* in a kernel, once: its mounts are final. Without it no request may be answered */
-EXPORTED void spawn_simulate(int kernel);           /* the next spawn_serve returns this, at once and in this process */
+EXPORTED void spawn_simulate(int kernel); /* the next spawn_serve returns this, at once and in this process */
 EXPORTED const char *spawn_environment(unsigned i); /* of the kernel; NULL after the last */
 
 enum {
         SPAWN_AWAITED = 1, /* a client waits for this kernel already */
-        SPAWN_USUAL = 2,   /* its environment is the nursery's */
+        SPAWN_USUAL = 2, /* its environment is the nursery's */
         SPAWN_PACKAGES = 4, /* there is a place for packages of its own */
-        SPAWN_SECOND = 8,   /* it is process 2 */
+        SPAWN_SECOND = 8, /* it is process 2 */
         SPAWN_UNSETTLED = 16, /* spawn_settle is to be called before its first request */
 };
 
@@ -196,9 +196,9 @@ static int become_user(void) {
 
 /* 0, 1, 2; requests and replies; 1 and 2 once more, for when code closes the first (stdio.py knows); and the maker. */
 static int arrange_descriptors(void) {
-        static const int wanted[KERNEL_FDS] = { NURSERY_STDIN,   NURSERY_STDOUT, NURSERY_STDERR,
+        static const int wanted[KERNEL_FDS] = { NURSERY_STDIN,    NURSERY_STDOUT,  NURSERY_STDERR,
                                                 NURSERY_REQUESTS, NURSERY_REPLIES, NURSERY_STDOUT,
-                                                NURSERY_STDERR,  NURSERY_VERDICT, NURSERY_GO };
+                                                NURSERY_STDERR,   NURSERY_VERDICT, NURSERY_GO };
         int moved[KERNEL_FDS];
         fd_close(&fds[NURSERY_STDIN]);
         fds[NURSERY_STDIN] = open("/dev/null", O_RDONLY | O_CLOEXEC); /* the box's own */
@@ -246,7 +246,8 @@ static const struct {
         const char *what;
         int (*before_mounts)(void), (*after_mounts)(void); /* both NULL: run, before */
 } steps[] = {
-        { enter_groups, "entering the control groups", NULL, NULL }, /* first: limits hold, memory is charged to the box */
+        /* first: limits hold, memory is charged to the box */
+        { enter_groups, "entering the control groups", NULL, NULL },
         { join_box, "joining the box's namespaces", NULL, NULL },
         { become_user, "becoming the user of the box", NULL, NULL },
         { privilege_join_fresh_keyring, "joining a fresh keyring", NULL, NULL },

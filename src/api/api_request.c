@@ -23,8 +23,8 @@ static const struct caller_type caller_type;
 
 /* ---- its life ---- */
 
-struct api_request *api_request_open(struct service *service, struct http_request *request, const struct api_match *match,
-                               const struct visitor *visitor) {
+struct api_request *api_request_open(struct service *service, struct http_request *request,
+                                     const struct api_match *match, const struct visitor *visitor) {
         struct quota_use *use = visitor->use;
         struct err err;
         if (use && share_take(&service->manager->shares, SHARE_REQUESTS, &one_of(use), &err) < 0) {
@@ -47,10 +47,10 @@ struct api_request *api_request_open(struct service *service, struct http_reques
         api_request->is_waiting = use != NULL;
         http_set_holder(request, visitor->owner);
         api_request->caller = (struct caller) { .type = &caller_type,
-                                           .manager = service->manager,
-                                           .owner = api_request->visitor.owner,
-                                           .from = http_peer(request)->address,
-                                           .cursor = 1 };
+                                                .manager = service->manager,
+                                                .owner = api_request->visitor.owner,
+                                                .from = http_peer(request)->address,
+                                                .cursor = 1 };
         api_request->next = service->api_requests;
         if (api_request->next)
                 api_request->next->previous = api_request;
@@ -121,9 +121,10 @@ static const struct http_events waiting_events = { .on_drained = on_drained, .on
 
 int api_request_count_run(struct api_request *api_request, struct err *err) {
         struct quota_use *use = api_request->visitor.use;
-        if (use && share_take(&api_request->service->manager->shares, SHARE_RUNS,
-                              &(const struct share_claim) { .key = use->owner, .amount = 1,
-                                                            .key_max = use->quota.runs }, err) < 0)
+        if (use &&
+            share_take(&api_request->service->manager->shares, SHARE_RUNS,
+                       &(const struct share_claim) { .key = use->owner, .amount = 1, .key_max = use->quota.runs },
+                       err) < 0)
                 return -1;
         api_request->is_run = true;
         api_request->service->counted.runs++;
@@ -140,9 +141,9 @@ static void on_whole(void *context, struct http_request *request, const char *by
                 return;
         }
         json_error_t where = { .text = "it nests too deeply, or holds too many small things" };
-        json_t *body = size == 0                 ? json_object()
+        json_t *body = size == 0                      ? json_object()
                        : json_is_bounded(bytes, size) ? json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &where)
-                                                  : NULL;
+                                                      : NULL;
         if (json_is_object(body))
                 api_request->then(api_request, body);
         else {
@@ -153,13 +154,14 @@ static void on_whole(void *context, struct http_request *request, const char *by
         json_decref(body);
 }
 
-void api_request_read_json(struct api_request *api_request, void (*then)(struct api_request *api_request, json_t *body)) {
+void api_request_read_json(struct api_request *api_request,
+                           void (*then)(struct api_request *api_request, json_t *body)) {
         struct http_request *request = api_request->request;
         const char *type = http_header(request, "Content-Type");
         api_request->then = then;
         if ((type || http_content_length(request) != 0) && !http_type_is(type, "application/json")) {
                 api_request_problem(api_request, 415, "wrong_type", "the body must be JSON, with its content type",
-                                 "send it with \"Content-Type: application/json\"");
+                                    "send it with \"Content-Type: application/json\"");
                 return;
         }
         if (http_collect_body(request, API_REQUEST_JSON_MAX, on_whole, api_request) < 0)
@@ -189,7 +191,8 @@ void api_request_settle(struct api_request *api_request, int code, const struct 
 
 /* ---- the answer ---- */
 
-void api_request_problem(struct api_request *api_request, int status, const char *code, const char *detail, const char *remedy) {
+void api_request_problem(struct api_request *api_request, int status, const char *code, const char *detail,
+                         const char *remedy) {
         caller_done(&api_request->caller, code);
         if (status == 429)
                 api_request->service->counted.turned_away++;
@@ -207,12 +210,14 @@ void api_request_refuse(struct api_request *api_request, const struct err *err) 
         api_request_problem(api_request, err_code_http_status(err->code), err_code_name(err->code), err->message, NULL);
 }
 
-void api_request_answer_bytes(struct api_request *api_request, int status, const char *type, const void *bytes, size_t size) {
+void api_request_answer_bytes(struct api_request *api_request, int status, const char *type, const void *bytes,
+                              size_t size) {
         caller_done(&api_request->caller, "ok");
         int code = http_respond(api_request->request, status, type, bytes, size);
         if (code == -EFBIG && http_stream_begin(api_request->request, status, type, (int64_t) size) == 0) {
                 (void) http_stream_write(api_request->request, bytes, size);
-                http_stream_end(api_request->request); /* or, if it was not taken, the client sees that it is not whole */
+                http_stream_end(
+                        api_request->request); /* or, if it was not taken, the client sees that it is not whole */
         } else if (code < 0)
                 http_problem(api_request->request, 500, "system", "the answer cannot be written", NULL);
         api_request_free(api_request);
@@ -221,7 +226,7 @@ void api_request_answer_bytes(struct api_request *api_request, int status, const
 static void answer_text(struct api_request *api_request, int status, const char *text, size_t size) {
         if (size > API_REQUEST_ANSWER_MAX)
                 api_request_problem(api_request, 500, "result_too_large", "the result is larger than 12 MiB",
-                                 "save it to a file and fetch that");
+                                    "save it to a file and fetch that");
         else
                 api_request_answer_bytes(api_request, status, "application/json", text, size);
 }
@@ -255,7 +260,8 @@ static void on_answer(struct caller *caller, const char *text, size_t size, json
         if (!api_request->request)
                 api_request_free(api_request);
         else if (is_crowded(api_request, size, &err))
-                api_request_problem(api_request, 503, "busy", err.message, "read what is on its way, or try again in a moment");
+                api_request_problem(api_request, 503, "busy", err.message,
+                                    "read what is on its way, or try again in a moment");
         else if (api_request->is_begun && size <= API_REQUEST_ANSWER_MAX) {
                 stream_end(api_request, text, size);
                 api_request_free(api_request);
@@ -306,13 +312,13 @@ static bool wants_more(const struct caller *caller) {
 }
 
 static const struct caller_type caller_type = { .answer = on_answer,
-                                              .refuse = on_refuse,
-                                              .accepted = on_accepted,
-                                              .begun = on_begun,
-                                              .output = on_output,
-                                              .display = on_display,
-                                              .wants_more = wants_more,
-                                              .via = "http" };
+                                                .refuse = on_refuse,
+                                                .accepted = on_accepted,
+                                                .begun = on_begun,
+                                                .output = on_output,
+                                                .display = on_display,
+                                                .wants_more = wants_more,
+                                                .via = "http" };
 
 void api_request_beat_all(struct service *service) {
         uint64_t now_ms = loop_now_ms();

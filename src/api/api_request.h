@@ -50,8 +50,8 @@ struct api_request {
 };
 
 /* Makes one of a request that the gate let in. NULL: that was answered, too. */
-struct api_request *api_request_open(struct service *service, struct http_request *request, const struct api_match *match,
-                               const struct visitor *visitor);
+struct api_request *api_request_open(struct service *service, struct http_request *request,
+                                     const struct api_match *match, const struct visitor *visitor);
 void api_request_free(struct api_request *api_request);
 
 /* Counts it as a run from here to its end. ERR_LIMIT: its key has as many as it may. */
@@ -65,7 +65,8 @@ const char *api_request_user(const struct api_request *api_request);
 
 /* Reads a JSON object from the body ({} when there is none) and goes on with it, which is borrowed. What is not one is
  * answered with an error. */
-void api_request_read_json(struct api_request *api_request, void (*then)(struct api_request *api_request, json_t *body));
+void api_request_read_json(struct api_request *api_request,
+                           void (*then)(struct api_request *api_request, json_t *body));
 
 /* Registers for room in the client's queue and for its disconnect: before an operation that answers by itself. */
 void api_request_attend(struct api_request *api_request);
@@ -75,9 +76,11 @@ void api_request_settle(struct api_request *api_request, int code, const struct 
 
 /* The answer, the last thing that is done with the api_request. Takes the reference; bytes are copied. */
 void api_request_answer(struct api_request *api_request, int status, json_t *answer);
-void api_request_answer_bytes(struct api_request *api_request, int status, const char *type, const void *bytes, size_t size);
+void api_request_answer_bytes(struct api_request *api_request, int status, const char *type, const void *bytes,
+                              size_t size);
 void api_request_refuse(struct api_request *api_request, const struct err *err);
-void api_request_problem(struct api_request *api_request, int status, const char *code, const char *detail, const char *remedy);
+void api_request_problem(struct api_request *api_request, int status, const char *code, const char *detail,
+                         const char *remedy);
 
 /* As what the client wants a run's output: its Accept header decides, and `wants_stream` that it is not one answer. */
 void api_request_choose_form(struct api_request *api_request, bool wants_stream);

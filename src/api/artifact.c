@@ -77,7 +77,8 @@ static int read_path(const struct api_request *api_request, char ret_relative[st
                         : err_set(err, ERR_USAGE, "say which: ?path=artifacts/plot.png");
         http_query_free(&pairs);
         if (code == 0 && strncmp(ret_relative, below, strlen(below)) != 0)
-                return err_set(err, ERR_REFUSED, "only what is below artifacts/ is an artifact; other files are at "
+                return err_set(err, ERR_REFUSED,
+                               "only what is below artifacts/ is an artifact; other files are at "
                                "/sandbox/{user_id}/file");
         return code;
 }
@@ -86,7 +87,8 @@ void artifacts_download(struct api_request *api_request) {
         char relative[4096];
         struct err err;
         struct open_file file;
-        const struct file_request request = { .session = api_request_user(api_request), .path = relative,
+        const struct file_request request = { .session = api_request_user(api_request),
+                                              .path = relative,
                                               .no_links = true };
         if (read_path(api_request, relative, &err) < 0 ||
             operation_file_open(&api_request->caller, &request, &file, &err) < 0) {
@@ -156,10 +158,11 @@ void artifacts_zip(struct api_request *api_request) {
         struct err err;
         if (count_zips(api_request) > ZIPS_MAX) {
                 api_request_problem(api_request, 429, "limit", "this key has as many archives under way as it may",
-                                 "wait for one of them to be sent");
+                                    "wait for one of them to be sent");
                 return;
         }
         api_request_attend(api_request);
-        api_request_settle(api_request, operation_artifact_scan(&api_request->caller, api_request_user(api_request),
-                                                                on_listed, &err), &err);
+        api_request_settle(
+                api_request,
+                operation_artifact_scan(&api_request->caller, api_request_user(api_request), on_listed, &err), &err);
 }

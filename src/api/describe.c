@@ -183,9 +183,9 @@ static int describe_operation(const struct api_route *route, json_t **ret_operat
         if (describe_parse(route->answer_schema, route->name, &answer, err) < 0 ||
             (route->body_type && describe_body(route, &body, err) < 0))
                 return -1;
-        json_t *operation = json_pack("{s:s, s:s, s:o, s:o}", "operationId", route->name, "summary", route->summary,
-                                      "parameters", describe_parameters(route), "responses",
-                                      describe_answers(route, answer));
+        json_t *operation =
+                json_pack("{s:s, s:s, s:o, s:o}", "operationId", route->name, "summary", route->summary, "parameters",
+                          describe_parameters(route), "responses", describe_answers(route, answer));
         if (!operation) {
                 json_decref(body);
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
@@ -211,9 +211,9 @@ static int describe_components(const struct api_routes *routes, json_t **ret_com
                         return -1;
                 (void) json_object_set_new(schemas, row->name, schema);
         }
-        *ret_components = json_pack("{s:{s:{s:s, s:s}}, s:{s:o}, s:O}", "securitySchemes", "key", "type", "http",
-                                    "scheme", "bearer", "responses", "Problem", describe_problem(0), "schemas",
-                                    schemas);
+        *ret_components =
+                json_pack("{s:{s:{s:s, s:s}}, s:{s:o}, s:O}", "securitySchemes", "key", "type", "http", "scheme",
+                          "bearer", "responses", "Problem", describe_problem(0), "schemas", schemas);
         return *ret_components ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
@@ -240,10 +240,9 @@ int api_route_describe(const struct api_routes *routes, const char *title, const
         json_t *components = NULL;
         if (describe_components(routes, &components, err) < 0)
                 return -1;
-        _cleanup_json_ json_t *description =
-                json_pack("{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}], s:{}, s:o}", "openapi", "3.1.0", "info", "title", title,
-                          "version", version, "description", intro, "security", "key", "paths", "components",
-                          components);
+        _cleanup_json_ json_t *description = json_pack(
+                "{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}], s:{}, s:o}", "openapi", "3.1.0", "info", "title", title,
+                "version", version, "description", intro, "security", "key", "paths", "components", components);
         if (!description)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         if (describe_paths(routes, json_object_get(description, "paths"), err) < 0)

@@ -27,8 +27,8 @@ static int take_timeout(const struct api_request *api_request, json_t *body, uin
         if (!(json_is_number(seconds) || json_is_number(ms)) || !(value >= 1 && value <= 7.0 * 86400 * 1000))
                 return err_set(err, ERR_USAGE, "timeout is a number of seconds, at least 0.001 and at most a week");
         *ret_timeout_ms = (uint64_t) value;
-        return session_config_check_ceiling(&api_request->caller, &(const struct limits) { .timeout_ms = (uint64_t) value },
-                                            err);
+        return session_config_check_ceiling(&api_request->caller,
+                                            &(const struct limits) { .timeout_ms = (uint64_t) value }, err);
 }
 
 /* What is misspelled must not be ignored: a "timeuot" would be none. */
@@ -36,7 +36,7 @@ static int check_members(json_t *body, const char *const *own, struct err *err) 
         static const char *const how[] = { "timeout", "timeout_ms", "stream", "detach", "cancel_on_disconnect", NULL };
         const char *key;
         json_t *value;
-        json_object_foreach(body, key, value) {
+        json_object_foreach (body, key, value) {
                 size_t i = 0, n = 0;
                 while (how[i] && strcmp(how[i], key) != 0)
                         i++;
@@ -200,6 +200,7 @@ void execution_list(struct api_request *api_request) {
                 return;
         }
         api_request_attend(api_request);
-        api_request_settle(api_request, operation_session_log(&api_request->caller, api_request_user(api_request),
-                                                              (size_t) limit, &err), &err);
+        api_request_settle(
+                api_request,
+                operation_session_log(&api_request->caller, api_request_user(api_request), (size_t) limit, &err), &err);
 }

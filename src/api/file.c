@@ -99,13 +99,13 @@ static void answer_directory(struct api_request *api_request, struct open_file *
                 api_request_refuse(api_request, &err);
                 return;
         }
-        json_array_foreach(listing.entries, i, entry) {
+        json_array_foreach (listing.entries, i, entry) {
                 json_object_set(entry, "name", json_object_get(entry, "path"));
                 json_object_del(entry, "path");
         }
         api_request_answer(api_request, 200,
-                           json_pack("{s:o, s:s, s:o, s:b}", "path", describe_path(directory->path), "type", "directory",
-                                     "entries", listing.entries, "cut", (int) listing.is_cut));
+                           json_pack("{s:o, s:s, s:o, s:b}", "path", describe_path(directory->path), "type",
+                                     "directory", "entries", listing.entries, "cut", (int) listing.is_cut));
 }
 
 /* What is at the path, without its content; a link is told as a link. */
@@ -150,7 +150,8 @@ static void change_tree(struct api_request *api_request, const struct file_reque
         if (code < 0)
                 api_request_refuse(api_request, &err);
         else
-                api_request_answer(api_request, is_directory ? 201 : 200, json_pack("{s:o}", "path", describe_path(made)));
+                api_request_answer(api_request, is_directory ? 201 : 200,
+                                   json_pack("{s:o}", "path", describe_path(made)));
 }
 
 /* Is the request one that makes sense? Before a sandbox is made for it. */
@@ -158,8 +159,7 @@ static int check_write(const struct api_request *api_request, const struct quest
                        struct err *err) {
         int64_t length = http_content_length(api_request->request);
         bool has_body = !question->is_directory && !question->target[0];
-        if ((question->is_directory && question->target[0]) || question->is_recursive ||
-            question->is_stat)
+        if ((question->is_directory && question->target[0]) || question->is_recursive || question->is_stat)
                 return err_set(err, ERR_USAGE, "mkdir, move_to, recursive and stat do not go together here; see /docs");
         if (!has_body && length != 0)
                 return err_set(err, ERR_USAGE, "mkdir and move_to take no body; leave it out");

@@ -36,8 +36,7 @@ static bool is_address(const char *host, size_t size) {
 
 static bool knows_host(const struct service *service, const char *host) {
         size_t size = http_host_name_size(host);
-        return http_host_is_loopback(host) || is_address(host, size) ||
-               is_listed(service->settings->names, host, size);
+        return http_host_is_loopback(host) || is_address(host, size) || is_listed(service->settings->names, host, size);
 }
 
 /* "https://NAME[:PORT]" of the very host that was asked for. */

@@ -12,9 +12,9 @@ void health_show(struct api_request *api_request) {
                                      "sandboxes_max", (json_int_t) service->settings->sandboxes_max);
         json_t *engine = json_pack("{s:s, s:s}", "name", "native", "status", "ok");
         api_request_answer(api_request, 200,
-                        json_pack("{s:s, s:s, s:[o], s:o, s:I}", "status", "ok", "version", GLOVEBOX_VERSION, "engines",
-                                  engine, "capacity", capacity, "uptime_ms",
-                                  (json_int_t) (loop_now_ms() - service->started_ms)));
+                           json_pack("{s:s, s:s, s:[o], s:o, s:I}", "status", "ok", "version", GLOVEBOX_VERSION,
+                                     "engines", engine, "capacity", capacity, "uptime_ms",
+                                     (json_int_t) (loop_now_ms() - service->started_ms)));
 }
 
 static int describe(struct service *service, struct err *err) {
@@ -34,5 +34,5 @@ void health_describe(struct api_request *api_request) {
                 api_request_refuse(api_request, &err);
         else
                 api_request_answer_bytes(api_request, 200, "application/json", service->description,
-                                      strlen(service->description));
+                                         strlen(service->description));
 }

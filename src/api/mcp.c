@@ -107,8 +107,11 @@ static void on_release(struct mcp_call *call) {
         free(own);
 }
 
-static const struct mcp_link link = { .notify = on_notify, .respond = on_respond, .count_run = on_count_run,
-                                      .admit_sandbox = on_admit_sandbox, .release = on_release };
+static const struct mcp_link link = { .notify = on_notify,
+                                      .respond = on_respond,
+                                      .count_run = on_count_run,
+                                      .admit_sandbox = on_admit_sandbox,
+                                      .release = on_release };
 
 /* A client of the modern era that hangs up has cancelled its call. */
 static void on_gone(void *context) {
@@ -128,8 +131,10 @@ void mcp_drop_all(struct service *service) {
 /* ---- headers ---- */
 
 static int refuse_header(struct mcp_error *error, const char *name) {
-        return mcp_error_set(error, MCP_HEADER_MISMATCH, 400, "the header %s is missing, or does not say what the message "
-                             "says", name);
+        return mcp_error_set(error, MCP_HEADER_MISMATCH, 400,
+                             "the header %s is missing, or does not say what the message "
+                             "says",
+                             name);
 }
 
 /* A header may say what no header may hold as =?base64?…?=. */
@@ -169,7 +174,8 @@ static int check_version_header(const char *version, struct mcp_error *error) {
                         return 0;
         if (!version)
                 return 0;
-        (void) mcp_error_set(error, MCP_UNSUPPORTED_VERSION, 400, "protocol version \"%.40s\" is not supported", version);
+        (void) mcp_error_set(error, MCP_UNSUPPORTED_VERSION, 400, "protocol version \"%.40s\" is not supported",
+                             version);
         error->data = json_pack("{s:[s,s,s], s:s}", "supported", MCP_MODERN_VERSION, MCP_LEGACY_VERSION,
                                 MCP_OLDEST_VERSION, "requested", version);
         return -1;
@@ -292,12 +298,15 @@ static void on_whole(void *context, struct http_request *request, const char *by
 void mcp_post(struct api_request *api) {
         struct mcp_error error;
         if (!http_type_is(http_header(api->request, "Content-Type"), "application/json")) {
-                (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 415, "the message must be JSON, and say so: "
+                (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 415,
+                                     "the message must be JSON, and say so: "
                                      "Content-Type: application/json");
                 answer_error(api, NULL, &error);
         } else if (http_content_length(api->request) > MCP_MESSAGE_MAX) {
-                (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 413, "the message is larger than %d bytes; write large "
-                                     "contents in several steps", MCP_MESSAGE_MAX);
+                (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 413,
+                                     "the message is larger than %d bytes; write large "
+                                     "contents in several steps",
+                                     MCP_MESSAGE_MAX);
                 answer_error(api, NULL, &error);
         } else if (http_collect_body(api->request, MCP_MESSAGE_MAX, on_whole, api) < 0)
                 api_request_free(api); /* answered already */

@@ -34,7 +34,8 @@ struct metric {
         void (*lines)(const struct metrics_view *view, const struct metric *metric); /* instead of value */
 };
 
-static void metrics_put(const struct metrics_view *view, const char *name, const char *label, const char *text, double value) {
+static void metrics_put(const struct metrics_view *view, const char *name, const char *label, const char *text,
+                        double value) {
         if (label)
                 (void) fprintf(view->out, "%s{%s=\"%s\"} %.15g\n", name, label, text, value);
         else
@@ -127,7 +128,8 @@ static double runs_started(const struct metrics_view *view) {
 
 static void run_lines(const struct metrics_view *view, const struct metric *metric) {
         for (size_t i = 0; i < COUNTERS_ENDS; i++)
-                metrics_put(view, metric->name, "status", counters_end_names[i], (double) view->manager->counters.runs_ended[i]);
+                metrics_put(view, metric->name, "status", counters_end_names[i],
+                            (double) view->manager->counters.runs_ended[i]);
 }
 
 static void duration_lines(const struct metrics_view *view, const struct metric *metric) {
@@ -176,7 +178,8 @@ static double connections_open(const struct metrics_view *view) {
 
 static double api_requests(const struct metrics_view *view) {
         unsigned n = 0;
-        for (const struct api_request *api_request = view->service->api_requests; api_request; api_request = api_request->next)
+        for (const struct api_request *api_request = view->service->api_requests; api_request;
+             api_request = api_request->next)
                 n++;
         return n;
 }
@@ -220,7 +223,7 @@ static void key_run_lines(const struct metrics_view *view, const struct metric *
         for (const struct quota_use *use = view->service->uses.uses; use; use = use->next)
                 if (is_shown(view, use->owner))
                         metrics_put(view, metric->name, "key", use->owner,
-                            (double) share_used(&view->manager->shares, SHARE_RUNS, use->owner));
+                                    (double) share_used(&view->manager->shares, SHARE_RUNS, use->owner));
 }
 
 /* ---- the table ---- */
@@ -268,11 +271,11 @@ void metrics_show(struct api_request *api_request) {
         size_t size = 0;
         const struct service *service = api_request->service;
         struct metrics_view view = { .out = open_memstream(&text, &size),
-                             .service = service,
-                             .daemon = service->daemon,
-                             .manager = service->manager,
-                             .http = http_server_counters(service->server),
-                             .owner = api_request->visitor.owner };
+                                     .service = service,
+                                     .daemon = service->daemon,
+                                     .manager = service->manager,
+                                     .http = http_server_counters(service->server),
+                                     .owner = api_request->visitor.owner };
         for (size_t i = 0; view.out && i < ELEMENTS(metrics); i++) {
                 const struct metric *metric = &metrics[i];
                 (void) fprintf(view.out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help, metric->name,

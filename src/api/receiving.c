@@ -26,9 +26,9 @@ struct receiving {
         char session[API_PARAMETER_SIZE_MAX + 1]; /* its name; once a file is there, its id: another of the same name is
                                                    * another sandbox */
         bool creates;
-        char directory[PATH_ROOM];   /* where parts go */
+        char directory[PATH_ROOM]; /* where parts go */
         struct multipart *multipart; /* NULL: the body is the file */
-        bool in_field;               /* the part is a field, not a file */
+        bool in_field; /* the part is a field, not a file */
         char field[PATH_ROOM];
         size_t field_size;
         bool is_crowded; /* there is no room for one more file */
@@ -73,7 +73,8 @@ static void on_gone(void *context) {
 static int add_file(struct receiving *receiving, const char *relative, struct err *err) {
         struct api_request *api_request = receiving->api_request;
         struct file_receiver *receiver = &receiving->files[receiving->n];
-        const struct file_request request = { .session = receiving->session, .path = relative,
+        const struct file_request request = { .session = receiving->session,
+                                              .path = relative,
                                               .creates = receiving->creates };
         if (receiving->n == FILES_MAX)
                 return err_set(err, ERR_LIMIT, "at most %d files can be sent at once", FILES_MAX);
@@ -112,8 +113,10 @@ static int on_part(void *context, const struct multipart_part *part, struct err 
         if (!part->file_name)
                 return strcmp(part->name, "path") == 0
                                ? 0
-                               : err_set(err, ERR_USAGE, "the part \"%.100s\" has no file name; besides files there is "
-                                         "only \"path\", the directory that they go to", part->name);
+                               : err_set(err, ERR_USAGE,
+                                         "the part \"%.100s\" has no file name; besides files there is "
+                                         "only \"path\", the directory that they go to",
+                                         part->name);
         if (!*part->file_name || *part->file_name == '/')
                 return err_set(err, ERR_USAGE, "a file name in the form is empty, or begins with a slash");
         (void) snprintf(joined, sizeof(joined), "%s/%s", receiving->directory, part->file_name);
@@ -185,8 +188,8 @@ static void on_body_end(void *context) {
                 receiving_refuse(receiving, &err);
                 return;
         }
-        json_t *answer = receiving->multipart ? json_pack("{s:O}", "files", list)
-                                              : json_incref(json_array_get(list, 0));
+        json_t *answer =
+                receiving->multipart ? json_pack("{s:O}", "files", list) : json_incref(json_array_get(list, 0));
         json_decref(list);
         receiving_free(receiving);
         api_request_answer(api_request, is_created ? 201 : 200, answer);

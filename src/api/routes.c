@@ -1,10 +1,13 @@
+/* Tables: clang-format would break them in the middle of a row. */
+/* clang-format off */
 #include "api/routes.h"
 
 #include "api/schema.h"
 #include "base/memory.h"
 
 #define SANDBOX_OPTIONS                                                                                                \
-        "\"image\":" TEXT ",\"engine\":{\"enum\":[\"auto\",\"native\",\"docker\",\"podman\"]},\"isolation\":{\"enum\":[\"container\",\"gvisor\",\"vm\"]},\"mode\":{\"enum\":[\"fast\",\"fresh\"]},"              \
+        "\"image\":" TEXT ",\"engine\":{\"enum\":[\"auto\",\"native\",\"docker\",\"podman\"]},"                        \
+        "\"isolation\":{\"enum\":[\"container\",\"gvisor\",\"vm\"]},\"mode\":{\"enum\":[\"fast\",\"fresh\"]},"         \
         "\"limits\":" REF("Limits") ",\"env\":{\"type\":\"object\",\"additionalProperties\":" TEXT "},"                \
         "\"network\":{},\"min_isolation\":{\"enum\":[\"full\",\"weaker\"]},"                                           \
         "\"mounts\":" ARRAY(OBJECT("\"source\":" TEXT ",\"destination\":" TEXT ",\"writable\":" TRUTH))

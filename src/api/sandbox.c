@@ -26,7 +26,8 @@ bool sandbox_has_room(const struct api_request *api_request, const char *user_id
         const char *owner = api_request->visitor.owner;
         if (caller_is_operator(&api_request->caller) || session_find(service->manager, owner, user_id))
                 return true;
-        const struct share_claim one = { .key = owner, .amount = 1,
+        const struct share_claim one = { .key = owner,
+                                         .amount = 1,
                                          .key_max = api_request->visitor.use->quota.sandboxes };
         return share_judge(&service->manager->shares, SHARE_SANDBOXES, &one, service_count_sandboxes(service, owner),
                            service_count_sandboxes(service, NULL), err) == 0;
@@ -43,23 +44,26 @@ static int check_isolation(const struct api_request *api_request, json_t *body, 
         if (!name || strcmp(name, "full") != 0)
                 return err_set(err, ERR_USAGE, "min_isolation is \"full\" or \"weaker\"");
         if (api_request->service->manager->options->allow_weaker)
-                return err_set(err, ERR_UNSUPPORTED, "this service runs with --allow-weaker: it does not promise full "
+                return err_set(err, ERR_UNSUPPORTED,
+                               "this service runs with --allow-weaker: it does not promise full "
                                "isolation; GET …/isolation says what there is");
         return 0;
 }
 
 /* The members that are options of session.create; what is misspelled must not be ignored. */
 static int check_options(json_t *body, struct err *err) {
-        static const char *const known[] = { "image", "mode", "limits", "env", "mounts", "data", "network", "workspace",
-                                             "allow_weaker", "engine", "isolation", "min_isolation", NULL };
+        static const char *const known[] = { "image",     "mode",          "limits",    "env",          "mounts",
+                                             "data",      "network",       "workspace", "allow_weaker", "engine",
+                                             "isolation", "min_isolation", NULL };
         const char *key;
         json_t *value;
-        json_object_foreach(body, key, value) {
+        json_object_foreach (body, key, value) {
                 size_t i = 0;
                 while (known[i] && strcmp(known[i], key) != 0)
                         i++;
                 if (!known[i])
-                        return err_set(err, ERR_USAGE, "there is no option \"%.60s\"; /docs lists those there are", key);
+                        return err_set(err, ERR_USAGE, "there is no option \"%.60s\"; /docs lists those there are",
+                                       key);
         }
         return 0;
 }
@@ -145,30 +149,34 @@ void sandbox_destroy(struct api_request *api_request) {
                 return;
         }
         api_request_attend(api_request);
-        api_request_settle(api_request, operation_session_remove(&api_request->caller, api_request_user(api_request),
-                                                                 keeps, &err), &err);
+        api_request_settle(api_request,
+                           operation_session_remove(&api_request->caller, api_request_user(api_request), keeps, &err),
+                           &err);
 }
 
 void sandbox_interrupt(struct api_request *api_request) {
         struct err err;
         api_request_attend(api_request);
-        api_request_settle(api_request, operation_session_interrupt(&api_request->caller, api_request_user(api_request),
-                                                                    &err), &err);
+        api_request_settle(api_request,
+                           operation_session_interrupt(&api_request->caller, api_request_user(api_request), &err),
+                           &err);
 }
 
 void sandbox_restart(struct api_request *api_request) {
         struct err err;
         api_request_attend(api_request);
-        api_request_settle(api_request, operation_session_restart(&api_request->caller, api_request_user(api_request),
-                                                                  &err), &err);
+        api_request_settle(api_request,
+                           operation_session_restart(&api_request->caller, api_request_user(api_request), &err), &err);
 }
 
 static void hibernate_from_json(struct api_request *api_request, json_t *body) {
         const char *depth = json_string_value(json_object_get(body, "depth"));
         struct err err;
         api_request_attend(api_request);
-        api_request_settle(api_request, operation_session_hibernate(&api_request->caller, api_request_user(api_request),
-                                                                    depth && strcmp(depth, "trim") == 0, &err), &err);
+        api_request_settle(api_request,
+                           operation_session_hibernate(&api_request->caller, api_request_user(api_request),
+                                                       depth && strcmp(depth, "trim") == 0, &err),
+                           &err);
 }
 
 void sandbox_hibernate(struct api_request *api_request) {

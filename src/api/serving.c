@@ -77,8 +77,8 @@ static void make_tag(const struct stat *status, char ret_tag[static TAG_SIZE]) {
         char hex[2 * SHA256_SIZE + 1];
         struct timespec now;
         (void) clock_gettime(CLOCK_REALTIME, &now);
-        int64_t age_ns = (int64_t) (now.tv_sec - status->st_ctim.tv_sec) * 1000000000 +
-                         (now.tv_nsec - status->st_ctim.tv_nsec);
+        int64_t age_ns =
+                (int64_t) (now.tv_sec - status->st_ctim.tv_sec) * 1000000000 + (now.tv_nsec - status->st_ctim.tv_nsec);
         ret_tag[0] = '\0';
         if (age_ns < SETTLED_NS)
                 return;
@@ -105,8 +105,8 @@ static enum http_range_kind choose_range(const struct http_request *request, uin
 static int add_head(struct api_request *api_request, const char *name, const char *tag) {
         struct http_request *request = api_request->request;
         if (serving_name(api_request, name) < 0 || http_add_header(request, "Accept-Ranges", "bytes") < 0 ||
-            http_add_header(request, "Content-Security-Policy",
-                            "default-src 'none'; sandbox; frame-ancestors 'none'") < 0 ||
+            http_add_header(request, "Content-Security-Policy", "default-src 'none'; sandbox; frame-ancestors 'none'") <
+                    0 ||
             http_add_header(request, "Cross-Origin-Resource-Policy", "same-origin") < 0)
                 return -1;
         return *tag ? http_add_header(request, "ETag", tag) : 0;

@@ -13,7 +13,8 @@
 /* ---- one event ---- */
 
 /* `text` is JSON on one line. Number 0: it has none, and a client that comes back goes on from the one before. */
-static void stream_put_event(struct api_request *api_request, const char *name, uint64_t number, const char *text, size_t size) {
+static void stream_put_event(struct api_request *api_request, const char *name, uint64_t number, const char *text,
+                             size_t size) {
         struct http_request *request = api_request->request;
         char head[96];
         int n = 0;
@@ -70,7 +71,8 @@ static size_t partial_size(const char *bytes, size_t size) {
         return 0;
 }
 
-static void stream_put_text(struct api_request *api_request, bool is_error, uint64_t number, const char *bytes, size_t size) {
+static void stream_put_text(struct api_request *api_request, bool is_error, uint64_t number, const char *bytes,
+                            size_t size) {
         static const char *const names[] = { "stdout", "stderr" };
         _cleanup_free_ char *repaired = NULL;
         json_t *text = json_stringn(bytes, size);
@@ -107,7 +109,8 @@ void stream_put_output(struct api_request *api_request, const struct caller_outp
 static void stream_put_partial(struct api_request *api_request) {
         for (int i = 0; i < 2; i++)
                 if (api_request->partial[i].size > 0)
-                        stream_put_text(api_request, i == 1, 0, api_request->partial[i].bytes, api_request->partial[i].size);
+                        stream_put_text(api_request, i == 1, 0, api_request->partial[i].bytes,
+                                        api_request->partial[i].size);
 }
 
 void stream_put_display(struct api_request *api_request, const char *data, size_t size) {
@@ -144,8 +147,8 @@ void stream_end(struct api_request *api_request, const char *result, size_t size
         uint64_t number = api_request->number + 1;
         _cleanup_free_ char *text = malloc(size + 96);
         if (text) {
-                int n = snprintf(text, 96, "{\"event\":\"result\",\"number\":%llu,\"result\":",
-                                 (unsigned long long) number);
+                int n = snprintf(text, 96,
+                                 "{\"event\":\"result\",\"number\":%llu,\"result\":", (unsigned long long) number);
                 memcpy(text + n, result, size);
                 text[(size_t) n + size] = '}';
                 stream_put_event(api_request, "result", number, text, (size_t) n + size + 1);

@@ -31,9 +31,10 @@ static const struct {
         int sys_errno;
         enum err_code code;
 } errnos[] = {
-        { ENOENT, ERR_NOT_FOUND },   { ENOTDIR, ERR_NOT_FOUND }, { EEXIST, ERR_EXISTS },     { EACCES, ERR_PERMISSION },
-        { EPERM, ERR_PERMISSION },   { ENOSPC, ERR_NO_SPACE },   { EDQUOT, ERR_NO_SPACE },   { EBUSY, ERR_BUSY },
-        { ENOSYS, ERR_UNSUPPORTED }, { EOPNOTSUPP, ERR_UNSUPPORTED }, { ETIMEDOUT, ERR_TIMEOUT },
+        { ENOENT, ERR_NOT_FOUND },       { ENOTDIR, ERR_NOT_FOUND }, { EEXIST, ERR_EXISTS },
+        { EACCES, ERR_PERMISSION },      { EPERM, ERR_PERMISSION },  { ENOSPC, ERR_NO_SPACE },
+        { EDQUOT, ERR_NO_SPACE },        { EBUSY, ERR_BUSY },        { ENOSYS, ERR_UNSUPPORTED },
+        { EOPNOTSUPP, ERR_UNSUPPORTED }, { ETIMEDOUT, ERR_TIMEOUT },
 };
 
 static enum err_code code_of_errno(int sys_errno) {

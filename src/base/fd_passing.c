@@ -39,7 +39,8 @@ int fd_passing_send(int socket_fd, const void *bytes, size_t size, const int *fd
                 message.msg_control = control.bytes;
                 message.msg_controllen = CMSG_SPACE(sizeof(int) * n);
                 struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-                *head = (struct cmsghdr) { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+                *head = (struct cmsghdr) { .cmsg_level = SOL_SOCKET,
+                                           .cmsg_type = SCM_RIGHTS,
                                            .cmsg_len = CMSG_LEN(sizeof(int) * n) };
                 memcpy(CMSG_DATA(head), present, sizeof(int) * n);
         }
@@ -66,8 +67,9 @@ ssize_t fd_passing_receive(int socket_fd, void *bytes, size_t room, int *ret_fds
         struct slots slots = { 0 };
         union control control;
         struct iovec parts[] = { { &slots, sizeof(slots) }, { bytes, room } };
-        struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2, .msg_control = control.bytes,
-                                  .msg_controllen = sizeof(control.bytes) };
+        struct msghdr message = {
+                .msg_iov = parts, .msg_iovlen = 2, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)
+        };
         ssize_t size;
         while ((size = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC | flags)) < 0 && errno == EINTR)
                 ;

@@ -29,13 +29,13 @@ struct helper_job {
         struct helper_job *next; /* of all */
         struct loop *loop;
         struct helper_job_order order; /* its descriptors are duplicates while it waits */
-        char key[SHARE_NAME_MAX + 1];   /* the key whose share it takes; order.key is borrowed */
+        char key[SHARE_NAME_MAX + 1]; /* the key whose share it takes; order.key is borrowed */
         char queue[HELPER_JOB_QUEUE_ROOM]; /* "": it has none */
-        uint64_t turn;                  /* of a queued one */
+        uint64_t turn; /* of a queued one */
         enum { JOB_WAITS, JOB_RUNS, JOB_DROPPED } state;
         pid_t pid;
         int pid_fd; /* readable when it has ended */
-        int fd;     /* what it says */
+        int fd; /* what it says */
         struct loop_watch *watch, *end_watch;
         struct loop_timer *timer;
         char *bytes;
@@ -261,8 +261,8 @@ static int take_share(struct helper_job *job, struct err *err) {
         if (!order->shares)
                 return 0;
         (void) snprintf(job->key, sizeof(job->key), "%s", order->key);
-        int code = share_take(order->shares, order->share,
-                              &(const struct share_claim) { .key = job->key, .amount = 1 }, err);
+        int code = share_take(order->shares, order->share, &(const struct share_claim) { .key = job->key, .amount = 1 },
+                              err);
         if (code < 0)
                 job->order.shares = NULL;
         return code;
@@ -273,8 +273,9 @@ struct helper_job *helper_job_start(struct loop *loop, const struct helper_job_o
         (void) err_set(err, ERR_BUSY, "the daemon has too much to wait for at once; try again in a moment");
         if (!job)
                 return NULL;
-        *job = (struct helper_job) { .loop = loop, .order = *order, .fd = -1, .pid_fd = -1, .pid = -1,
-                                     .state = JOB_RUNS };
+        *job = (struct helper_job) {
+                .loop = loop, .order = *order, .fd = -1, .pid_fd = -1, .pid = -1, .state = JOB_RUNS
+        };
         if (take_share(job, err) < 0) {
                 free(job);
                 return NULL;

@@ -66,8 +66,9 @@ static int on_dump(const char *bytes, size_t size, void *context) {
 static const char escapes[128] = {
         ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r', ['"'] = '"', ['\\'] = '\\',
 #define U(byte) [byte] = 'u'
-        U(0), U(1), U(2), U(3), U(4), U(5), U(6), U(7), U(11), U(14), U(15), U(16), U(17), U(18), U(19), U(20), U(21),
-        U(22), U(23), U(24), U(25), U(26), U(27), U(28), U(29), U(30), U(31),
+        U(0),         U(1),         U(2),         U(3),         U(4),         U(5),        U(6),          U(7),  U(11),
+        U(14),        U(15),        U(16),        U(17),        U(18),        U(19),       U(20),         U(21), U(22),
+        U(23),        U(24),        U(25),        U(26),        U(27),        U(28),       U(29),         U(30), U(31),
 #undef U
 };
 
@@ -82,9 +83,11 @@ static void fill_written(void) {
         static const char hex[] = "0123456789abcdef";
         for (unsigned byte = 0; byte < ELEMENTS(written); byte++) {
                 char escape = byte < sizeof(escapes) ? escapes[byte] : 0;
-                written[byte] = !escape ? (struct written) { { (char) byte }, 1 }
-                                : escape != 'u' ? (struct written) { { '\\', escape }, 2 }
-                                                : (struct written) { { '\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15] }, 6 };
+                written[byte] =
+                        !escape ? (struct written) { { (char) byte }, 1 }
+                        : escape != 'u'
+                                ? (struct written) { { '\\', escape }, 2 }
+                                : (struct written) { { '\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15] }, 6 };
         }
 }
 
@@ -135,7 +138,7 @@ static void put_object(struct json_writer *text, const json_t *object) {
         json_t *value;
         bool is_first = true;
         json_writer_put_literal(text, "{");
-        json_object_foreach((json_t *) (uintptr_t) object, key, value) {
+        json_object_foreach ((json_t *) (uintptr_t) object, key, value) {
                 if (!is_first)
                         json_writer_put_literal(text, ",");
                 is_first = false;

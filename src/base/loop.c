@@ -17,11 +17,11 @@ enum { EVENTS_EACH = 16, TURN_US = 4000 };
  * and all of the slow lane has only so long in a turn. So a few who keep the loop busy (a box that floods its pipes, a
  * client that asks for large things without end) wait for each other, and nobody else waits for them. */
 enum {
-        SLOW_LANE_US = 1000,   /* of a turn; at least one event */
-        WINDOW_US = 128000,    /* what a watch took counts half after this, and so on */
-        SLOW_FROM_US = 2000,   /* in about one window */
+        SLOW_LANE_US = 1000, /* of a turn; at least one event */
+        WINDOW_US = 128000, /* what a watch took counts half after this, and so on */
+        SLOW_FROM_US = 2000, /* in about one window */
         FAST_BELOW_US = 500,
-        SHORT_US = 50,         /* what took less by the clock is not looked at closer */
+        SHORT_US = 50, /* what took less by the clock is not looked at closer */
 };
 
 struct loop_watch {
@@ -48,7 +48,7 @@ struct loop {
         int slow_fd; /* the slow lane's, watched by the other one */
         bool stopped;
         struct loop_watch *dropped; /* freed after the turn: events for them may still be in hand */
-        struct loop_timer **heap;   /* earliest first */
+        struct loop_timer **heap; /* earliest first */
         size_t n_timers, room;
         struct loop_turns turns;
         /* The time that the loop worked or had nothing to do. While it waits for a processor it stands still: on a busy
@@ -120,8 +120,8 @@ static int lane_of(const struct loop_watch *watch) {
         return watch->is_slow ? watch->loop->slow_fd : watch->loop->epoll_fd;
 }
 
-struct loop_watch *loop_watch(struct loop *loop, int fd, uint32_t events,
-                              void (*call)(void *context, uint32_t events), void *context) {
+struct loop_watch *loop_watch(struct loop *loop, int fd, uint32_t events, void (*call)(void *context, uint32_t events),
+                              void *context) {
         struct loop_watch *watch = malloc(sizeof(*watch));
         if (!watch)
                 return NULL;

@@ -16,8 +16,8 @@ void loop_free(struct loop *loop);
 /* Calls back with the EPOLL… events that are there. The descriptor is borrowed and must be unwatched before it is
  * closed. Watches may be dropped from within any callback, their own included. NULL when memory or descriptors ran out.
  */
-struct loop_watch *loop_watch(struct loop *loop, int fd, uint32_t events,
-                              void (*call)(void *context, uint32_t events), void *context);
+struct loop_watch *loop_watch(struct loop *loop, int fd, uint32_t events, void (*call)(void *context, uint32_t events),
+                              void *context);
 int loop_watch_change(struct loop_watch *watch, uint32_t events);
 void loop_unwatch(struct loop_watch **watch); /* NULL inside is fine */
 

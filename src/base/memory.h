@@ -11,11 +11,11 @@ static inline void free_pointer(void *pointer) {
 }
 #define _cleanup_free_ _cleanup_(free_pointer)
 
-#define take_ptr(p)                      \
-        ({                               \
-                typeof(p) _taken = (p);  \
-                (p) = NULL;              \
-                _taken;                  \
+#define take_ptr(p)                                                                                                    \
+        ({                                                                                                             \
+                typeof(p) _taken = (p);                                                                                \
+                (p) = NULL;                                                                                            \
+                _taken;                                                                                                \
         })
 
 #define ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))

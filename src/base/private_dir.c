@@ -14,8 +14,8 @@ int private_dir_mark(int dir_fd) {
                                    "Remove this file only if nothing of Glovebox is in here any more.\n";
         if (private_dir_is_marked(dir_fd))
                 return 0;
-        _cleanup_fd_ int fd = openat(dir_fd, PRIVATE_DIR_MARKER, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                                     0444);
+        _cleanup_fd_ int fd =
+                openat(dir_fd, PRIVATE_DIR_MARKER, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
         if (fd < 0)
                 return errno == EEXIST ? 0 : -errno;
         return fd_write_all(fd, text, sizeof(text) - 1);

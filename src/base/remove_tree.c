@@ -30,8 +30,8 @@ static bool open_up(int parent_fd, const char *name) {
 }
 
 struct removal {
-        int top_fd;       /* of the directory that is to be removed, while it is open */
-        unsigned left;    /* entries that may still be looked at */
+        int top_fd; /* of the directory that is to be removed, while it is open */
+        unsigned left; /* entries that may still be looked at */
         unsigned removed; /* or moved up */
         bool has_moved;
 };

@@ -76,10 +76,10 @@ int share_judge(const struct share_table *table, size_t row_number, const struct
         if (total == 0)
                 return 0;
         if (used + amount > total)
-                return err_set(err, ERR_LIMIT, "%llu of %llu %s are in use by all together%s%s%s; %s, or try again later",
-                               (unsigned long long) used, (unsigned long long) total, row->what,
-                               row->setting ? " (" : "", row->setting ? row->setting : "", row->setting ? ")" : "",
-                               row->remedy);
+                return err_set(
+                        err, ERR_LIMIT, "%llu of %llu %s are in use by all together%s%s%s; %s, or try again later",
+                        (unsigned long long) used, (unsigned long long) total, row->what, row->setting ? " (" : "",
+                        row->setting ? row->setting : "", row->setting ? ")" : "", row->remedy);
         if (claim->key_max || is_alone(table, row_number, claim))
                 return 0;
         uint64_t share = part_of(total, table->key_percent);

@@ -14,9 +14,20 @@ struct unit {
 };
 
 static const struct unit byte_units[] = {
-        { "", 1 },           { "b", 1 },          { "k", 1ull << 10 },  { "kb", 1ull << 10 }, { "kib", 1ull << 10 },
-        { "m", 1ull << 20 }, { "mb", 1ull << 20 }, { "mib", 1ull << 20 }, { "g", 1ull << 30 },  { "gb", 1ull << 30 },
-        { "gib", 1ull << 30 }, { "t", 1ull << 40 }, { "tb", 1ull << 40 }, { "tib", 1ull << 40 },
+        { "", 1 },
+        { "b", 1 },
+        { "k", 1ull << 10 },
+        { "kb", 1ull << 10 },
+        { "kib", 1ull << 10 },
+        { "m", 1ull << 20 },
+        { "mb", 1ull << 20 },
+        { "mib", 1ull << 20 },
+        { "g", 1ull << 30 },
+        { "gb", 1ull << 30 },
+        { "gib", 1ull << 30 },
+        { "t", 1ull << 40 },
+        { "tb", 1ull << 40 },
+        { "tib", 1ull << 40 },
 };
 static const struct unit duration_units[] = {
         { "", 1000 }, { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 }, { "d", 86400000 },
@@ -27,7 +38,7 @@ static const struct unit thousandth_units[] = { { "", 1000 } };
 /* digits [ "." digits ] suffix, in exact integer arithmetic: value = whole*factor + fraction*factor. At most nine
  * digits of fraction are read; more would not change any value we accept. */
 static bool units_parse(const char *text, const struct unit *units, size_t n_units, bool fraction_allowed,
-                  uint64_t *ret_value) {
+                        uint64_t *ret_value) {
         if (!isdigit((unsigned char) *text))
                 return false;
         uint64_t whole = 0;

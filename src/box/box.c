@@ -89,10 +89,9 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
         struct box_birth birth = { .spec = spec,
                                    .sync_fd = -1,
                                    .listener_fd = -1,
-                                   .box = {
-                                           .pidfd = -1,
-                                           .control_fd = -1,
-                                           .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .entry_fd = -1 } } };
+                                   .box = { .pidfd = -1,
+                                            .control_fd = -1,
+                                            .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .entry_fd = -1 } } };
         struct box *box = &birth.box;
         if (stage_fds_open_view(spec, &birth.fds, err) < 0)
                 goto undo;
@@ -103,8 +102,7 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
         }
         if (make_pair(SOCK_STREAM, &birth.sync_fd, &birth.fds.sync_fd, err) < 0 ||
             make_pair(SOCK_STREAM, &box->control_fd, &birth.fds.control_fd, err) < 0 ||
-            (spec->ret_listener_fd &&
-             make_pair(SOCK_SEQPACKET, &birth.listener_fd, &birth.fds.listener_fd, err) < 0))
+            (spec->ret_listener_fd && make_pair(SOCK_SEQPACKET, &birth.listener_fd, &birth.fds.listener_fd, err) < 0))
                 goto undo;
         fd_passing_refuse(box->control_fd); /* the agent is ours, and sends none */
         if ((spec->kept && cleanup_watchdog_start(host, spec->name, &box->watchdog, err) < 0) ||

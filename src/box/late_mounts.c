@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "box/seal/mount_point.h"
 #include "base/syscalls.h"
+#include "box/seal/mount_point.h"
 #include "box/seal/tree.h"
 
 enum { PLACES = 3 };
@@ -33,8 +33,8 @@ struct late_mount {
 /* Here, outside: in the box's mount namespace no further tree can be made. */
 static int make_cover(const struct box_mount *mount, uid_t uid, gid_t gid) {
         struct stat status;
-        bool has_links = fstatat(mount->tree_fd, PROJECT_LINKS, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-                         S_ISDIR(status.st_mode);
+        bool has_links =
+                fstatat(mount->tree_fd, PROJECT_LINKS, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
         return has_links ? tree_make_empty(uid, gid) : -1;
 }
 

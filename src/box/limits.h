@@ -9,16 +9,21 @@ struct limits {
         uint64_t pids;
         uint64_t timeout_ms;
         uint64_t tmp_bytes;   /* /tmp */
-        uint64_t disk_bytes;  /* /workspace, unless it is a directory of the caller's, and the largest file anywhere */
+        uint64_t disk_bytes; /* /workspace, unless it is a directory of the caller's, and the largest file anywhere */
         uint64_t disk_files;
 };
 
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
 
-#define LIMITS_DEFAULT                                                                                             \
-        ((struct limits) { .memory_bytes = 512 * MIB, .cpu_thousandths = 1000, .pids = 50, .timeout_ms = 60000, \
-                           .tmp_bytes = 100 * MIB, .disk_bytes = 1 * GIB, .disk_files = 100000 })
+#define LIMITS_DEFAULT                                                                                                 \
+        ((struct limits) { .memory_bytes = 512 * MIB,                                                                  \
+                           .cpu_thousandths = 1000,                                                                    \
+                           .pids = 50,                                                                                 \
+                           .timeout_ms = 60000,                                                                        \
+                           .tmp_bytes = 100 * MIB,                                                                     \
+                           .disk_bytes = 1 * GIB,                                                                      \
+                           .disk_files = 100000 })
 
 /* The number of processors that code in the box sees. */
 static inline uint64_t limits_processors(const struct limits *limits) {

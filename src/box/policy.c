@@ -368,8 +368,7 @@ int policy_open_source(const struct policy *policy, const char *source, bool wri
         question.source = where;
         if (!policy->is_operator && !lists_allow(policy, writable, where->path))
                 return refuse_unlisted(&question, err);
-        if (check_type(&question, err) < 0 || check_never(&question, err) < 0 ||
-            check_private(&question, fd, err) < 0)
+        if (check_type(&question, err) < 0 || check_never(&question, err) < 0 || check_private(&question, fd, err) < 0)
                 return -1;
         *ret_fd = take_fd(&fd);
         return 0;

@@ -148,9 +148,8 @@ enum policy_private policy_find_private(int source_fd, const char *source_path, 
         if (fstat(source_fd, &status) < 0 || !S_ISDIR(status.st_mode))
                 return POLICY_PRIVATE_NONE;
         struct mount_search search = { source_path, ret_path };
-        return policy_mount_any(mount_is_private, &search) || search_below(source_fd, ret_path) ?
-                       POLICY_PRIVATE_BELOW :
-                       POLICY_PRIVATE_NONE;
+        return policy_mount_any(mount_is_private, &search) || search_below(source_fd, ret_path) ? POLICY_PRIVATE_BELOW
+                                                                                                : POLICY_PRIVATE_NONE;
 }
 
 /* ---- sockets ---- */

@@ -47,5 +47,5 @@ struct box_spec {
         const void *code;
         size_t code_size;
         int *ret_listener_fd; /* takes the socket that listens on BOX_PROXY_PORT of the box; NULL: no network at all */
-        const char *network;  /* for the report; NULL: "none" */
+        const char *network; /* for the report; NULL: "none" */
 };

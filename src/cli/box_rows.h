@@ -1,6 +1,8 @@
 /* Rows of options that several verbs have: what a box is made of, and where the daemon is. `at` is the offset of the
  * struct that a row writes into. SHOWN or UNSHOWN says whether the help names the built-in default: a session's
  * defaults are the daemon's business. */
+/* Tables: clang-format would break them in the middle of a row. */
+/* clang-format off */
 #pragma once
 
 #include <stddef.h>

@@ -51,7 +51,8 @@ static bool serve_agent(struct relay_target *target, const struct pollfd *watche
         return is_over;
 }
 
-static const struct relay_target_type box_target_type = { kill_box, signal_program, watch_agent, serve_agent, NULL, false };
+static const struct relay_target_type box_target_type = { kill_box,    signal_program, watch_agent,
+                                                          serve_agent, NULL,           false };
 
 struct box_target box_target_make(struct box *box) {
         return (struct box_target) { { &box_target_type }, box };

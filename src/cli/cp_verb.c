@@ -54,7 +54,7 @@ static int join(const char *directory, const char *name, char ret_path[static PA
 }
 
 static int cp_call(struct daemon_client *client, const char *operation, const char *session, const char *path,
-                struct daemon_request *request, json_t **ret_answer, struct err *err) {
+                   struct daemon_request *request, json_t **ret_answer, struct err *err) {
         json_t *body = json_pack("{s:s, s:s, s:s}", "op", operation, "session", session, "path", path);
         json_t *answer = NULL;
         request->body = body;
@@ -120,9 +120,9 @@ static int copy_in(struct daemon_client *client, const char *from, const char *s
                    struct err *err) {
         if (depth > DEPTH_MAX)
                 return err_set(err, ERR_LIMIT, "%.300s lies deeper than %d directories", from, DEPTH_MAX);
-        _cleanup_fd_ int fd = strcmp(from, "-") == 0 && depth == 0 ?
-                                      fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) :
-                                      open(from, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+        _cleanup_fd_ int fd = strcmp(from, "-") == 0 && depth == 0
+                                      ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+                                      : open(from, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
         struct stat status;
         if (fd < 0 && errno == ENOENT)
                 return err_set(err, ERR_USAGE, "there is no file %.300s", from);
@@ -148,9 +148,9 @@ static int copy_to_session(struct daemon_client *client, const struct side *from
         char name[PATH_MAX];
         (void) snprintf(name, sizeof(name), "%s", base_name(from->path));
         name[strcspn(name, "/")] = '\0';
-        return join(strcmp(to->path, ".") == 0 ? "" : to->path, name, path, err) < 0 ?
-                       -1 :
-                       copy_in(client, from->path, to->session, path, 0, err);
+        return join(strcmp(to->path, ".") == 0 ? "" : to->path, name, path, err) < 0
+                       ? -1
+                       : copy_in(client, from->path, to->session, path, 0, err);
 }
 
 /* ---- out of a session: its names are a stranger's ---- */
@@ -167,9 +167,9 @@ static int take_data(void *context, const char *bytes, size_t size) {
 
 static int copy_file_out(struct daemon_client *client, const char *session, const char *path, int parent_fd,
                          const char *name, struct err *err) {
-        _cleanup_fd_ int fd = parent_fd < 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) :
-                                              openat(parent_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
-                                                     0644);
+        _cleanup_fd_ int fd =
+                parent_fd < 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
+                              : openat(parent_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
         if (fd < 0)
                 return err_sys(err, errno, "cannot write %.300s", name);
         struct arrival arrival = { .fd = fd };
@@ -195,7 +195,7 @@ static int copy_directory_out(struct daemon_client *client, const char *session,
         if (fd < 0)
                 return err_sys(err, errno, "cannot open the directory %.300s", name);
         int code = cp_call(client, "file.list", session, path, &request, &answer, err);
-        json_array_foreach(json_object_get(answer, "entries"), i, entry) {
+        json_array_foreach (json_object_get(answer, "entries"), i, entry) {
                 const char *type = json_string_value(json_object_get(entry, "type"));
                 const char *at = json_string_value(json_object_get(entry, "path"));
                 const char *inner = at ? base_name(at) : NULL;
@@ -263,7 +263,8 @@ int verb_cp(int argc, char **argv) {
         int code;
         if (!*from.session == !*to.session)
                 code = err_set(&err, ERR_USAGE, "%s; write SESSION:PATH for the one in the session",
-                               *from.session ? "cp does not copy from session to session" : "both are files of the host");
+                               *from.session ? "cp does not copy from session to session"
+                                             : "both are files of the host");
         else if ((code = socket_place_choose(&line.where, true, &place, &err)) == 0 &&
                  (code = daemon_client_open(&place, 0, &client, &err)) == 0)
                 code = *to.session ? copy_to_session(&client, &from, &to, &err)

@@ -35,8 +35,7 @@ static int put_arguments(const struct run_request *request, json_t *body, struct
         return 0;
 }
 
-static int put_code(const struct session_options *options, json_t *body, struct daemon_request *call,
-                    struct err *err) {
+static int put_code(const struct session_options *options, json_t *body, struct daemon_request *call, struct err *err) {
         const struct run_request *request = &options->run.request;
         json_t *code = request->code_size <= INLINE_MAX ? json_stringn(request->code, request->code_size) : NULL;
         bool is_file = !options->run.code_text && !request->stdin_is_code;
@@ -182,7 +181,8 @@ static int install_instead(const struct session_options *options, const char *se
         json_t *answer = NULL;
         const struct run_request *request = &options->run.request;
         if (!request->quiet && !request->json)
-                (void) fprintf(stderr, "glovebox: a box has no network; doing instead: glovebox session install %s %s%s\n",
+                (void) fprintf(stderr,
+                               "glovebox: a box has no network; doing instead: glovebox session install %s %s%s\n",
                                session, packages[0], packages[1] ? " ..." : "");
         if (socket_place_choose(&options->run.where, true, &place, err) < 0 ||
             daemon_client_open(&place, DAEMON_START, &client, err) < 0 ||
@@ -204,10 +204,10 @@ int exec_run(const struct session_options *options, const char *session, struct 
         json_t *result = NULL;
         const struct run_request *request = &options->run.request;
         struct remote_run remote = { .client = &client,
-                                         .session = session,
-                                         .json = request->json,
-                                         .quiet = request->quiet,
-                                         .show_value = request->language == RUN_PYTHON };
+                                     .session = session,
+                                     .json = request->json,
+                                     .quiet = request->quiet,
+                                     .show_value = request->language == RUN_PYTHON };
         int status = -1;
         remote.feed = &feed;
         if (make_body(options, session, call.body, &call, err) == 0 &&
@@ -255,15 +255,17 @@ int verb_exec(int argc, char **argv) {
                                  "command: -- sh -c CODE sh ARGUMENT...",
                                  request->args[0]);
         if (chosen == RUN_CODE_CHOSEN && request->language == RUN_OTHER)
-                chosen = err_set(&err, ERR_USAGE, "code in a session is Python or shell; run another interpreter as a "
-                                 "command: -- %s FILE", request->interpreter);
+                chosen = err_set(&err, ERR_USAGE,
+                                 "code in a session is Python or shell; run another interpreter as a "
+                                 "command: -- %s FILE",
+                                 request->interpreter);
         if (chosen == RUN_CODE_CHOSEN && request->language == RUN_PYTHON)
                 chosen = source_text_decode(&options.run.request, &err);
         char *packages[PACKAGES_MAX + 1];
         bool has_network = request->network == RUN_NETWORK_FULL || request->n_hosts;
         _cleanup_free_ char *text = chosen < 0 || has_network ? NULL : text_of_install(request);
-        int status = chosen < 0                       ? -1 :
-                     text && read_pip(text, packages) ? install_instead(&options, session, packages, &err) :
-                                                        exec_run(&options, session, &err);
+        int status = chosen < 0                         ? -1
+                     : text && read_pip(text, packages) ? install_instead(&options, session, packages, &err)
+                                                        : exec_run(&options, session, &err);
         return status < 0 ? terminal_fail(&err) : status;
 }

@@ -8,10 +8,10 @@
 
 static json_t *option_to_json(const struct option_row *row) {
         const char letter[] = { row->letter, '\0' };
-        json_t *object = json_pack("{s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s, s:s}", "name", row->name, "letter",
-                                   row->letter ? letter : NULL, "argument", row->argument, "variable", row->variable,
-                                   "alias", row->alias, "default", row->standard, "group", row->group, "help",
-                                   row->help);
+        json_t *object =
+                json_pack("{s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s, s:s}", "name", row->name, "letter",
+                          row->letter ? letter : NULL, "argument", row->argument, "variable", row->variable, "alias",
+                          row->alias, "default", row->standard, "group", row->group, "help", row->help);
         json_t *choices = row->choices ? json_array() : json_null();
         for (const struct option_choice *choice = row->choices; choice && choice->name; choice++)
                 (void) json_array_append_new(choices, json_string(choice->name));

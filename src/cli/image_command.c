@@ -27,7 +27,7 @@ static int join_words(const json_t *config, char ***ret_words, struct err *err) 
         if (!words)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         for (size_t list = 0; list < ELEMENTS(lists); list++)
-                json_array_foreach(lists[list], i, word)
+                json_array_foreach (lists[list], i, word)
                         if (json_is_string(word))
                                 words[n++] = (char *) (uintptr_t) json_string_value(word);
         *ret_words = words;
@@ -57,9 +57,10 @@ int image_command_choose(struct run_request *request, struct err *err) {
         _cleanup_fd_ int image_fd = image_open_directory(data_dir, request->image, &is_shared);
         struct err unread;
         if (image_fd < 0 || record_read(image_fd, "image.json", &record, &unread) < 0)
-                return request->args[0] ? 0 /* whoever makes the box says what is wrong */
-                                        : err_set(err, ERR_NOT_FOUND, "there is no image \"%.64s\"; see glovebox image list",
-                                                  request->image);
+                return request->args[0]
+                               ? 0 /* whoever makes the box says what is wrong */
+                               : err_set(err, ERR_NOT_FOUND, "there is no image \"%.64s\"; see glovebox image list",
+                                         request->image);
         request->image_config = json_incref(json_object_get(record, "config"));
         const char *directory = record_string(request->image_config, "WorkingDir");
         if (*directory == '/' && !request->workspace && has_directory(image_fd, directory))

@@ -24,7 +24,14 @@
 #include "image/store.h"
 #include "store/session_file.h"
 
-enum { OPTION_JSON = 1, OPTION_NAMES = 2, OPTION_MAX_SIZE = 4, OPTION_PACKAGES = 8, OPTION_SOURCE = 16, OPTION_FORCE = 32 };
+enum {
+        OPTION_JSON = 1,
+        OPTION_NAMES = 2,
+        OPTION_MAX_SIZE = 4,
+        OPTION_PACKAGES = 8,
+        OPTION_SOURCE = 16,
+        OPTION_FORCE = 32
+};
 
 struct request {
         char data_dir[DATA_DIR_PATH_MAX];
@@ -124,9 +131,7 @@ static void print_row(const json_t *image) {
 
 /* Those of the shared store that the own one does not have. */
 static int add_shared_names(char (**names)[65], size_t *n, struct err *err) {
-        _cleanup_fd_ int data_fd = *data_dir_shared() ?
-                                           open(data_dir_shared(), O_PATH | O_DIRECTORY | O_CLOEXEC) :
-                                           -1;
+        _cleanup_fd_ int data_fd = *data_dir_shared() ? open(data_dir_shared(), O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
         _cleanup_fd_ int fd = data_fd < 0 ? -1 : open_beneath(data_fd, "images", O_RDONLY | O_DIRECTORY);
         _cleanup_free_ char(*more)[65] = NULL;
         size_t n_more = 0;
@@ -174,7 +179,8 @@ static int run_list(struct request *request, struct err *err) {
         printf("%-20s %-8s %-28s %-10s %s\n", "NAME", "KIND", "PYTHON", "SIZE", "CREATED");
         size_t i;
         json_t *image;
-        json_array_foreach(images, i, image) print_row(image);
+        json_array_foreach (images, i, image)
+                print_row(image);
         return 0;
 }
 
@@ -191,7 +197,7 @@ static const char *format_number(const char *key, const json_t *value, char buff
 static void print_list(const json_t *list) {
         size_t i;
         json_t *item;
-        json_array_foreach(list, i, item)
+        json_array_foreach (list, i, item)
                 printf("%s%s", i ? ", " : "", json_is_string(item) ? json_string_value(item) : "...");
         printf("\n");
 }
@@ -200,7 +206,7 @@ static void print_list(const json_t *list) {
 static void print_members(const json_t *object, const char *indent) {
         const char *key;
         json_t *value;
-        json_object_foreach((json_t *) object, key, value) {
+        json_object_foreach ((json_t *) object, key, value) {
                 char number[32];
                 if (json_is_object(value) && json_object_size(value) > 0) {
                         printf("%s%s\n", indent, key);
@@ -498,7 +504,8 @@ int verb_image(int argc, char **argv) {
                 verb_print_help(stdout, verb_find("image"));
                 return 0;
         }
-        static const char *const known[][2] = { /* what people who come from elsewhere type */
+        static const char *const known[][2] = {
+ /* what people who come from elsewhere type */
                 { "ls", "list" }, { "remove", "rm" }, { "delete", "rm" }, { "inspect", "show" }, { "load", "import" },
         };
         for (size_t i = 0; i < ELEMENTS(known); i++)

@@ -28,13 +28,13 @@ int input_feed_init(struct input_feed *feed, const struct socket_place *place, c
         return 0;
 }
 
-static int input_feed_call(struct daemon_client *client, const char *operation, const struct input_feed *feed, unsigned number,
-                const char *bytes, size_t size, struct err *err) {
+static int input_feed_call(struct daemon_client *client, const char *operation, const struct input_feed *feed,
+                           unsigned number, const char *bytes, size_t size, struct err *err) {
         char path[80];
         json_t *answer = NULL;
         (void) snprintf(path, sizeof(path), "input-%s-%u", feed->token, number);
-        json_t *body = json_pack("{s:s, s:s, s:s, s:b}", "op", operation, "session", feed->session, "path", path,
-                                 "input", 1);
+        json_t *body =
+                json_pack("{s:s, s:s, s:s, s:b}", "op", operation, "session", feed->session, "path", path, "input", 1);
         const struct daemon_request request = { .body = body, .follows = bytes, .follows_size = size };
         int code = body ? daemon_client_call(client, &request, &answer, err) : -1;
         json_decref(answer);

@@ -25,7 +25,10 @@ struct line {
 
 static const struct option_row ls_rows[] = {
         { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(json), .group = "Options", .help = "print JSON" },
-        { .name = "names", .kind = OPTION_FLAG, .offset = FIELD(names), .group = "Options",
+        { .name = "names",
+          .kind = OPTION_FLAG,
+          .offset = FIELD(names),
+          .group = "Options",
           .help = "print names only, one per line" },
 };
 
@@ -44,7 +47,10 @@ static int find_file(char ret_data_dir[static DATA_DIR_PATH_MAX], char *ret_path
 
 /* Who changed the keys, and when. */
 static void key_record(const char *data_dir, const char *what, const char *name, const struct err *err) {
-        const struct audit_entry entry = { .key = "", .via = "command", .what = what, .session = name,
+        const struct audit_entry entry = { .key = "",
+                                           .via = "command",
+                                           .what = what,
+                                           .session = name,
                                            .status = err ? err_code_name(err->code) : "ok" };
         audit_append(data_dir, &entry);
 }
@@ -113,8 +119,10 @@ static int do_rm(const struct line *line, char **names, struct err *err) {
                 struct err why = { 0 };
                 if (api_keys_strike(path, *names, &why) == 0) {
                         key_record(data_dir, "key.rm", *names, NULL);
-                        (void) fprintf(stderr, "glovebox: the key \"%s\" is revoked; its sandboxes stay: \"glovebox "
-                                       "session rm --key %s\" removes them\n", *names, *names);
+                        (void) fprintf(stderr,
+                                       "glovebox: the key \"%s\" is revoked; its sandboxes stay: \"glovebox "
+                                       "session rm --key %s\" removes them\n",
+                                       *names, *names);
                 } else if (result == 0) {
                         key_record(data_dir, "key.rm", *names, &why);
                         *err = why;

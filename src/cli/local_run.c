@@ -26,7 +26,8 @@ static uint64_t wall_ms(void) {
 
 /* ---- a run of our own ---- */
 
-void local_run_announce(struct local_run *run, const char *data_dir, const char *id, const struct run_request *request) {
+void local_run_announce(struct local_run *run, const char *data_dir, const char *id,
+                        const struct run_request *request) {
         char directory[4150], what[WHAT_MAX + 1];
         struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
         (void) snprintf(directory, sizeof(directory), "%.4090s/runs", data_dir);
@@ -109,8 +110,8 @@ static void each_local_run(bool (*take)(const char *id, const json_t *text, pid_
         while (more && directory && (entry = readdir(directory))) {
                 char line[TEXT_MAX];
                 _cleanup_fd_ int fd = strlen(entry->d_name) == ID_LENGTH ? openat(dirfd(directory), entry->d_name,
-                                                                                  O_RDONLY | O_NOFOLLOW | O_CLOEXEC) :
-                                                                           -1;
+                                                                                  O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+                                                                         : -1;
                 pid_t pid = fd < 0 ? 0 : holder_of(dirfd(directory), entry->d_name, fd);
                 ssize_t size = pid > 0 ? read(fd, line, sizeof(line)) : 0;
                 json_t *text = size > 0 ? json_loadb(line, (size_t) size, 0, NULL) : NULL;

@@ -25,11 +25,11 @@ enum form { FORM_JSON, FORM_TOML };
 
 static const struct client {
         const char *name;
-        const char *path;   /* below the home directory; with "$XDG_CONFIG_HOME/" instead of ".config/" where it is set */
+        const char *path; /* below the home directory; with "$XDG_CONFIG_HOME/" instead of ".config/" where it is set */
         const char *parent; /* the member that holds the servers */
         enum form form;
-        bool has_type;      /* an entry says "type": "stdio" */
-        const char *after;  /* what to do then */
+        bool has_type; /* an entry says "type": "stdio" */
+        const char *after; /* what to do then */
 } clients[] = {
         { "claude-code", ".claude.json", "mcpServers", FORM_JSON, true, "start claude again; /mcp shows the server" },
         { "claude-desktop", ".config/Claude/claude_desktop_config.json", "mcpServers", FORM_JSON, false,
@@ -44,8 +44,10 @@ static const struct client *find_client(const char *name, struct err *err) {
         for (size_t i = 0; i < ELEMENTS(clients); i++)
                 if (strcmp(clients[i].name, name) == 0)
                         return &clients[i];
-        (void) err_set(err, ERR_USAGE, "there is no client \"%.60s\"; there are claude-code, claude-desktop, cursor, vscode, "
-                       "codex and zed, and docs/MCP.md has the set-up of others by hand", name);
+        (void) err_set(err, ERR_USAGE,
+                       "there is no client \"%.60s\"; there are claude-code, claude-desktop, cursor, vscode, "
+                       "codex and zed, and docs/MCP.md has the set-up of others by hand",
+                       name);
         return NULL;
 }
 
@@ -84,8 +86,8 @@ static json_t *make_arguments(char **arguments) {
         json_t *list = json_array();
         json_array_append_new(list, json_string("mcp"));
         for (size_t i = 0; arguments[i]; i++) {
-                _cleanup_free_ char *text = absolute_argument(arguments[i],
-                                                              i > 0 && strcmp(arguments[i - 1], "--workspace") == 0);
+                _cleanup_free_ char *text =
+                        absolute_argument(arguments[i], i > 0 && strcmp(arguments[i - 1], "--workspace") == 0);
                 json_array_append_new(list, json_string(text ? text : arguments[i]));
         }
         return list;
@@ -164,9 +166,10 @@ static int change_json(const struct client *client, const char *old, size_t size
         json_t *servers = json_object_get(root, client->parent);
         if (!json_is_object(root) || (servers && !json_is_object(servers))) {
                 json_decref(root);
-                return err_set(err, ERR_UNSUPPORTED, "the settings are not plain JSON (line %d: %.100s), perhaps because of "
-                               "comments, which would be lost: change them by hand, as shown above", where.line,
-                               where.text);
+                return err_set(err, ERR_UNSUPPORTED,
+                               "the settings are not plain JSON (line %d: %.100s), perhaps because of "
+                               "comments, which would be lost: change them by hand, as shown above",
+                               where.line, where.text);
         }
         if (entry && !servers) {
                 servers = json_object();
@@ -205,7 +208,7 @@ static void toml_put_entry(FILE *file, const struct client *client, const json_t
         (void) fprintf(file, "[%s." SERVER "]\ncommand = ", client->parent);
         toml_put_text(file, json_string_value(json_object_get(entry, "command")));
         (void) fprintf(file, "\nargs = [");
-        json_array_foreach(json_object_get(entry, "args"), i, argument) {
+        json_array_foreach (json_object_get(entry, "args"), i, argument) {
                 (void) fprintf(file, "%s", i ? ", " : "");
                 toml_put_text(file, json_string_value(argument));
         }

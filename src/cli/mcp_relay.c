@@ -234,8 +234,8 @@ static int read_again(struct relay *relay, struct pending *pending) {
                                    "wait_s", MCP_WAIT_MAX_MS / 1000);
         if (pending->meta)
                 json_object_set(params, "_meta", pending->meta);
-        json_t *call = json_pack("{s:s, s:o, s:s, s:o}", "jsonrpc", "2.0", "id", id, "method", "tools/call", "params",
-                                 params);
+        json_t *call =
+                json_pack("{s:s, s:o, s:s, s:o}", "jsonrpc", "2.0", "id", id, "method", "tools/call", "params", params);
         _cleanup_free_ char *text = json_dumps(call, JSON_COMPACT);
         json_decref(call);
         return text && send_data(relay, text, strlen(text)) == 0 ? send_data(relay, "\n", 1) : -ENOMEM;
@@ -385,7 +385,7 @@ int mcp_relay_run(const struct socket_place *place, json_t *opening, struct err 
         for (struct pending *next; code < 0 && relay.pending; relay.pending = next) {
                 next = relay.pending->next;
                 (void) write_failure(relay.pending, "the daemon is gone and cannot be started again; see the log of "
-                                     "this server");
+                                                    "this server");
                 pending_free(relay.pending);
         }
         while (relay.pending) {

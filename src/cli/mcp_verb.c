@@ -24,21 +24,42 @@ struct line {
 #define PROJECT_AT "/project"
 
 static const struct option_row rows[] = {
-        { .name = "workspace", .kind = OPTION_TEXT, .offset = FIELD(workspace), .argument = "DIR[:ro]", .group = "Files",
-          .completion = COMPLETE_DIRECTORIES, .once = true,
+        { .name = "workspace",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(workspace),
+          .argument = "DIR[:ro]",
+          .group = "Files",
+          .completion = COMPLETE_DIRECTORIES,
+          .once = true,
           .help = "mount this directory in the sandboxes: writable as /workspace, or with :ro read-only as " PROJECT_AT
                   "; by default they see none of your files" },
         BOX_NETWORK_ROWS(FIELD(session.run.request), UNSHOWN),
         BOX_IMAGE_ROW(FIELD(session.run.request.image), UNSHOWN),
         LIMIT_ROWS(FIELD(session.run.request.limits), UNSHOWN),
-        { .name = "session", .kind = OPTION_TEXT, .offset = FIELD(name), .argument = "NAME", .group = "Sandboxes",
+        { .name = "session",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(name),
+          .argument = "NAME",
+          .group = "Sandboxes",
           .help = "keep the sandboxes under this name; by default they are removed when the client disconnects" },
-        { .name = "install", .kind = OPTION_TEXT, .offset = FIELD(install), .argument = "CLIENT", .group = "Set-up",
+        { .name = "install",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(install),
+          .argument = "CLIENT",
+          .group = "Set-up",
           .help = "add this server, with the other options, to the settings of claude-code, claude-desktop, cursor, "
                   "vscode, codex or zed: shows the change and asks" },
-        { .name = "uninstall", .kind = OPTION_TEXT, .offset = FIELD(uninstall), .argument = "CLIENT", .group = "Set-up",
+        { .name = "uninstall",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(uninstall),
+          .argument = "CLIENT",
+          .group = "Set-up",
           .help = "remove this server from the settings" },
-        { .name = "yes", .letter = 'y', .kind = OPTION_FLAG, .offset = FIELD(yes), .group = "Set-up",
+        { .name = "yes",
+          .letter = 'y',
+          .kind = OPTION_FLAG,
+          .offset = FIELD(yes),
+          .group = "Set-up",
           .help = "do not ask" },
         SOCKET_ROWS(FIELD(session.run.where)),
 };
@@ -127,7 +148,8 @@ int verb_mcp(int argc, char **argv) {
                 code = err_set(&err, ERR_USAGE, "--install and --uninstall exclude each other");
         if (code == 0 && (line.install || line.uninstall)) {
                 const struct mcp_install order = { .client = line.install ? line.install : line.uninstall,
-                                                   .arguments = arguments, .is_removal = line.uninstall != NULL,
+                                                   .arguments = arguments,
+                                                   .is_removal = line.uninstall != NULL,
                                                    .is_sure = line.yes };
                 code = mcp_install_run(&order, &err);
         } else if (code == 0)

@@ -32,34 +32,64 @@ struct line {
 
 static const struct option_row ps_rows[] = {
         JSON_ROW,
-        { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(quiet), .group = "Output",
+        { .name = "quiet",
+          .letter = 'q',
+          .kind = OPTION_FLAG,
+          .offset = FIELD(quiet),
+          .group = "Output",
           .help = "print ids only, one per line" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table ps_option_table = TABLE(ps_rows);
 
 static const struct option_row top_rows[] = {
-        { .name = "interval", .letter = 'd', .kind = OPTION_DURATION, .offset = FIELD(interval_ms),
-          .argument = "TIME", .group = "Output", .min = 200, .max = 3600000, .standard = "2s",
+        { .name = "interval",
+          .letter = 'd',
+          .kind = OPTION_DURATION,
+          .offset = FIELD(interval_ms),
+          .argument = "TIME",
+          .group = "Output",
+          .min = 200,
+          .max = 3600000,
+          .standard = "2s",
           .help = "the time between updates" },
-        { .name = "once", .kind = OPTION_FLAG, .offset = FIELD(once), .group = "Output",
+        { .name = "once",
+          .kind = OPTION_FLAG,
+          .offset = FIELD(once),
+          .group = "Output",
           .help = "print one table and exit, as when the output is not a terminal" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table top_option_table = TABLE(top_rows);
 
 static const struct option_row kill_rows[] = {
-        { .name = "hard", .letter = '9', .kind = OPTION_FLAG, .offset = FIELD(hard), .group = "Options",
+        { .name = "hard",
+          .letter = '9',
+          .kind = OPTION_FLAG,
+          .offset = FIELD(hard),
+          .group = "Options",
           .help = "end a session's interpreter at once, without an interrupt first; variables are lost, files stay" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table kill_option_table = TABLE(kill_rows);
 
 static const struct option_row logs_rows[] = {
-        { .name = "follow", .letter = 'f', .kind = OPTION_FLAG, .offset = FIELD(follow), .group = "Options",
+        { .name = "follow",
+          .letter = 'f',
+          .kind = OPTION_FLAG,
+          .offset = FIELD(follow),
+          .group = "Options",
           .help = "accepted for compatibility: an active run is always followed; Ctrl-C does not stop it" },
-        { .name = "tail", .letter = 'n', .kind = OPTION_COUNT, .offset = FIELD(limit), .argument = "NUMBER",
-          .group = "Options", .min = 1, .max = 1000, .standard = "10", .help = "the number of runs" },
+        { .name = "tail",
+          .letter = 'n',
+          .kind = OPTION_COUNT,
+          .offset = FIELD(limit),
+          .argument = "NUMBER",
+          .group = "Options",
+          .min = 1,
+          .max = 1000,
+          .standard = "10",
+          .help = "the number of runs" },
         SOCKET_ROWS(FIELD(where)),
 };
 const struct option_table logs_option_table = TABLE(logs_rows);
@@ -108,9 +138,9 @@ static int ask_ps(struct daemon_client *client, const struct err *no_daemon, jso
 }
 
 static int refuse_operands(const char *verb, const struct option_rest *rest, struct err *err) {
-        return rest->operands[0] ? err_set(err, ERR_USAGE, "%s takes no operand; leave \"%.60s\" out", verb,
-                                           rest->operands[0])
-                                 : 0;
+        return rest->operands[0]
+                       ? err_set(err, ERR_USAGE, "%s takes no operand; leave \"%.60s\" out", verb, rest->operands[0])
+                       : 0;
 }
 
 /* ---- ps and top ---- */
@@ -129,7 +159,7 @@ static uint64_t number_at(const json_t *object, const char *key) {
 static uint64_t cpu_before(const json_t *before, const char *id) {
         size_t i;
         json_t *item;
-        json_array_foreach(json_object_get(before, "processes"), i, item)
+        json_array_foreach (json_object_get(before, "processes"), i, item)
                 if (strcmp(text_at(item, "id"), id) == 0)
                         return number_at(item, "cpu_ms");
         return UINT64_MAX;
@@ -166,7 +196,8 @@ static void print_processes(const json_t *answer, const json_t *before, uint64_t
         struct table table = table_make(headings, ELEMENTS(headings));
         size_t i;
         json_t *item;
-        json_array_foreach(json_object_get(answer, "processes"), i, item) add_item(&table, item, before, elapsed_ms);
+        json_array_foreach (json_object_get(answer, "processes"), i, item)
+                add_item(&table, item, before, elapsed_ms);
         table_print(&table, stdout);
         table_release(&table);
 }
@@ -174,7 +205,7 @@ static void print_processes(const json_t *answer, const json_t *before, uint64_t
 static void print_ids(const json_t *answer) {
         size_t i;
         json_t *item;
-        json_array_foreach(json_object_get(answer, "processes"), i, item) {
+        json_array_foreach (json_object_get(answer, "processes"), i, item) {
                 const json_t *run = json_array_get(json_object_get(item, "runs"), 0);
                 bool ephemeral = json_is_true(json_object_get(item, "ephemeral"));
                 (void) printf("%.*s\n", ID_SHOWN, ephemeral && run ? text_at(run, "run_id") : text_at(item, "id"));
@@ -211,7 +242,8 @@ static uint64_t clock_ms(void) {
 }
 
 /* A person presses q or Ctrl-C. The first table comes after a short look, so that there is something to compare. */
-static int process_watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line, struct err *err) {
+static int process_watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line,
+                         struct err *err) {
         bool repeat = isatty(STDOUT_FILENO) && !line->once;
         json_t *before = NULL;
         uint64_t before_ms = clock_ms();
@@ -302,7 +334,8 @@ static int kill_one(struct daemon_client *client, const char *name, bool hard, s
                         code = kill_one(client, id, true, err);
                 else if (strcmp(state, "lost") == 0) /* the daemon has no more patience than we */
                         (void) printf("%s: ended, since it did not react; the session's variables are lost, its files "
-                                      "stay\n", name);
+                                      "stay\n",
+                                      name);
                 else
                         (void) printf("%s: interrupted; the session's variables stay\n", name);
         }
@@ -347,8 +380,7 @@ int verb_kill(int argc, char **argv) {
 
 /* ---- logs ---- */
 
-int process_follow_run(struct daemon_client *client, const char *session, const char *run, bool json,
-                       struct err *err) {
+int process_follow_run(struct daemon_client *client, const char *session, const char *run, bool json, struct err *err) {
         json_t *body = json_pack("{s:s, s:s, s:s, s:i}", "op", "run.read", "session", session, "run", run, "from", 1);
         json_t *result = NULL;
         struct daemon_request request = { .body = body };
@@ -373,8 +405,8 @@ static int print_logs(struct daemon_client *client, const char *session, uint64_
                         : err_set(err, ERR_USAGE, "the session's name is not valid UTF-8");
         const json_t *runs = json_object_get(answer, "runs");
         for (size_t i = json_array_size(runs); code == 0 && i > 0; i--) { /* they come newest first */
-                int status = process_follow_run(client, session, text_at(json_array_get(runs, i - 1), "run_id"), false,
-                                                err);
+                int status =
+                        process_follow_run(client, session, text_at(json_array_get(runs, i - 1), "run_id"), false, err);
                 code = status < 0 ? -1 : 0;
                 if (status > 128 && client->fd < 0)
                         break;

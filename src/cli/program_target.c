@@ -200,9 +200,8 @@ static size_t program_target_watch(struct relay_target *base, struct pollfd *ret
         ret_watched[W_REPLIES] = (struct pollfd) { .fd = target->fds[PROGRAM_REPLIES], .events = POLLIN };
         ret_watched[W_STATUS] = (struct pollfd) { .fd = target->fds[PROGRAM_STATUS], .events = POLLIN };
         bool is_orphan = target->client->fd < 0 && target->fds[PROGRAM_STATUS] < 0;
-        ret_watched[W_DAEMON] = (struct pollfd) {
-                .fd = is_orphan ? target->fds[PROGRAM_AGENT] : target->client->fd, .events = POLLIN
-        };
+        ret_watched[W_DAEMON] =
+                (struct pollfd) { .fd = is_orphan ? target->fds[PROGRAM_AGENT] : target->client->fd, .events = POLLIN };
         return 3;
 }
 
@@ -292,7 +291,8 @@ static bool serve_daemon(struct program_target *target, struct relay_outcome *re
         }
 }
 
-static bool program_target_serve(struct relay_target *base, const struct pollfd *watched, struct relay_outcome *ret_outcome) {
+static bool program_target_serve(struct relay_target *base, const struct pollfd *watched,
+                                 struct relay_outcome *ret_outcome) {
         struct program_target *target = (struct program_target *) base;
         if (watched[W_REPLIES].revents && serve_replies(target, ret_outcome))
                 return true;
@@ -303,7 +303,9 @@ static bool program_target_serve(struct relay_target *base, const struct pollfd 
         return target->client->fd < 0 ? serve_orphan(target, ret_outcome) : serve_daemon(target, ret_outcome);
 }
 
-static const struct relay_target_type program_target_type = { kill_box, signal_program, program_target_watch, program_target_serve, takes_input, true };
+static const struct relay_target_type program_target_type = {
+        kill_box, signal_program, program_target_watch, program_target_serve, takes_input, true
+};
 
 /* ---- afterwards ---- */
 

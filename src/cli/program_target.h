@@ -34,7 +34,7 @@ struct program_target {
         bool is_started; /* it has read what it is, and may have its input */
 };
 
-#define PROGRAM_TARGET_NONE \
+#define PROGRAM_TARGET_NONE                                                                                            \
         ((struct program_target) { .claim_fd = -1, .fds = { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 } })
 
 /* Asks the daemon for a box. -1 with err: the daemon's own refusal, or ERR_GONE. */

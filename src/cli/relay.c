@@ -300,11 +300,12 @@ static void take_turn(struct turn *turn) {
         if (!turn->dead) {
                 (void) relay->target->type->watch(relay->target, &watched[W_TARGET]);
                 if (relay->input_to_fd >= 0 && takes_input(relay)) {
-                        watched[W_INPUT_TO] = (struct pollfd) { .fd = relay->input_to_fd,
-                                                                .events = turn->input_size || relay->input ? POLLOUT
-                                                                                                           : 0 };
+                        watched[W_INPUT_TO] =
+                                (struct pollfd) { .fd = relay->input_to_fd,
+                                                  .events = turn->input_size || relay->input ? POLLOUT : 0 };
                         if (!turn->input_size && !relay->input)
-                                watched[W_INPUT_FROM] = (struct pollfd){ .fd = relay->input_from_fd, .events = POLLIN };
+                                watched[W_INPUT_FROM] =
+                                        (struct pollfd) { .fd = relay->input_from_fd, .events = POLLIN };
                 }
         }
         if (poll(watched, W_COUNT, wait_ms(turn)) < 0)

@@ -158,10 +158,10 @@ int remote_run_call(struct remote_run *remote, struct daemon_request *request, j
         if (catch_signals(&before, err) < 0)
                 return -1;
         request->wake_fd = wake_pipe[0];
-        request->calls = (struct daemon_calls){ .output = remote->json ? NULL : take_output,
-                                                .event = remote->json ? NULL : take_event,
-                                                .wake = take_wake,
-                                                .context = remote };
+        request->calls = (struct daemon_calls) { .output = remote->json ? NULL : take_output,
+                                                 .event = remote->json ? NULL : take_event,
+                                                 .wake = take_wake,
+                                                 .context = remote };
         int code = daemon_client_call(remote->client, request, ret_result, err);
         release_signals(&before);
         return code;
@@ -180,8 +180,7 @@ int remote_run_exit_status(const json_t *result) {
         static const struct {
                 const char *status;
                 int exit_status;
-        } fixed[] = { { "timeout", EXIT_TIMEOUT }, { "oom", EXIT_MEMORY },
-                      { "interrupted", 128 + SIGINT } };
+        } fixed[] = { { "timeout", EXIT_TIMEOUT }, { "oom", EXIT_MEMORY }, { "interrupted", 128 + SIGINT } };
         for (size_t i = 0; status && i < ELEMENTS(fixed); i++)
                 if (strcmp(status, fixed[i].status) == 0)
                         return fixed[i].exit_status;

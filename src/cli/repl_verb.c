@@ -54,7 +54,8 @@ static char *repl_complete(void *context, const char *text, size_t *ret_size) {
         json_t *body = json_pack("{s:s, s:s, s:s, s:b, s:b}", "op", "execute", "session", repl->session, "code", code,
                                  "stream", 1, "store_history", 0),
                *answer = NULL;
-        const struct daemon_request request = { .body = body, .timeout_ms = COMPLETION_WAIT_MS,
+        const struct daemon_request request = { .body = body,
+                                                .timeout_ms = COMPLETION_WAIT_MS,
                                                 .calls = { .output = repl_collect, .context = collected } };
         _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
         struct err ignored;

@@ -19,9 +19,9 @@ static const struct {
         enum run_language language;
         const char *interpreter;
 } endings[] = {
-        { ".py", RUN_PYTHON, NULL },        { ".sh", RUN_BASH, NULL },          { ".bash", RUN_BASH, NULL },
-        { ".js", RUN_OTHER, "node" },       { ".mjs", RUN_OTHER, "node" },      { ".cjs", RUN_OTHER, "node" },
-        { ".R", RUN_OTHER, "Rscript" },     { ".r", RUN_OTHER, "Rscript" },     { ".rb", RUN_OTHER, "ruby" },
+        { ".py", RUN_PYTHON, NULL },    { ".sh", RUN_BASH, NULL },      { ".bash", RUN_BASH, NULL },
+        { ".js", RUN_OTHER, "node" },   { ".mjs", RUN_OTHER, "node" },  { ".cjs", RUN_OTHER, "node" },
+        { ".R", RUN_OTHER, "Rscript" }, { ".r", RUN_OTHER, "Rscript" }, { ".rb", RUN_OTHER, "ruby" },
         { ".pl", RUN_OTHER, "perl" },
 };
 
@@ -153,8 +153,7 @@ static int choose_file(struct run_options *options, const char *path, struct err
 
 static int choose_command(struct run_options *options, char **words, struct err *err) {
         if (!*words && strcmp(options->request.image, IMAGE_HOST) == 0)
-                return err_set(err, ERR_USAGE,
-                               "no command follows --; write for example: -- gcc --version");
+                return err_set(err, ERR_USAGE, "no command follows --; write for example: -- gcc --version");
         if (*words && **words == '\0')
                 return err_set(err, ERR_USAGE, "the command after -- is empty; name a command of the image");
         if (options->language != RUN_LANGUAGE_BY_NAME)

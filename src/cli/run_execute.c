@@ -199,8 +199,7 @@ static const char *interpreter_of(const struct cold_run *cold, struct err *err) 
 static char **make_environment(const struct cold_run *cold, struct err *err) {
         static const char name[] = "PYTHONPATH=";
         const struct run_request *request = cold->run.request;
-        char **environment =
-                environment_make(&cold->image, &request->limits, cold->rules != NULL, request->env, err);
+        char **environment = environment_make(&cold->image, &request->limits, cold->rules != NULL, request->env, err);
         for (size_t i = 0; environment && cold->has_extras && environment[i]; i++) {
                 char *with = NULL;
                 if (strncmp(environment[i], name, sizeof(name) - 1) != 0)
@@ -298,8 +297,12 @@ static int carry_out(struct cold_run *cold, struct err *err) {
 }
 
 int run_execute(const struct run_request *request, struct err *err) {
-        _cleanup_(cold_run_release) struct cold_run cold = { .run = RUN_NONE, .lease_fd = -1, .egress = EGRESS_DOWN, .listener_fd = -1,
-                                                             .box = { .pidfd = -1, .control_fd = -1 }, .listed = LOCAL_RUN_NONE };
+        _cleanup_(cold_run_release) struct cold_run cold = { .run = RUN_NONE,
+                                                             .lease_fd = -1,
+                                                             .egress = EGRESS_DOWN,
+                                                             .listener_fd = -1,
+                                                             .box = { .pidfd = -1, .control_fd = -1 },
+                                                             .listed = LOCAL_RUN_NONE };
         if (run_begin(request, &cold.run, err) < 0)
                 return -1;
         local_run_announce(&cold.listed, cold.run.data_dir, cold.run.id, request);

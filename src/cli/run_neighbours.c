@@ -62,9 +62,8 @@ int run_neighbours_choose(struct run_request *request, struct err *err) {
         if (!request->code_source)
                 return 0;
         const char *slash = strrchr(request->code_source, '/');
-        request->script_dir = strndup(request->code_source, slash == request->code_source
-                                                                    ? 1
-                                                                    : (size_t) (slash - request->code_source));
+        request->script_dir = strndup(request->code_source,
+                                      slash == request->code_source ? 1 : (size_t) (slash - request->code_source));
         if (!request->script_dir)
                 return err_set(err, ERR_SYSTEM, "out of memory");
         struct stat status;
@@ -117,8 +116,8 @@ static bool is_beside(const struct run_request *request, const char *name, char 
 static void tell_hidden(const struct run_request *request, char *path) {
         terminal_make_harmless(path);
         if (*request->alone_reason)
-                (void) fprintf(stderr, "glovebox: %s lies beside the script, but its directory is not shown: %s\n", path,
-                               request->alone_reason);
+                (void) fprintf(stderr, "glovebox: %s lies beside the script, but its directory is not shown: %s\n",
+                               path, request->alone_reason);
         else
                 (void) fprintf(stderr, "glovebox: %s lies beside the script, but --alone hides it; leave --alone out\n",
                                path);

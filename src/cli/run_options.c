@@ -8,32 +8,65 @@
 #define FIELD(field) offsetof(struct run_options, field)
 
 static const struct option_choice languages[] = {
-        { "python", RUN_PYTHON }, { "bash", RUN_BASH }, { "sh", RUN_BASH }, { NULL, 0 },
+        { "python", RUN_PYTHON },
+        { "bash", RUN_BASH },
+        { "sh", RUN_BASH },
+        { NULL, 0 },
 };
 
 static const struct option_row rows[] = {
-        { .name = "code", .letter = 'c', .kind = OPTION_CODE, .offset = FIELD(code_text), .argument = "CODE",
-          .group = "Code", .once = true, .help = "run this text; operands become its arguments" },
-        { .name = "module", .letter = 'm', .kind = OPTION_TEXT, .offset = FIELD(module), .argument = "MODULE",
-          .group = "Code", .once = true,
+        { .name = "code",
+          .letter = 'c',
+          .kind = OPTION_CODE,
+          .offset = FIELD(code_text),
+          .argument = "CODE",
+          .group = "Code",
+          .once = true,
+          .help = "run this text; operands become its arguments" },
+        { .name = "module",
+          .letter = 'm',
+          .kind = OPTION_TEXT,
+          .offset = FIELD(module),
+          .argument = "MODULE",
+          .group = "Code",
+          .once = true,
           .help = "run this Python module, as python3 -m does; operands become its arguments" },
-        { .name = "language", .letter = 'l', .kind = OPTION_CHOICE, .offset = FIELD(language), .argument = "LANGUAGE",
-          .group = "Code", .choices = languages,
+        { .name = "language",
+          .letter = 'l',
+          .kind = OPTION_CHOICE,
+          .offset = FIELD(language),
+          .argument = "LANGUAGE",
+          .group = "Code",
+          .choices = languages,
           .help = "python, bash or sh; default: by the file's suffix (.py, .sh, .bash, .js, .R, .rb, .pl), then by "
                   "its #! line, else Python" },
-        { .name = "alone", .kind = OPTION_FLAG, .offset = FIELD(alone), .group = "Code",
+        { .name = "alone",
+          .kind = OPTION_FLAG,
+          .offset = FIELD(alone),
+          .group = "Code",
           .help = "mount only the script, not the files beside it" },
         BOX_IMAGE_ROW(FIELD(request.image), SHOWN),
         BOX_ENV_ROW(FIELD(request)),
 
         LIMIT_ROWS(FIELD(request.limits), SHOWN),
-        { .name = "disk-files", .kind = OPTION_COUNT, .offset = FIELD(request.limits.disk_files), .argument = "NUMBER",
-          .group = "Limits", .variable = "GLOVEBOX_DISK_FILES", .standard = "100000", .min = 16, .max = 100000000,
+        { .name = "disk-files",
+          .kind = OPTION_COUNT,
+          .offset = FIELD(request.limits.disk_files),
+          .argument = "NUMBER",
+          .group = "Limits",
+          .variable = "GLOVEBOX_DISK_FILES",
+          .standard = "100000",
+          .min = 16,
+          .max = 100000000,
           .help = "files and directories in an empty workspace" },
 
         BOX_FILE_ROWS(FIELD(request), "it is empty and is deleted afterwards"),
-        { .name = "output-dir", .kind = OPTION_TEXT, .offset = FIELD(request.output_dir), .argument = "DIR",
-          .group = "Files", .completion = COMPLETE_DIRECTORIES,
+        { .name = "output-dir",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(request.output_dir),
+          .argument = "DIR",
+          .group = "Files",
+          .completion = COMPLETE_DIRECTORIES,
           .help = "at the end, copy the artifacts (files that the run created or changed in /workspace/artifacts) to "
                   "DIR instead of Glovebox's data directory" },
 
@@ -41,17 +74,35 @@ static const struct option_row rows[] = {
         EGRESS_ROWS(FIELD(request.egress)),
         BOX_WEAKER_ROW(FIELD(request.allow_weaker)),
 
-        { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(request.json), .group = "Output",
+        { .name = "json",
+          .kind = OPTION_FLAG,
+          .offset = FIELD(request.json),
+          .group = "Output",
           .help = "print the whole result as one JSON object: status, output, usage, artifacts, isolation" },
-        { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(request.quiet), .group = "Output",
+        { .name = "quiet",
+          .letter = 'q',
+          .kind = OPTION_FLAG,
+          .offset = FIELD(request.quiet),
+          .group = "Output",
           .help = "print only the program's output, and errors" },
-        { .name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .offset = FIELD(request.verbose), .group = "Output",
+        { .name = "verbose",
+          .letter = 'v',
+          .kind = OPTION_FLAG,
+          .offset = FIELD(request.verbose),
+          .group = "Output",
           .help = "print on standard error how the box was made, and the time of each step" },
 
         SOCKET_ROWS(FIELD(where)),
-        { .name = "warm", .kind = OPTION_FLAG, .offset = FIELD(warm), .group = "Daemon", .variable = "GLOVEBOX_WARM",
+        { .name = "warm",
+          .kind = OPTION_FLAG,
+          .offset = FIELD(warm),
+          .group = "Daemon",
+          .variable = "GLOVEBOX_WARM",
           .help = "start a daemon if none is running, so that this and later runs get a warm box" },
-        { .name = "no-daemon", .kind = OPTION_FLAG, .offset = FIELD(no_daemon), .group = "Daemon",
+        { .name = "no-daemon",
+          .kind = OPTION_FLAG,
+          .offset = FIELD(no_daemon),
+          .group = "Daemon",
           .variable = "GLOVEBOX_NO_DAEMON",
           .help = "do not use a daemon, even if one is running" },
 };
@@ -65,8 +116,9 @@ int run_options_check(const struct run_options *options, struct err *err) {
         if (request->quiet && request->verbose)
                 return err_set(err, ERR_USAGE, "--quiet and --verbose contradict each other; give one of them");
         if (request->network == RUN_NETWORK_FULL && request->n_hosts)
-                return err_set(err, ERR_USAGE, "--network full reaches every public host already; leave --allow-host "
-                                               "out, or --network full");
+                return err_set(err, ERR_USAGE,
+                               "--network full reaches every public host already; leave --allow-host "
+                               "out, or --network full");
         if (options->code_text && options->module)
                 return err_set(err, ERR_USAGE, "-c gives code and -m names a module; give one of them");
         if (options->warm && options->no_daemon)

@@ -19,8 +19,7 @@ struct run_options {
         bool warm; /* start a daemon if none is running */
 };
 
-#define RUN_OPTIONS_DEFAULT \
-        ((struct run_options) { .request = RUN_REQUEST_DEFAULT, .language = RUN_LANGUAGE_BY_NAME })
+#define RUN_OPTIONS_DEFAULT ((struct run_options) { .request = RUN_REQUEST_DEFAULT, .language = RUN_LANGUAGE_BY_NAME })
 
 extern const struct option_table run_option_table;
 

@@ -10,7 +10,9 @@
 #include "cli/ui/option.h"
 
 const struct option_choice run_request_networks[] = {
-        { "none", RUN_NETWORK_NONE }, { "full", RUN_NETWORK_FULL }, { NULL, 0 },
+        { "none", RUN_NETWORK_NONE },
+        { "full", RUN_NETWORK_FULL },
+        { NULL, 0 },
 };
 
 void run_request_release(struct run_request *request) {
@@ -29,7 +31,7 @@ void run_request_release(struct run_request *request) {
         free(request->code_source);
         free(request->script_dir);
         free(request->script_name);
-        *request = (struct run_request){ 0 };
+        *request = (struct run_request) { 0 };
 }
 
 #define MOUNT_FORM "write SRC:DST[:ro|rw], for example ./data:/mnt/data:ro"
@@ -94,9 +96,9 @@ int run_request_add_mount(struct run_request *request, const char *what, const c
         _cleanup_free_ char *source = strdup(parts.source), *destination = strdup(parts.destination);
         if (!source || !destination)
                 return err_sys(err, ENOMEM, "%s", what);
-        request->mounts[request->n_mounts++] = (struct run_mount){ .source = take_ptr(source),
-                                                                   .destination = take_ptr(destination),
-                                                                   .writable = parts.writable };
+        request->mounts[request->n_mounts++] = (struct run_mount) { .source = take_ptr(source),
+                                                                    .destination = take_ptr(destination),
+                                                                    .writable = parts.writable };
         return 0;
 }
 

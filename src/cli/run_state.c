@@ -175,8 +175,7 @@ static void judge_not_started(const struct run *run, struct verdict *verdict) {
         verdict->exit_code = missing ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
         verdict->error.name = missing ? "command_not_found" : "cannot_run";
         (void) snprintf(verdict->message, sizeof(verdict->message), "cannot run \"%.200s\": %s%s", what,
-                        missing ? "there is no such command in image " : strerror(code),
-                        missing ? request->image : "");
+                        missing ? "there is no such command in image " : strerror(code), missing ? request->image : "");
 }
 
 static void run_state_judge(const struct run *run, struct verdict *ret) {
@@ -250,9 +249,10 @@ static int print_json(const struct run *run, const struct verdict *verdict, stru
                 .timed_out = verdict->status == RUN_TIMEOUT,
                 .oom_killed = run->usage.oom_kills > 0,
                 .duration_ms = relay->duration_ms,
-                .cpu_ms = (run->usage.cpu_us > relay->outcome.cpu_us ? run->usage.cpu_us : relay->outcome.cpu_us) / 1000,
-                .memory_peak_bytes =
-                        run->usage.memory_peak_bytes ? run->usage.memory_peak_bytes : relay->outcome.memory_peak_kib * 1024,
+                .cpu_ms =
+                        (run->usage.cpu_us > relay->outcome.cpu_us ? run->usage.cpu_us : relay->outcome.cpu_us) / 1000,
+                .memory_peak_bytes = run->usage.memory_peak_bytes ? run->usage.memory_peak_bytes
+                                                                  : relay->outcome.memory_peak_kib * 1024,
                 .error = verdict->error.name ? &verdict->error : NULL,
                 .artifacts = artifacts,
                 .n_artifacts = list->count,

@@ -26,8 +26,9 @@ struct run {
         char last_words[RELAY_TAIL_BYTES]; /* the end of what a script said on standard error */
 };
 
-#define RUN_NONE                                                                                                     \
-        ((struct run) { .workspace_fd = -1, .workspace_source_fd = -1,                                               \
+#define RUN_NONE                                                                                                       \
+        ((struct run) { .workspace_fd = -1,                                                                            \
+                        .workspace_source_fd = -1,                                                                     \
                         .relay = { .out = { .from_fd = -1 }, .error = { .from_fd = -1 }, .input_to_fd = -1 } })
 
 /* Its id, and where Glovebox keeps its data. */

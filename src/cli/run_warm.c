@@ -55,8 +55,10 @@ static json_t *make_body(const struct run_options *options, struct err *err) {
         char path[300], what[81];
         run_program_path(request, path, sizeof(path));
         run_program_describe(request, what, sizeof(what));
-        if (body && json_object_set_new(body, "what", json_string(what)) == 0 && session_request_put(&creation, body, err) == 0 &&
-            (!request->code_source || json_object_set_new(body, "script",
+        if (body && json_object_set_new(body, "what", json_string(what)) == 0 &&
+            session_request_put(&creation, body, err) == 0 &&
+            (!request->code_source ||
+             json_object_set_new(body, "script",
                                  json_string(request->is_alone ? request->code_source : request->script_dir)) == 0) &&
             (!request->code_source ||
              json_object_set_new(body, "script_at", json_string(request->is_alone ? path : BOX_CODE_DIR)) == 0) &&
@@ -102,8 +104,9 @@ static int start_proxy(struct warm_run *warm, struct err *err) {
         warm->rules = malloc(sizeof(*warm->rules));
         if (!warm->rules)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        return run_request_rules(request, warm->rules, err) < 0 ? -1
-                                                                 : egress_start(&request->egress, "", &warm->egress, err);
+        return run_request_rules(request, warm->rules, err) < 0
+                       ? -1
+                       : egress_start(&request->egress, "", &warm->egress, err);
 }
 
 static int open_network(struct warm_run *warm, struct err *err) {
@@ -178,14 +181,15 @@ static void run_warm_explain(const struct run_request *request, const struct err
 
 int run_warm(const struct run_options *options, struct err *err) {
         const struct run_request *request = &options->request;
-        _cleanup_(warm_run_release) struct warm_run warm = { .run = RUN_NONE, .client = DAEMON_CLIENT_NONE,
-                                                             .target = PROGRAM_TARGET_NONE, .egress = EGRESS_DOWN };
+        _cleanup_(warm_run_release) struct warm_run warm = {
+                .run = RUN_NONE, .client = DAEMON_CLIENT_NONE, .target = PROGRAM_TARGET_NONE, .egress = EGRESS_DOWN
+        };
         struct err why = { 0 };
         if (options->no_daemon || request->needs_own_box)
                 return RUN_WARM_NOT_HERE;
         if (connect_to(options, &warm, &why) < 0) {
                 if (options->warm)
-                        run_warm_explain(&(struct run_request){ .verbose = true }, &why);
+                        run_warm_explain(&(struct run_request) { .verbose = true }, &why);
                 else if (request->verbose)
                         run_warm_explain(request, &why);
                 return RUN_WARM_NOT_HERE;

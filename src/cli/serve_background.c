@@ -117,14 +117,12 @@ static int meet_other(const struct serve_options *options, const struct service_
                       struct daemon_client *other, struct err *err) {
         char address[128], wanted[128];
         ask_address(other, address);
-        (void) snprintf(wanted, sizeof(wanted), "http://%s:%u", service->host ? service->host : "",
-                        service->port);
+        (void) snprintf(wanted, sizeof(wanted), "http://%s:%u", service->host ? service->host : "", service->port);
         if (service->host && (service->port == 0 ? !*address : strcmp(address, wanted) != 0))
                 return err_set(err, ERR_BUSY,
                                "a daemon is serving at %s already, and its API is %s%s; to serve it at %s, end this "
                                "one first (glovebox stop; its sessions stay), then repeat this",
-                               options->socket_path, *address ? "at " : "on its UNIX socket alone", address,
-                               wanted);
+                               options->socket_path, *address ? "at " : "on its UNIX socket alone", address, wanted);
         (void) fprintf(stderr, "glovebox: a daemon is serving at %s already\n", options->socket_path);
         return 0;
 }

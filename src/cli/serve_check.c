@@ -38,8 +38,10 @@ static int check_image(const struct serve_options *options, struct err *err) {
                 return -1;
         int fd = image_open_directory(options->data_dir, options->image, &is_shared);
         if (fd < 0)
-                return err_set(err, ERR_USAGE, "--image: there is no image \"%s\"; \"glovebox image list\" shows those "
-                               "there are", options->image);
+                return err_set(err, ERR_USAGE,
+                               "--image: there is no image \"%s\"; \"glovebox image list\" shows those "
+                               "there are",
+                               options->image);
         fd_close(&fd);
         return 0;
 }
@@ -56,9 +58,10 @@ static int check_ceiling(const struct serve_options *options, struct err *err) {
                 uint64_t most = *(const uint64_t *) ((const char *) &options->ceiling + pairs[i].offset);
                 uint64_t standard = *(const uint64_t *) ((const char *) &options->limits + pairs[i].offset);
                 if (most && most < standard)
-                        return err_set(err, ERR_USAGE, "%s is less than %s, which every sandbox gets that asks for "
-                                       "nothing else; lower %s as well", pairs[i].ceiling, pairs[i].standard,
-                                       pairs[i].standard);
+                        return err_set(err, ERR_USAGE,
+                                       "%s is less than %s, which every sandbox gets that asks for "
+                                       "nothing else; lower %s as well",
+                                       pairs[i].ceiling, pairs[i].standard, pairs[i].standard);
         }
         return 0;
 }
@@ -69,8 +72,10 @@ static int check_names(const char *names, struct err *err) {
         while (names && *names) {
                 size_t size = strcspn(names, ", ");
                 if (strspn(names, letters) < size)
-                        return err_set(err, ERR_USAGE, "--names: \"%.*s\" is not a host name; leave scheme, port and path "
-                                       "out", (int) (size < 100 ? size : 100), names);
+                        return err_set(err, ERR_USAGE,
+                                       "--names: \"%.*s\" is not a host name; leave scheme, port and path "
+                                       "out",
+                                       (int) (size < 100 ? size : 100), names);
                 names += size;
                 names += strspn(names, ", ");
         }
@@ -83,8 +88,10 @@ static int check_preload(const char *list, struct err *err) {
         while (list && *list) {
                 size_t size = strcspn(list, ", ");
                 if (strspn(list, letters) < size || (size > 0 && strchr("0123456789.", *list)))
-                        return err_set(err, ERR_USAGE, "--preload: \"%.*s\" is not a module's name; separate names by "
-                                       "commas", (int) (size < 100 ? size : 100), list);
+                        return err_set(err, ERR_USAGE,
+                                       "--preload: \"%.*s\" is not a module's name; separate names by "
+                                       "commas",
+                                       (int) (size < 100 ? size : 100), list);
                 list += size;
                 list += strspn(list, ", ");
         }
@@ -98,8 +105,10 @@ int serve_check(const struct serve_options *options, const struct service_settin
             check_preload(options->preload, err) < 0)
                 return -1;
         if (service->quota.sandboxes > service->sandboxes_max)
-                return err_set(err, ERR_USAGE, "--key-sandboxes (%llu) is more than --max-sandboxes (%llu), which all keys "
-                               "have together", (unsigned long long) service->quota.sandboxes,
+                return err_set(err, ERR_USAGE,
+                               "--key-sandboxes (%llu) is more than --max-sandboxes (%llu), which all keys "
+                               "have together",
+                               (unsigned long long) service->quota.sandboxes,
                                (unsigned long long) service->sandboxes_max);
         return 0;
 }

@@ -123,8 +123,9 @@ static void add_isolation(struct table *table, const json_t *isolation) {
 
 void session_print_one(const json_t *session) {
         static const char *const texts[][2] = {
-                { "name", "name" },   { "key", "key" },   { "id", "id" },     { "state", "state" },
-                { "image", "image" }, { "mode", "mode" }, { "workspace", "workspace" },
+                { "name", "name" },           { "key", "key" },     { "id", "id" },
+                { "state", "state" },         { "image", "image" }, { "mode", "mode" },
+                { "workspace", "workspace" },
         };
         struct table table = table_make(NULL, 0);
         table.n_columns = 2;
@@ -196,7 +197,7 @@ static void add_supervisor(struct table *table, const json_t *nursery) {
 static void add_helpers(struct table *table, const json_t *helpers) {
         const char *name;
         json_t *helper;
-        json_object_foreach((json_t *) (uintptr_t) helpers, name, helper) {
+        json_object_foreach ((json_t *) (uintptr_t) helpers, name, helper) {
                 const char *state = text_at(helper, "state");
                 uint64_t restarts = number_at(helper, "restarts"), pid = number_at(helper, "pid");
                 char text[100], of_pid[32] = "", of_restarts[40] = "";

@@ -13,38 +13,63 @@
 #define FIELD(field) offsetof(struct session_options, field)
 
 static const struct option_choice languages[] = {
-        { "python", RUN_PYTHON }, { "bash", RUN_BASH }, { "sh", RUN_BASH }, { NULL, 0 },
+        { "python", RUN_PYTHON },
+        { "bash", RUN_BASH },
+        { "sh", RUN_BASH },
+        { NULL, 0 },
 };
 
 static const struct option_choice modes[] = {
-        { "fast", SESSION_MODE_FAST }, { "fresh", SESSION_MODE_FRESH }, { NULL, 0 },
+        { "fast", SESSION_MODE_FAST },
+        { "fresh", SESSION_MODE_FRESH },
+        { NULL, 0 },
 };
 
-#define CREATION_ROWS                                                                                                \
-        BOX_IMAGE_ROW(FIELD(run.request.image), UNSHOWN),                                                            \
-        BOX_ENV_ROW(FIELD(run.request)),                                                                             \
-        { .name = "mode", .kind = OPTION_CHOICE, .offset = FIELD(mode), .argument = "MODE", .group = "Code",         \
-          .choices = modes,                                                                                          \
-          .help = "fast: forked from a warm interpreter; fresh: a new process with its own memory layout" },       \
-        LIMIT_ROWS(FIELD(run.request.limits), UNSHOWN),                                                              \
-        BOX_FILE_ROWS(FIELD(run.request), "the session has its own directory"),                                 \
-        BOX_NETWORK_ROWS(FIELD(run.request), UNSHOWN),                                                               \
-        BOX_ENGINE_ROWS(FIELD(run.request)),                                                                         \
-        BOX_WEAKER_ROW(FIELD(run.request.allow_weaker))
+#define CREATION_ROWS                                                                                                  \
+        BOX_IMAGE_ROW(FIELD(run.request.image), UNSHOWN), BOX_ENV_ROW(FIELD(run.request)),                             \
+                { .name = "mode",                                                                                      \
+                  .kind = OPTION_CHOICE,                                                                               \
+                  .offset = FIELD(mode),                                                                               \
+                  .argument = "MODE",                                                                                  \
+                  .group = "Code",                                                                                     \
+                  .choices = modes,                                                                                    \
+                  .help = "fast: forked from a warm interpreter; fresh: a new process with its own memory layout" },   \
+                LIMIT_ROWS(FIELD(run.request.limits), UNSHOWN),                                                        \
+                BOX_FILE_ROWS(FIELD(run.request), "the session has its own directory"),                                \
+                BOX_NETWORK_ROWS(FIELD(run.request), UNSHOWN), BOX_ENGINE_ROWS(FIELD(run.request)),                    \
+                BOX_WEAKER_ROW(FIELD(run.request.allow_weaker))
 
-#define JSON_ROW                                                                                                     \
-        { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(run.request.json), .group = "Output",                 \
+#define JSON_ROW                                                                                                       \
+        { .name = "json",                                                                                              \
+          .kind = OPTION_FLAG,                                                                                         \
+          .offset = FIELD(run.request.json),                                                                           \
+          .group = "Output",                                                                                           \
           .help = "print JSON" }
 
 static const struct option_row exec_rows[] = {
-        { .name = "code", .letter = 'c', .kind = OPTION_CODE, .offset = FIELD(run.code_text), .argument = "CODE",
-          .group = "Code", .once = true, .help = "run this text" },
-        { .name = "language", .letter = 'l', .kind = OPTION_CHOICE, .offset = FIELD(run.language),
-          .argument = "LANGUAGE", .group = "Code", .choices = languages,
+        { .name = "code",
+          .letter = 'c',
+          .kind = OPTION_CODE,
+          .offset = FIELD(run.code_text),
+          .argument = "CODE",
+          .group = "Code",
+          .once = true,
+          .help = "run this text" },
+        { .name = "language",
+          .letter = 'l',
+          .kind = OPTION_CHOICE,
+          .offset = FIELD(run.language),
+          .argument = "LANGUAGE",
+          .group = "Code",
+          .choices = languages,
           .help = "python, bash or sh; default: by the file's suffix (.py, .sh, .bash), else Python" },
         CREATION_ROWS,
         JSON_ROW,
-        { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(run.request.quiet), .group = "Output",
+        { .name = "quiet",
+          .letter = 'q',
+          .kind = OPTION_FLAG,
+          .offset = FIELD(run.request.quiet),
+          .group = "Output",
           .help = "print only the program's output, its value, and errors" },
         SOCKET_ROWS(FIELD(run.where)),
 };
@@ -52,11 +77,16 @@ const struct option_table exec_option_table = { .rows = exec_rows, .n_rows = ELE
 
 static const struct option_row repl_rows[] = {
         CREATION_ROWS,
-        { .name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .offset = FIELD(run.request.quiet), .group = "Output",
+        { .name = "quiet",
+          .letter = 'q',
+          .kind = OPTION_FLAG,
+          .offset = FIELD(run.request.quiet),
+          .group = "Output",
           .help = "print only the program's output, its value, and errors" },
         SOCKET_ROWS(FIELD(run.where)),
 };
-const struct option_table repl_option_table = { .rows = repl_rows, .n_rows = ELEMENTS(repl_rows),
+const struct option_table repl_option_table = { .rows = repl_rows,
+                                                .n_rows = ELEMENTS(repl_rows),
                                                 .operands_anywhere = true };
 
 const struct option_row session_new_rows[] = { CREATION_ROWS, JSON_ROW, SOCKET_ROWS(FIELD(run.where)) };
@@ -183,8 +213,8 @@ void session_request_warn(const char *name, const json_t *answer) {
                 const char *word = json_string_value(json_array_get(unchanged, i));
                 const char *unit = word ? strstr(word, "_bytes") : NULL; /* people say memory, not memory_bytes */
                 int size = unit ? (int) (unit - word) : 100;
-                int more = snprintf(words + used, sizeof(words) - used, "%s%.*s", i ? ", " : "", size,
-                                    word ? word : "");
+                int more =
+                        snprintf(words + used, sizeof(words) - used, "%s%.*s", i ? ", " : "", size, word ? word : "");
                 used += more > 0 ? (size_t) more : 0;
         }
         if (n == 0)

@@ -15,7 +15,7 @@ struct session_options {
         int mode;               /* enum session_mode */
 };
 
-#define SESSION_OPTIONS_DEFAULT ((struct session_options){ .run = { .language = RUN_LANGUAGE_BY_NAME } })
+#define SESSION_OPTIONS_DEFAULT ((struct session_options) { .run = { .language = RUN_LANGUAGE_BY_NAME } })
 
 extern const struct option_table exec_option_table;
 enum { SESSION_NEW_ROWS = 21 };

@@ -30,101 +30,198 @@ struct line {
 enum { MOVE_TRIES = 100, MOVE_PAUSE_MS = 50 };
 
 #define FIELD(field) offsetof(struct line, field)
-#define JSON_ROW \
+#define JSON_ROW                                                                                                       \
         { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(json), .group = "Options", .help = "print JSON" }
 #define TABLE(array) { .rows = (array), .n_rows = ELEMENTS(array), .operands_anywhere = true }
 
 static const struct option_row plain_rows[] = { JSON_ROW, SOCKET_ROWS(FIELD(where)) };
 static const struct option_row ls_rows[] = {
         JSON_ROW,
-        { .name = "names", .kind = OPTION_FLAG, .offset = FIELD(names), .group = "Options",
+        { .name = "names",
+          .kind = OPTION_FLAG,
+          .offset = FIELD(names),
+          .group = "Options",
           .help = "print names only, one per line" },
         SOCKET_ROWS(FIELD(where)),
 };
 static const struct option_row rm_rows[] = {
         JSON_ROW,
-        { .name = "key", .kind = OPTION_TEXT, .offset = FIELD(key), .argument = "KEY", .group = "Options",
+        { .name = "key",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(key),
+          .argument = "KEY",
+          .group = "Options",
           .help = "remove all sandboxes of this API key" },
-        { .name = "keep-files", .kind = OPTION_FLAG, .offset = FIELD(keep_files), .group = "Options",
+        { .name = "keep-files",
+          .kind = OPTION_FLAG,
+          .offset = FIELD(keep_files),
+          .group = "Options",
           .help = "leave the session's directory on the disk" },
         SOCKET_ROWS(FIELD(where)),
 };
 static const struct option_row hibernate_rows[] = {
         JSON_ROW,
-        { .name = "all", .kind = OPTION_FLAG, .offset = FIELD(all), .group = "Options",
+        { .name = "all",
+          .kind = OPTION_FLAG,
+          .offset = FIELD(all),
+          .group = "Options",
           .help = "all sessions of all keys; those with an active run are skipped and listed" },
-        { .name = "trim", .kind = OPTION_FLAG, .offset = FIELD(trim), .group = "Options",
+        { .name = "trim",
+          .kind = OPTION_FLAG,
+          .offset = FIELD(trim),
+          .group = "Options",
           .help = "only write large tables and arrays to disk; the interpreter stays" },
         SOCKET_ROWS(FIELD(where)),
 };
 static const struct option_row log_rows[] = {
         JSON_ROW,
-        { .name = "run", .kind = OPTION_TEXT, .offset = FIELD(run), .argument = "ID", .group = "Options",
+        { .name = "run",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(run),
+          .argument = "ID",
+          .group = "Options",
           .help = "print the output of this run, and follow it if it is active" },
-        { .name = "limit", .kind = OPTION_COUNT, .offset = FIELD(limit), .argument = "NUMBER", .group = "Options",
-          .min = 1, .max = 1000, .standard = "20", .help = "the number of runs to list, newest first" },
+        { .name = "limit",
+          .kind = OPTION_COUNT,
+          .offset = FIELD(limit),
+          .argument = "NUMBER",
+          .group = "Options",
+          .min = 1,
+          .max = 1000,
+          .standard = "20",
+          .help = "the number of runs to list, newest first" },
         SOCKET_ROWS(FIELD(where)),
 };
 
 static const struct option_row install_rows[] = {
         JSON_ROW,
-        { .name = "timeout", .kind = OPTION_DURATION, .offset = FIELD(timeout_ms), .argument = "TIME",
-          .group = "Options", .min = 1000, .max = 86400000, .standard = "5m",
+        { .name = "timeout",
+          .kind = OPTION_DURATION,
+          .offset = FIELD(timeout_ms),
+          .argument = "TIME",
+          .group = "Options",
+          .min = 1000,
+          .max = 86400000,
+          .standard = "5m",
           .help = "end the install after this time, for example 90s or 10m" },
         SOCKET_ROWS(FIELD(where)),
 };
 
 static const struct option_row move_rows[] = {
         JSON_ROW,
-        { .name = "engine", .kind = OPTION_TEXT, .offset = FIELD(engine), .argument = "NAME", .group = "Options",
+        { .name = "engine",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(engine),
+          .argument = "NAME",
+          .group = "Options",
           .help = "what makes its boxes from now on: native, docker or podman" },
-        { .name = "image", .kind = OPTION_TEXT, .offset = FIELD(image), .argument = "NAME", .group = "Options",
+        { .name = "image",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(image),
+          .argument = "NAME",
+          .group = "Options",
           .help = "the image there; without it the one that the daemon has for sessions that name none" },
         SOCKET_ROWS(FIELD(where)),
 };
 
 static const struct option_row set_rows[] = {
         JSON_ROW,
-        { .name = "memory", .letter = 'm', .kind = OPTION_BYTES, .offset = FIELD(limits.memory_bytes),
-          .argument = "SIZE", .group = "Limits", .min = 8 * MIB, .max = 1ull << 40,
+        { .name = "memory",
+          .letter = 'm',
+          .kind = OPTION_BYTES,
+          .offset = FIELD(limits.memory_bytes),
+          .argument = "SIZE",
+          .group = "Limits",
+          .min = 8 * MIB,
+          .max = 1ull << 40,
           .help = "memory of all its processes together" },
-        { .name = "cpus", .kind = OPTION_THOUSANDTHS, .offset = FIELD(limits.cpu_thousandths), .argument = "NUMBER",
-          .group = "Limits", .min = 10, .max = 1024000, .help = "processors; 0.5 is half of one" },
-        { .name = "pids", .kind = OPTION_COUNT, .offset = FIELD(limits.pids), .argument = "NUMBER", .group = "Limits",
-          .min = 1, .max = 32768, .help = "processes and threads" },
-        { .name = "timeout", .letter = 't', .kind = OPTION_DURATION, .offset = FIELD(limits.timeout_ms),
-          .argument = "TIME", .group = "Limits", .min = 1, .max = 7ull * 86400 * 1000,
+        { .name = "cpus",
+          .kind = OPTION_THOUSANDTHS,
+          .offset = FIELD(limits.cpu_thousandths),
+          .argument = "NUMBER",
+          .group = "Limits",
+          .min = 10,
+          .max = 1024000,
+          .help = "processors; 0.5 is half of one" },
+        { .name = "pids",
+          .kind = OPTION_COUNT,
+          .offset = FIELD(limits.pids),
+          .argument = "NUMBER",
+          .group = "Limits",
+          .min = 1,
+          .max = 32768,
+          .help = "processes and threads" },
+        { .name = "timeout",
+          .letter = 't',
+          .kind = OPTION_DURATION,
+          .offset = FIELD(limits.timeout_ms),
+          .argument = "TIME",
+          .group = "Limits",
+          .min = 1,
+          .max = 7ull * 86400 * 1000,
           .help = "time limit of each run, from the next one on" },
-        { .name = "disk", .kind = OPTION_BYTES, .offset = FIELD(limits.disk_bytes), .argument = "SIZE",
-          .group = "Limits", .min = 1 * MIB, .max = 1ull << 40,
+        { .name = "disk",
+          .kind = OPTION_BYTES,
+          .offset = FIELD(limits.disk_bytes),
+          .argument = "SIZE",
+          .group = "Limits",
+          .min = 1 * MIB,
+          .max = 1ull << 40,
           .help = "size of its workspace; the limit of a single file changes with its next interpreter" },
         SOCKET_ROWS(FIELD(where)),
 };
 
 const struct verb_part session_parts[SESSION_PARTS] = {
         { .name = "ls", .operands = "", .summary = "list the sessions", .options = TABLE(ls_rows) },
-        { .name = "show", .operands = "NAME", .summary = "show a session, its limits, isolation and last runs",
-          .options = TABLE(plain_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "new", .operands = "NAME", .summary = "create a session; an existing one is not changed",
+        { .name = "show",
+          .operands = "NAME",
+          .summary = "show a session, its limits, isolation and last runs",
+          .options = TABLE(plain_rows),
+          .completion = COMPLETE_SESSIONS },
+        { .name = "new",
+          .operands = "NAME",
+          .summary = "create a session; an existing one is not changed",
           .options = { .rows = session_new_rows, .n_rows = SESSION_NEW_ROWS, .operands_anywhere = true } },
-        { .name = "rm", .operands = "NAME...|--key KEY", .summary = "end sessions and delete their files",
-          .options = TABLE(rm_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "interrupt", .operands = "NAME", .summary = "interrupt the current run; variables stay",
-          .options = TABLE(plain_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "restart", .operands = "NAME", .summary = "start a new interpreter; variables are lost, files stay",
-          .options = TABLE(plain_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "hibernate", .operands = "NAME|--all",
+        { .name = "rm",
+          .operands = "NAME...|--key KEY",
+          .summary = "end sessions and delete their files",
+          .options = TABLE(rm_rows),
+          .completion = COMPLETE_SESSIONS },
+        { .name = "interrupt",
+          .operands = "NAME",
+          .summary = "interrupt the current run; variables stay",
+          .options = TABLE(plain_rows),
+          .completion = COMPLETE_SESSIONS },
+        { .name = "restart",
+          .operands = "NAME",
+          .summary = "start a new interpreter; variables are lost, files stay",
+          .options = TABLE(plain_rows),
+          .completion = COMPLETE_SESSIONS },
+        { .name = "hibernate",
+          .operands = "NAME|--all",
           .summary = "write its variables to disk and free its memory; the next call restores them",
-          .options = TABLE(hibernate_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "log", .operands = "NAME", .summary = "list its runs; with --run, print the output of one",
-          .options = TABLE(log_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "install", .operands = "NAME PACKAGE...",
+          .options = TABLE(hibernate_rows),
+          .completion = COMPLETE_SESSIONS },
+        { .name = "log",
+          .operands = "NAME",
+          .summary = "list its runs; with --run, print the output of one",
+          .options = TABLE(log_rows),
+          .completion = COMPLETE_SESSIONS },
+        { .name = "install",
+          .operands = "NAME PACKAGE...",
           .summary = "install Python packages into one session, from the index of the host's pip",
-          .options = TABLE(install_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "set", .operands = "NAME", .summary = "change the limits of a live session; variables stay",
-          .options = TABLE(set_rows), .completion = COMPLETE_SESSIONS },
-        { .name = "move", .operands = "NAME", .summary = "to another engine; variables and files come along",
-          .options = TABLE(move_rows), .completion = COMPLETE_SESSIONS },
+          .options = TABLE(install_rows),
+          .completion = COMPLETE_SESSIONS },
+        { .name = "set",
+          .operands = "NAME",
+          .summary = "change the limits of a live session; variables stay",
+          .options = TABLE(set_rows),
+          .completion = COMPLETE_SESSIONS },
+        { .name = "move",
+          .operands = "NAME",
+          .summary = "to another engine; variables and files come along",
+          .options = TABLE(move_rows),
+          .completion = COMPLETE_SESSIONS },
 };
 
 /* ---- what each does ---- */
@@ -199,7 +296,7 @@ static int list_names(struct daemon_client *client, const char *key, bool awake_
         if (daemon_client_ask(client, "session.list", NULL, &answer, err) < 0)
                 return -1;
         *ret_names = json_array();
-        json_array_foreach(json_object_get(answer, "sessions"), i, session) {
+        json_array_foreach (json_object_get(answer, "sessions"), i, session) {
                 const char *name = json_string_value(json_object_get(session, "name"));
                 const char *owner = json_string_value(json_object_get(session, "key"));
                 json_int_t pid = json_integer_value(json_object_get(session, "pid"));
@@ -239,7 +336,7 @@ static int remove_of_key(struct daemon_client *client, const struct line *line, 
         json_t *names = NULL, *name;
         size_t i;
         int code = list_names(client, line->key, false, &names, err);
-        json_array_foreach(names, i, name) {
+        json_array_foreach (names, i, name) {
                 char text[140], *one[] = { text, NULL };
                 (void) snprintf(text, sizeof(text), "%s", json_string_value(name));
                 if (code == 0)
@@ -327,7 +424,7 @@ static int hibernate_all(struct daemon_client *client, const struct line *line, 
         json_t *names = NULL, *name;
         size_t i;
         int code = list_names(client, NULL, true, &names, err);
-        json_array_foreach(names, i, name) {
+        json_array_foreach (names, i, name) {
                 char text[140], *one[] = { text, NULL };
                 struct err why = { 0 };
                 (void) snprintf(text, sizeof(text), "%s", json_string_value(name));
@@ -379,9 +476,10 @@ static int put_to_sleep(struct daemon_client *client, const char *name, struct e
         else if (code == 0 && state && strcmp(state, "asleep") != 0) {
                 char which[400];
                 const json_t *held = json_array_get(json_object_get(answer, "held_back"), 0);
-                code = err_set(err, ERR_REFUSED, "session %s stays where it is: \"%s\" cannot come along; delete it, or "
-                               "restart the session", name,
-                               harmless(json_string_value(json_object_get(held, "name")), which));
+                code = err_set(err, ERR_REFUSED,
+                               "session %s stays where it is: \"%s\" cannot come along; delete it, or "
+                               "restart the session",
+                               name, harmless(json_string_value(json_object_get(held, "name")), which));
         }
         json_decref(answer);
         json_decref(body);
@@ -428,8 +526,10 @@ static void print_installed(const json_t *result) {
         const json_t *installed = json_object_get(result, "installed");
         const json_t *stale = json_object_get(result, "restart_needed");
         for (size_t i = 0; i < json_array_size(stale); i++)
-                (void) fprintf(stderr, "glovebox: %s is imported in another version; \"glovebox session restart\" "
-                               "makes the new one visible\n", json_string_value(json_array_get(stale, i)));
+                (void) fprintf(stderr,
+                               "glovebox: %s is imported in another version; \"glovebox session restart\" "
+                               "makes the new one visible\n",
+                               json_string_value(json_array_get(stale, i)));
         if (json_array_size(installed) == 0 && remote_run_exit_status(result) == 0)
                 (void) fprintf(stderr, "glovebox: everything is there already\n");
 }
@@ -479,8 +579,10 @@ static int do_set(struct daemon_client *client, const struct line *line, char **
         const struct {
                 const char *key;
                 uint64_t value;
-        } numbers[] = { { "memory_bytes", limits->memory_bytes }, { "pids", limits->pids },
-                        { "timeout_ms", limits->timeout_ms }, { "disk_bytes", limits->disk_bytes } };
+        } numbers[] = { { "memory_bytes", limits->memory_bytes },
+                        { "pids", limits->pids },
+                        { "timeout_ms", limits->timeout_ms },
+                        { "disk_bytes", limits->disk_bytes } };
         for (size_t i = 0; i < ELEMENTS(numbers); i++)
                 if (numbers[i].value)
                         (void) json_object_set_new(wanted, numbers[i].key, json_integer((json_int_t) numbers[i].value));
@@ -489,10 +591,11 @@ static int do_set(struct daemon_client *client, const struct line *line, char **
         bool says_something = json_object_size(wanted) > 0;
         (void) json_object_set_new(body, "limits", wanted);
         const struct daemon_request request = { .body = body };
-        int code = !body           ? err_set(err, ERR_USAGE, "the session's name is not valid UTF-8") :
-                   !says_something ? err_set(err, ERR_USAGE, "session set: say what is to change, for example "
-                                                             "--memory 2g; --cpus, --pids, --timeout and --disk can change too") :
-                                     daemon_client_call(client, &request, &answer, err);
+        int code = !body             ? err_set(err, ERR_USAGE, "the session's name is not valid UTF-8")
+                   : !says_something ? err_set(err, ERR_USAGE,
+                                               "session set: say what is to change, for example "
+                                               "--memory 2g; --cpus, --pids, --timeout and --disk can change too")
+                                     : daemon_client_call(client, &request, &answer, err);
         if (code == 0 && line->json)
                 code = json_print_answer(answer, err);
         json_decref(answer);
@@ -515,9 +618,10 @@ static const struct {
         int (*run)(struct daemon_client *client, const struct line *line, char **names, struct err *err);
         size_t min_names, max_names;
 } actions[SESSION_PARTS] = {
-        { do_ls, 0, 0 },        { do_show, 1, 1 },    { NULL, 1, 1 },         { do_rm, 0, SIZE_MAX },
-        { do_interrupt, 1, 1 }, { do_restart, 1, 1 }, { do_hibernate, 0, 1 }, { do_log, 1, 1 },
-        { do_install, 2, SIZE_MAX }, { do_set, 1, 1 }, { do_move, 1, 1 },
+        { do_ls, 0, 0 },        { do_show, 1, 1 },      { NULL, 1, 1 },
+        { do_rm, 0, SIZE_MAX }, { do_interrupt, 1, 1 }, { do_restart, 1, 1 },
+        { do_hibernate, 0, 1 }, { do_log, 1, 1 },       { do_install, 2, SIZE_MAX },
+        { do_set, 1, 1 },       { do_move, 1, 1 },
 };
 
 static int check_names(size_t part, char **names, struct err *err) {
@@ -582,7 +686,7 @@ static int fail_unknown(const char *word) {
 /* What people who come from elsewhere type. */
 static const char *usual_word(const char *word) {
         static const char *const known[][2] = {
-                { "list", "ls" },   { "create", "new" }, { "make", "new" },  { "remove", "rm" },
+                { "list", "ls" },   { "create", "new" }, { "make", "new" },        { "remove", "rm" },
                 { "delete", "rm" }, { "logs", "log" },   { "sleep", "hibernate" },
         };
         for (size_t i = 0; i < ELEMENTS(known); i++)

@@ -53,16 +53,20 @@ static int convert(struct run_request *request, const char *name, struct err *er
                         *at = '-';
         iconv_t converter = iconv_open("UTF-8", known);
         if (converter == (iconv_t) -1)
-                return err_set(err, ERR_USAGE, "%.200s has the coding line \"%s\", which is not known here; save it as "
-                               "UTF-8", request->code_name, name);
+                return err_set(err, ERR_USAGE,
+                               "%.200s has the coding line \"%s\", which is not known here; save it as "
+                               "UTF-8",
+                               request->code_name, name);
         size_t room = request->code_size * GROWTH + 1, left_in = request->code_size, left_out = room - 1;
         _cleanup_free_ char *text = malloc(room);
         char *in = (char *) (uintptr_t) request->code, *out = text;
         size_t result = text ? iconv(converter, &in, &left_in, &out, &left_out) : (size_t) -1;
         (void) iconv_close(converter);
         if (result == (size_t) -1)
-                return err_set(err, ERR_USAGE, "%.200s is not the %s that its coding line says, at byte %zu; save it as "
-                               "UTF-8", request->code_name, name, request->code_size - left_in);
+                return err_set(err, ERR_USAGE,
+                               "%.200s is not the %s that its coding line says, at byte %zu; save it as "
+                               "UTF-8",
+                               request->code_name, name, request->code_size - left_in);
         *out = '\0';
         free(request->owned_code);
         request->code_size = (size_t) (out - text);

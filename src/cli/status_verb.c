@@ -24,15 +24,20 @@ static const struct option_row status_rows[] = {
         { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(json), .group = "Output", .help = "print JSON" },
         SOCKET_ROWS(FIELD(where)),
 };
-const struct option_table status_option_table = { .rows = status_rows, .n_rows = ELEMENTS(status_rows),
+const struct option_table status_option_table = { .rows = status_rows,
+                                                  .n_rows = ELEMENTS(status_rows),
                                                   .operands_anywhere = true };
 
 static const struct option_row stop_rows[] = {
-        { .name = "end-sessions", .kind = OPTION_FLAG, .offset = FIELD(end_sessions), .group = "Options",
+        { .name = "end-sessions",
+          .kind = OPTION_FLAG,
+          .offset = FIELD(end_sessions),
+          .group = "Options",
           .help = "end the sessions too; by default the next daemon takes them over with their variables" },
         SOCKET_ROWS(FIELD(where)),
 };
-const struct option_table stop_option_table = { .rows = stop_rows, .n_rows = ELEMENTS(stop_rows),
+const struct option_table stop_option_table = { .rows = stop_rows,
+                                                .n_rows = ELEMENTS(stop_rows),
                                                 .operands_anywhere = true };
 
 enum { LINE_READ, LINE_HELP };
@@ -105,8 +110,7 @@ static int wait_for_end(int pidfd, struct err *err) {
         struct pollfd watched = { .fd = pidfd, .events = POLLIN };
         if (pidfd < 0 || poll(&watched, 1, END_TIMEOUT_MS) != 0)
                 return 0;
-        return err_set(err, ERR_TIMEOUT, "the daemon has not ended after %d s; see its log",
-                       END_TIMEOUT_MS / 1000);
+        return err_set(err, ERR_TIMEOUT, "the daemon has not ended after %d s; see its log", END_TIMEOUT_MS / 1000);
 }
 
 static int status_stop(const struct line *line, const struct socket_place *place, struct err *err) {

@@ -21,34 +21,61 @@ static const struct option_row image_list_rows[] = {
         { .name = "names", .kind = OPTION_FLAG, .group = "Options", .help = "print names only, one per line" },
 };
 static const struct option_row image_import_rows[] = {
-        { .name = "max-size", .kind = OPTION_BYTES, .argument = "SIZE", .group = "Options", .standard = "20g",
+        { .name = "max-size",
+          .kind = OPTION_BYTES,
+          .argument = "SIZE",
+          .group = "Options",
+          .standard = "20g",
           .help = "refuse an image larger than this" },
 };
 static const struct option_row image_build_rows[] = {
-        { .name = "packages", .kind = OPTION_TEXT, .argument = "LIST", .group = "Options",
+        { .name = "packages",
+          .kind = OPTION_TEXT,
+          .argument = "LIST",
+          .group = "Options",
           .help = "install these, separated by commas or blanks, instead of the standard scientific ones" },
-        { .name = "requirements", .kind = OPTION_TEXT, .argument = "FILE", .group = "Options",
-          .completion = COMPLETE_FILES, .help = "install the packages in this requirements file" },
-        { .name = "allow-source", .kind = OPTION_FLAG, .group = "Options",
+        { .name = "requirements",
+          .kind = OPTION_TEXT,
+          .argument = "FILE",
+          .group = "Options",
+          .completion = COMPLETE_FILES,
+          .help = "install the packages in this requirements file" },
+        { .name = "allow-source",
+          .kind = OPTION_FLAG,
+          .group = "Options",
           .help = "build packages that have no wheel, which runs their code on this host" },
 };
 
 static const struct option_row image_rm_rows[] = {
-        { .name = "force", .letter = 'f', .kind = OPTION_FLAG, .group = "Options",
+        { .name = "force",
+          .letter = 'f',
+          .kind = OPTION_FLAG,
+          .group = "Options",
           .help = "do not ask, even if sessions use it" },
 };
 
 static const struct verb_part image_parts[] = {
         { .name = "list", .operands = "", .summary = "list the images", .options = TABLE(image_list_rows) },
-        { .name = "show", .operands = "NAME", .summary = "show an image and its origin",
-          .options = TABLE(json_rows), .completion = COMPLETE_IMAGES },
-        { .name = "import", .operands = "NAME FILE.tar|DIR|-",
+        { .name = "show",
+          .operands = "NAME",
+          .summary = "show an image and its origin",
+          .options = TABLE(json_rows),
+          .completion = COMPLETE_IMAGES },
+        { .name = "import",
+          .operands = "NAME FILE.tar|DIR|-",
           .summary = "unpack the output of docker save or docker export, an OCI layout or a root file system",
-          .options = TABLE(image_import_rows), .completion = COMPLETE_FILES },
-        { .name = "build", .operands = "[NAME]", .summary = "install the layer of Python packages with pip",
-          .options = TABLE(image_build_rows), .completion = COMPLETE_IMAGES },
-        { .name = "rm", .operands = "NAME", .summary = "delete an image; asks first if sessions use it",
-          .options = TABLE(image_rm_rows), .completion = COMPLETE_IMAGES },
+          .options = TABLE(image_import_rows),
+          .completion = COMPLETE_FILES },
+        { .name = "build",
+          .operands = "[NAME]",
+          .summary = "install the layer of Python packages with pip",
+          .options = TABLE(image_build_rows),
+          .completion = COMPLETE_IMAGES },
+        { .name = "rm",
+          .operands = "NAME",
+          .summary = "delete an image; asks first if sessions use it",
+          .options = TABLE(image_rm_rows),
+          .completion = COMPLETE_IMAGES },
 };
 
 static const struct verb_part completion_parts[] = {
@@ -58,7 +85,9 @@ static const struct verb_part completion_parts[] = {
 };
 
 static const struct option_row help_rows[] = {
-        { .name = "tables", .kind = OPTION_FLAG, .group = "Options",
+        { .name = "tables",
+          .kind = OPTION_FLAG,
+          .group = "Options",
           .help = "print the tables of verbs and options as JSON, for tools" },
 };
 static const struct option_table help_table = TABLE(help_rows);
@@ -125,123 +154,178 @@ static const char exec_epilogue[] =
         "  137    the memory limit was reached, or it was killed\n";
 
 const struct verb verbs[] = {
-        { .name = "run", .summary = "run code or a command in a fresh sealed box", .run = verb_run,
-          .synopsis = run_synopsis, .description = run_description, .options = &run_option_table,
-          .completion = COMPLETE_FILES, .epilogue = run_epilogue },
-        { .name = "exec", .summary = "run code or a command in a session that keeps its variables", .run = verb_exec,
-          .synopsis = exec_synopsis, .description = exec_description, .options = &exec_option_table,
-          .completion = COMPLETE_SESSIONS, .epilogue = exec_epilogue },
-        { .name = "repl", .summary = "an interactive Python prompt in a session", .run = verb_repl,
+        { .name = "run",
+          .summary = "run code or a command in a fresh sealed box",
+          .run = verb_run,
+          .synopsis = run_synopsis,
+          .description = run_description,
+          .options = &run_option_table,
+          .completion = COMPLETE_FILES,
+          .epilogue = run_epilogue },
+        { .name = "exec",
+          .summary = "run code or a command in a session that keeps its variables",
+          .run = verb_exec,
+          .synopsis = exec_synopsis,
+          .description = exec_description,
+          .options = &exec_option_table,
+          .completion = COMPLETE_SESSIONS,
+          .epilogue = exec_epilogue },
+        { .name = "repl",
+          .summary = "an interactive Python prompt in a session",
+          .run = verb_repl,
           .synopsis = "glovebox repl [OPTION...] SESSION\n",
           .description = "Runs each line, or block up to an empty line, in the session, like \"glovebox exec\". Arrow "
                          "keys recall earlier lines, Tab completes names, Ctrl-C interrupts, exit or Ctrl-D leaves; "
                          "the session stays.\n",
-          .options = &repl_option_table, .completion = COMPLETE_SESSIONS },
-        { .name = "session", .summary = "list, show, create, remove, interrupt and hibernate sessions; install packages",
-          .run = verb_session, .synopsis = "glovebox session VERB [OPTION...] [NAME...]\n",
+          .options = &repl_option_table,
+          .completion = COMPLETE_SESSIONS },
+        { .name = "session",
+          .summary = "list, show, create, remove, interrupt and hibernate sessions; install packages",
+          .run = verb_session,
+          .synopsis = "glovebox session VERB [OPTION...] [NAME...]\n",
           .description = "A session is a box with a Python interpreter that keeps its variables. It survives a restart "
                          "of the daemon, and hibernates when it is idle.\n",
-          .parts = session_parts, .n_parts = SESSION_PARTS,
+          .parts = session_parts,
+          .n_parts = SESSION_PARTS,
           .epilogue = "Examples\n"
                       "  glovebox session new demo --memory 2g --workspace ./project\n"
                       "  glovebox session log demo\n"
                       "  glovebox session rm demo\n" },
-        { .name = "ps", .summary = "list sessions and runs, those without a daemon included", .run = verb_ps,
+        { .name = "ps",
+          .summary = "list sessions and runs, those without a daemon included",
+          .run = verb_ps,
           .synopsis = "glovebox ps [OPTION...]\n",
           .description = "Memory does not include page cache that Linux can drop. Runs without a daemon are listed if "
                          "they use the same data directory.\n",
           .options = &ps_option_table },
-        { .name = "top", .summary = "the same, updated, with the CPU usage", .run = verb_top,
-          .synopsis = "glovebox top [OPTION...]\n", .description = "Enter or Ctrl-C ends it.\n",
+        { .name = "top",
+          .summary = "the same, updated, with the CPU usage",
+          .run = verb_top,
+          .synopsis = "glovebox top [OPTION...]\n",
+          .description = "Enter or Ctrl-C ends it.\n",
           .options = &top_option_table },
-        { .name = "kill", .summary = "end a run", .run = verb_kill, .synopsis = "glovebox kill [-9] NAME|ID...\n",
+        { .name = "kill",
+          .summary = "end a run",
+          .run = verb_kill,
+          .synopsis = "glovebox kill [-9] NAME|ID...\n",
           .description = "Ends an ephemeral run. Interrupts the current run of a session; if it does not react within "
                          "three seconds, ends its interpreter, and the variables are lost. The session and its files "
                          "stay. \"glovebox ps\" shows names and ids; six characters of an id are enough.\n",
-          .options = &kill_option_table, .completion = COMPLETE_SESSIONS },
-        { .name = "logs", .summary = "print the output of a session's last runs", .run = verb_logs,
+          .options = &kill_option_table,
+          .completion = COMPLETE_SESSIONS },
+        { .name = "logs",
+          .summary = "print the output of a session's last runs",
+          .run = verb_logs,
           .synopsis = "glovebox logs [OPTION...] NAME\n",
           .description = "Follows an active run to its end. \"glovebox session log NAME\" lists the runs.\n",
-          .options = &logs_option_table, .completion = COMPLETE_SESSIONS },
-        { .name = "cp", .summary = "copy files between the host and a session", .run = verb_cp,
+          .options = &logs_option_table,
+          .completion = COMPLETE_SESSIONS },
+        { .name = "cp",
+          .summary = "copy files between the host and a session",
+          .run = verb_cp,
           .synopsis = "glovebox cp FILE|DIR|- SESSION:PATH\n"
                       "glovebox cp SESSION:PATH FILE|DIR|-\n",
           .description = "PATH is in the session's workspace, with or without a leading /workspace. Directories are "
                          "copied with their contents; symbolic links of a session are skipped. - is standard input or "
                          "output.\n",
-          .options = &cp_option_table, .completion = COMPLETE_FILES,
+          .options = &cp_option_table,
+          .completion = COMPLETE_FILES,
           .epilogue = "Examples\n"
                       "  glovebox cp data.csv demo:data/\n"
                       "  glovebox cp demo:artifacts ./results\n"
                       "  glovebox cp demo:report.txt - | less\n" },
-        { .name = "key", .summary = "create, list and revoke keys of the REST API", .run = verb_key,
+        { .name = "key",
+          .summary = "create, list and revoke keys of the REST API",
+          .run = verb_key,
           .synopsis = "glovebox key VERB [OPTION...] [NAME...]\n",
           .description = "A key lets a program use the REST API, and has its own sandboxes. A running service applies "
                          "changes within a second; open requests finish.\n",
-          .parts = key_parts, .n_parts = KEY_PARTS,
+          .parts = key_parts,
+          .n_parts = KEY_PARTS,
           .epilogue = "Examples\n"
                       "  KEY=$(glovebox key new build)\n"
                       "  glovebox key ls\n"
                       "  glovebox key rm build && glovebox session rm --key build\n" },
-        { .name = "serve", .summary = "run the daemon: sessions, warm interpreters, the REST API",
-          .run = verb_serve, .synopsis = "glovebox serve [OPTION...]\n",
-          .description = "Serves on a UNIX socket that only its owner may use. \"glovebox exec\" starts a daemon in the "
-                         "background if none is running. Limits and image are the defaults of sessions.\n"
-                         "With --port it also serves the REST API over TCP to clients with a key; see docs/API.md and "
-                         "the page /docs of the service. To change options, stop the daemon and start it again; "
-                         "sessions stay.\n",
+        { .name = "serve",
+          .summary = "run the daemon: sessions, warm interpreters, the REST API",
+          .run = verb_serve,
+          .synopsis = "glovebox serve [OPTION...]\n",
+          .description =
+                  "Serves on a UNIX socket that only its owner may use. \"glovebox exec\" starts a daemon in the "
+                  "background if none is running. Limits and image are the defaults of sessions.\n"
+                  "With --port it also serves the REST API over TCP to clients with a key; see docs/API.md and "
+                  "the page /docs of the service. To change options, stop the daemon and start it again; "
+                  "sessions stay.\n",
           .options = &serve_option_table,
           .epilogue = "Examples\n"
                       "  glovebox serve --background --pool 8\n"
                       "  glovebox serve --new-key build\n"
                       "  glovebox serve --background --port 8080\n" },
-        { .name = "status", .summary = "show the daemon, its processes, its pool and its sessions", .run = verb_status,
+        { .name = "status",
+          .summary = "show the daemon, its processes, its pool and its sessions",
+          .run = verb_status,
           .synopsis = "glovebox status [OPTION...]\n",
           .description = "Exits with 0 if a daemon is running and with 1 if not.\n",
           .options = &status_option_table },
-        { .name = "stop", .summary = "stop the daemon; its sessions stay", .run = verb_stop,
+        { .name = "stop",
+          .summary = "stop the daemon; its sessions stay",
+          .run = verb_stop,
           .synopsis = "glovebox stop [--end-sessions]\n",
           .description = "Returns when the daemon has ended. Sessions keep their variables for the next daemon, unless "
                          "--end-sessions is given.\n",
           .options = &stop_option_table },
-        { .name = "mcp", .summary = "an MCP server for agents: sandboxes as tools, on standard input and output",
+        { .name = "mcp",
+          .summary = "an MCP server for agents: sandboxes as tools, on standard input and output",
           .run = verb_mcp,
           .synopsis = "glovebox mcp [OPTION...]\n"
                       "glovebox mcp --install CLIENT [OPTION...]\n"
                       "glovebox mcp --uninstall CLIENT\n",
-          .description = "Speaks the Model Context Protocol with the program that started it, such as Claude Code, "
-                         "Cursor or VS Code: its model can run Python and shell commands, and read and write files, in "
-                         "sandboxes without a network and without your files, unless options say otherwise. It starts a "
-                         "daemon if none is running. When the client disconnects, its sandboxes are removed.\n"
-                         "The same server is at POST /mcp of the REST service, with its keys.\n",
+          .description =
+                  "Speaks the Model Context Protocol with the program that started it, such as Claude Code, "
+                  "Cursor or VS Code: its model can run Python and shell commands, and read and write files, in "
+                  "sandboxes without a network and without your files, unless options say otherwise. It starts a "
+                  "daemon if none is running. When the client disconnects, its sandboxes are removed.\n"
+                  "The same server is at POST /mcp of the REST service, with its keys.\n",
           .options = &mcp_option_table,
           .epilogue = "Examples\n"
                       "  glovebox mcp --install claude-code\n"
                       "  glovebox mcp --install cursor --workspace ~/project:ro --allow-host pypi.org\n"
                       "  glovebox mcp --uninstall claude-code\n" },
-        { .name = "image", .summary = "list, show, import, build and remove images", .run = verb_image,
+        { .name = "image",
+          .summary = "list, show, import, build and remove images",
+          .run = verb_image,
           .synopsis = "glovebox image VERB [OPTION...] [NAME]\n",
           .description = "An image is the file system that a box sees. \"host\" always exists: it is this machine's "
                          "/usr, read-only, with a layer of Python packages after \"glovebox image build\".\n",
-          .parts = image_parts, .n_parts = ELEMENTS(image_parts),
+          .parts = image_parts,
+          .n_parts = ELEMENTS(image_parts),
           .epilogue = "Examples\n"
                       "  glovebox image build\n"
                       "  docker save python:3.12-slim -o slim.tar && glovebox image import slim slim.tar\n"
                       "  glovebox run --image slim -c 'import sys; print(sys.version)'\n" },
-        { .name = "doctor", .summary = "show what this host can enforce, and how to fix the rest",
-          .run = verb_doctor, .synopsis = "glovebox doctor [--json]\n",
+        { .name = "doctor",
+          .summary = "show what this host can enforce, and how to fix the rest",
+          .run = verb_doctor,
+          .synopsis = "glovebox doctor [--json]\n",
           .description = "Checks the host without changing it. Exits with 0 if a box with full limits can be made, and "
                          "with 1 if not, or only with --allow-weaker.\n",
           .options = &json_table },
-        { .name = "completion", .summary = "print a completion script for a shell", .run = verb_completion,
+        { .name = "completion",
+          .summary = "print a completion script for a shell",
+          .run = verb_completion,
           .synopsis = "glovebox completion bash|zsh|fish\n",
           .description = "The script completes verbs, options, image names, files and directories.\n",
-          .parts = completion_parts, .n_parts = ELEMENTS(completion_parts),
+          .parts = completion_parts,
+          .n_parts = ELEMENTS(completion_parts),
           .epilogue = "Examples\n"
                       "  source <(glovebox completion bash)\n"
                       "  source <(glovebox completion zsh)\n"
                       "  glovebox completion fish | source\n" },
-        { .name = "help", .summary = "explain a verb", .run = verb_help, .synopsis = "glovebox help [VERB]\n",
-          .description = "Without a verb it lists the verbs.\n", .options = &help_table },
+        { .name = "help",
+          .summary = "explain a verb",
+          .run = verb_help,
+          .synopsis = "glovebox help [VERB]\n",
+          .description = "Without a verb it lists the verbs.\n",
+          .options = &help_table },
 };
 const size_t n_verbs = ELEMENTS(verbs);

@@ -87,9 +87,9 @@ int daemon_client_connect(const char *path, struct daemon_client *ret_client, st
         int code = fd_set_nonblocking(fd);
         if (code < 0)
                 return err_sys(err, -code, "the connection to the daemon");
-        *ret_client = (struct daemon_client){ .fd = take_fd(&fd),
-                                              .parser = message_parser_make(MESSAGE_FROM_DAEMON),
-                                              .queue = message_queue_make(QUEUE_MAX) };
+        *ret_client = (struct daemon_client) { .fd = take_fd(&fd),
+                                               .parser = message_parser_make(MESSAGE_FROM_DAEMON),
+                                               .queue = message_queue_make(QUEUE_MAX) };
         (void) strcpy(ret_client->path, address.sun_path);
         return 0;
 }
@@ -147,8 +147,8 @@ struct call {
         struct err *err;
 };
 
-static int daemon_client_put(struct daemon_client *client, enum message_type type, uint16_t number, const void *bytes, size_t size,
-               struct err *err) {
+static int daemon_client_put(struct daemon_client *client, enum message_type type, uint16_t number, const void *bytes,
+                             size_t size, struct err *err) {
         int code = message_queue_put(&client->queue, type, number, bytes, size);
         if (code == -E2BIG)
                 return err_set(err, ERR_LIMIT, "the request is larger than %d MiB; put what is large into a file",

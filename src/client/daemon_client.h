@@ -21,7 +21,7 @@ struct daemon_client {
         char path[SOCKET_PATH_MAX];
 };
 
-#define DAEMON_CLIENT_NONE ((struct daemon_client){ .fd = -1 })
+#define DAEMON_CLIENT_NONE ((struct daemon_client) { .fd = -1 })
 
 /* Connects. ERR_NOT_FOUND: no socket; ERR_GONE: a socket without a listener; ERR_PERMISSION: another user owns it.
  */

@@ -15,10 +15,10 @@ enum { WORDS_MAX = 4096 };
 /* Between fork and exec: only what may be called there. */
 _Noreturn static void become_serve(const struct socket_place *place, int words_fd) {
         char project_word[] = "--project";
-        char *argv[] = { (char[]){ "glovebox" },
-                         (char[]){ "serve" },
-                         (char[]){ "--background" },
-                         (char[]){ "--socket" },
+        char *argv[] = { (char[]) { "glovebox" },
+                         (char[]) { "serve" },
+                         (char[]) { "--background" },
+                         (char[]) { "--socket" },
                          (char *) (uintptr_t) place->path,
                          *place->project ? project_word : NULL,
                          (char *) (uintptr_t) place->project,

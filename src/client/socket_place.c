@@ -74,8 +74,7 @@ static bool find_address(const char *project, char ret_address[static SOCKET_PAT
         (void) sha256_hex(project, strlen(project), hash);
         for (size_t i = 0; i < n; i++) {
                 char path[SOCKET_PATH_MAX];
-                (void) snprintf(path, sizeof(path), "%.*s/project-%.16s.sock", RUNTIME_MAX - 1, directories[i],
-                                hash);
+                (void) snprintf(path, sizeof(path), "%.*s/project-%.16s.sock", RUNTIME_MAX - 1, directories[i], hash);
                 bool there = is_own_socket(path);
                 if (there || (!chosen && is_usable(directories[i])) || (!chosen && i + 1 == n)) {
                         (void) strcpy(ret_address, path);

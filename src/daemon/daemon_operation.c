@@ -41,10 +41,9 @@ static json_t *describe_nursery(const struct session_manager *manager, bool ligh
                 uint64_t memory_bytes = nursery->pid > 0 ? memory_bytes_of(nursery->pid) : 0;
                 return json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:I}", "image", nursery->image, "state",
                                  states[nursery->state], "pid", (int) nursery->pid, "supervisor_pid",
-                                 (int) nursery->supervisor_pid, "forks",
-                                 (json_int_t) nursery->forks, "stock", (json_int_t) nursery->n_stock, "preloaded",
-                                 (json_int_t) nursery->n_preloaded, "failed_imports", nursery->failed_imports,
-                                 "memory_bytes", (json_int_t) memory_bytes);
+                                 (int) nursery->supervisor_pid, "forks", (json_int_t) nursery->forks, "stock",
+                                 (json_int_t) nursery->n_stock, "preloaded", (json_int_t) nursery->n_preloaded,
+                                 "failed_imports", nursery->failed_imports, "memory_bytes", (json_int_t) memory_bytes);
         }
         return json_null();
 }
@@ -74,8 +73,8 @@ static json_t *describe_daemon(const struct daemon *daemon) {
         const struct session_manager *manager = &daemon->manager;
         const struct serve_options *options = manager->options;
         const struct loop_turns turns = loop_turns(manager->loop);
-        return json_pack("{s:i, s:s, s:I, s:I, s:s, s:s?, s:s, s:s, s:I, s:I, s:f, s:f}", "pid", (int) getpid(), "version",
-                         GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - manager->started_ms),
+        return json_pack("{s:i, s:s, s:I, s:I, s:s, s:s?, s:s, s:s, s:I, s:I, s:f, s:f}", "pid", (int) getpid(),
+                         "version", GLOVEBOX_VERSION, "uptime_ms", (json_int_t) (loop_now_ms() - manager->started_ms),
                          "memory_bytes", (json_int_t) memory_bytes_of(getpid()), "socket",
                          *options->socket_link ? options->socket_link : options->socket_path, "api",
                          *daemon->front_address ? daemon->front_address : NULL, "data_dir", manager->data_dir, "image",
@@ -102,9 +101,9 @@ int operation_status(struct caller *caller, struct err *err) {
                         const struct session_info info = session_info_of(session);
                         json_array_append_new(sessions, session_info_to_json(&info, &brief));
                 }
-        caller_answer(caller, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "engine", manager->engine.name, "daemon",
-                                        describe_daemon(daemon_of(manager)), "pool", describe_pool(manager), "nursery",
-                                        describe_nursery(manager, false), "light_nursery",
+        caller_answer(caller, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "engine", manager->engine.name,
+                                        "daemon", describe_daemon(daemon_of(manager)), "pool", describe_pool(manager),
+                                        "nursery", describe_nursery(manager, false), "light_nursery",
                                         describe_nursery(manager, true), "sessions", sessions, "helpers",
                                         describe_helpers(manager), "storage", describe_storage()));
         return 0;

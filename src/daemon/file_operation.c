@@ -23,10 +23,9 @@ static int open_directory_of(const struct session *session, bool is_input, struc
 int file_operation_open_workspace(struct caller *caller, const struct file_request *request,
                                   char ret_relative[static 4096], struct session **ret_session, struct err *err) {
         bool created;
-        struct session *session =
-                request->creates ? session_config_find_or_create(caller, request->session, request->options, &created,
-                                                                 err)
-                                 : caller_find_session(caller, request->session, err);
+        struct session *session = request->creates ? session_config_find_or_create(caller, request->session,
+                                                                                   request->options, &created, err)
+                                                   : caller_find_session(caller, request->session, err);
         if (!session)
                 return -1;
         if (!request->path)
@@ -46,9 +45,9 @@ int operation_file_open(struct caller *caller, const struct file_request *reques
         _cleanup_fd_ int workspace = file_operation_open_workspace(caller, request, ret_file->path, NULL, err);
         if (workspace < 0)
                 return -1;
-        ret_file->fd = workspace_open(workspace, ret_file->path,
-                                      request->no_links ? WORKSPACE_NO_LINKS : WORKSPACE_FOLLOW, &ret_file->status,
-                                      err);
+        ret_file->fd =
+                workspace_open(workspace, ret_file->path, request->no_links ? WORKSPACE_NO_LINKS : WORKSPACE_FOLLOW,
+                               &ret_file->status, err);
         return ret_file->fd < 0 ? -1 : 0;
 }
 
@@ -81,8 +80,8 @@ int operation_file_stat(struct caller *caller, const struct file_request *reques
 
 /* ---- changing ---- */
 
-int operation_file_make_directory(struct caller *caller, const struct file_request *request,
-                                  char ret_path[static 4096], struct err *err) {
+int operation_file_make_directory(struct caller *caller, const struct file_request *request, char ret_path[static 4096],
+                                  struct err *err) {
         caller_begin(caller, "file.mkdir", request->session);
         _cleanup_fd_ int workspace = file_operation_open_workspace(caller, request, ret_path, NULL, err);
         return workspace < 0 ? -1 : workspace_make_directories(workspace, ret_path, err);
@@ -97,7 +96,8 @@ int operation_file_move(struct caller *caller, const struct file_request *reques
                 return -1;
         if (!request->to)
                 return err_set(err, ERR_USAGE, "\"to\" must be given, as text");
-        return workspace_check_path(request->to, ret_path, err) < 0 ? -1 : workspace_move(workspace, from, ret_path, err);
+        return workspace_check_path(request->to, ret_path, err) < 0 ? -1
+                                                                    : workspace_move(workspace, from, ret_path, err);
 }
 
 static int remove_tree_in_child(int workspace_fd, const void *relative, struct json_writer *answer, struct err *err) {

@@ -123,8 +123,11 @@ int file_receiver_finish_durably(struct file_receiver *receiver, struct caller *
         if (!durable)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         *durable = (struct durable_write) { caller, receiver->file, receiver->size };
-        const struct helper_job_order order = { .fds = { durable->file.fd, durable->file.workspace_fd }, .n_fds = 2,
-                                                .work = write_durably, .done = on_written_durably, .context = durable,
+        const struct helper_job_order order = { .fds = { durable->file.fd, durable->file.workspace_fd },
+                                                .n_fds = 2,
+                                                .work = write_durably,
+                                                .done = on_written_durably,
+                                                .context = durable,
                                                 manager_job_of(caller->manager, caller->owner) };
         if (!helper_job_start(caller->manager->loop, &order, err)) {
                 free(durable);

@@ -12,7 +12,7 @@ static int check_packages(json_t *packages, struct err *err) {
                 return err_set(err, ERR_USAGE,
                                "\"packages\" must be given: a list of 1 to %d texts such as \"attrs>=23\"",
                                REQUIREMENTS_MAX);
-        json_array_foreach(packages, i, item) {
+        json_array_foreach (packages, i, item) {
                 if (!json_is_string(item))
                         return err_set(err, ERR_USAGE, "\"packages\" holds texts only, such as \"attrs>=23\"");
                 if (requirement_check(json_string_value(item), err) < 0)

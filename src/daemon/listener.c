@@ -120,7 +120,8 @@ int listener_open(struct daemon *daemon, struct err *err) {
                 return err_sys(err, code, "listening on %s", path);
         if (listen(daemon->listen_fd, 128) < 0)
                 return err_sys(err, errno, "listening on %s", path);
-        if (*daemon->manager.options->socket_link && project_link_make(daemon->manager.options->socket_link, path, err) < 0)
+        if (*daemon->manager.options->socket_link &&
+            project_link_make(daemon->manager.options->socket_link, path, err) < 0)
                 return -1;
         daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         daemon->listen_watch = loop_watch(daemon->manager.loop, daemon->listen_fd, EPOLLIN, on_connection, daemon);

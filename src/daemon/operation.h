@@ -178,12 +178,11 @@ int operation_file_list(struct caller *caller, const struct file_request *reques
 int open_file_list(const struct open_file *directory, struct file_listing *ret_listing, struct err *err);
 
 /* {"path", "type", "size", "modified"}: a new reference. Of a link, itself. */
-int operation_file_stat(struct caller *caller, const struct file_request *request, json_t **ret_entry,
-                        struct err *err);
+int operation_file_stat(struct caller *caller, const struct file_request *request, json_t **ret_entry, struct err *err);
 
 /* With its parents. ret_path: below the workspace. */
-int operation_file_make_directory(struct caller *caller, const struct file_request *request,
-                                  char ret_path[static 4096], struct err *err);
+int operation_file_make_directory(struct caller *caller, const struct file_request *request, char ret_path[static 4096],
+                                  struct err *err);
 int operation_file_move(struct caller *caller, const struct file_request *request, char ret_path[static 4096],
                         struct err *err);
 

@@ -13,7 +13,8 @@
 enum { WHAT_MAX = 80, PREFIX_MIN = 6 };
 
 static bool is_listed(const struct session *session, const struct caller *caller) {
-        return !session_is_going(session) && !session->helps && (session->ephemeral || session_is_seen_by(session, caller->owner)) &&
+        return !session_is_going(session) && !session->helps &&
+               (session->ephemeral || session_is_seen_by(session, caller->owner)) &&
                (caller_is_operator(caller) || strcmp(session->row.owner, caller->owner) == 0);
 }
 
@@ -23,7 +24,7 @@ static json_t *describe_work(const struct run *run) {
         size_t i, used = 0;
         json_t *word;
         const char *code = json_string_value(json_object_get(run->request, "code"));
-        json_array_foreach(json_object_get(run->request, "argv"), i, word) {
+        json_array_foreach (json_object_get(run->request, "argv"), i, word) {
                 int n = snprintf(text + used, sizeof(text) - used, "%s%s", used ? " " : "", json_string_value(word));
                 used += n > 0 ? (size_t) n : 0;
                 if (used >= sizeof(text))
@@ -52,7 +53,8 @@ static json_t *describe_run(const struct run *run) {
 static json_t *describe_program(const struct session *session) {
         bool running = session->state == SESSION_RUNNING;
         return json_pack("{s:s, s:s, s:I, s:s}", "run_id", session->row.id, "status", running ? "running" : "waiting",
-                         "running_ms", (json_int_t) (loop_now_ms() - session->used_ms), "what", *session->what ? session->what : "glovebox run");
+                         "running_ms", (json_int_t) (loop_now_ms() - session->used_ms), "what",
+                         *session->what ? session->what : "glovebox run");
 }
 
 int operation_ps(struct caller *caller, struct err *err) {
@@ -98,7 +100,8 @@ static struct session *find_target(struct caller *caller, const char *name, stru
                 found = session;
         }
         if (!found)
-                (void) err_set(err, ERR_NOT_FOUND, "nothing of the name or id \"%.100s\" is here; see glovebox ps", name);
+                (void) err_set(err, ERR_NOT_FOUND, "nothing of the name or id \"%.100s\" is here; see glovebox ps",
+                               name);
         return found;
 }
 
@@ -135,13 +138,13 @@ int operation_kill(struct caller *caller, const char *target, bool hard, struct 
 
 /* Only what can be changed in a box that lives. */
 static int check_changeable(json_t *limits, struct err *err) {
-        static const char *const good[] = { "memory_bytes", "memory", "cpus", "pids", "timeout_ms", "timeout",
-                                            "disk_bytes", "disk", "disk_files", "files" };
+        static const char *const good[] = { "memory_bytes", "memory",     "cpus", "pids",       "timeout_ms",
+                                            "timeout",      "disk_bytes", "disk", "disk_files", "files" };
         const char *key;
         json_t *value;
         if (!json_is_object(limits) || json_object_size(limits) == 0)
                 return err_set(err, ERR_USAGE, "say what is to change: memory, cpus, pids, timeout or disk");
-        json_object_foreach(limits, key, value) {
+        json_object_foreach (limits, key, value) {
                 bool found = false;
                 for (size_t i = 0; i < ELEMENTS(good); i++)
                         found = found || strcmp(good[i], key) == 0;
@@ -158,8 +161,10 @@ static int change_box(const struct session *session, const struct limits *limits
         struct cgroup_usage usage = { 0 };
         char has[32], asked[32];
         if (session->kernel && *session->kernel->engine)
-                return err_set(err, ERR_UNSUPPORTED, "the limits of a box of engine %s cannot be changed while it lives: "
-                               "hibernate session %s first", session->kernel->engine, session->row.name);
+                return err_set(err, ERR_UNSUPPORTED,
+                               "the limits of a box of engine %s cannot be changed while it lives: "
+                               "hibernate session %s first",
+                               session->kernel->engine, session->row.name);
         if (!session->kernel || !session->kernel->cgroup.host)
                 return 0;
         cgroup_read_usage(&session->kernel->cgroup, &usage);

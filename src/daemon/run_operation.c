@@ -122,10 +122,11 @@ int operation_execute(struct caller *caller, const struct run_request *request, 
 static json_t *command_words(const struct run_request *request, struct err *err) {
         size_t i;
         json_t *word;
-        json_array_foreach(request->argv, i, word) if (!json_is_string(word)) {
-                (void) err_set(err, ERR_USAGE, "argv holds texts only");
-                return NULL;
-        }
+        json_array_foreach (request->argv, i, word)
+                if (!json_is_string(word)) {
+                        (void) err_set(err, ERR_USAGE, "argv holds texts only");
+                        return NULL;
+                }
         if (request->shell) /* the kernel knows which shell the image has */
                 return json_pack("[s, s, s]", "", "-c", request->shell);
         if (json_array_size(request->argv) > 0)

@@ -7,8 +7,8 @@
 #include "daemon/operation.h"
 #include "session/caller.h"
 #include "session/session.h"
-#include "session/session_move.h"
 #include "session/session_config.h"
+#include "session/session_move.h"
 
 enum { RUNS_SHOWN = 10, RUNS_LOGGED = 20 };
 

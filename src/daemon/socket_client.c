@@ -222,13 +222,13 @@ static int on_hand_over(struct caller *caller, const char *text, const int *fds,
 }
 
 static const struct caller_type caller_type = { .answer = on_answer,
-                                               .refuse = on_refuse,
-                                               .accepted = on_accepted,
-                                               .output = on_output,
-                                               .hand_over = on_hand_over,
-                                               .display = on_display,
-                                               .wants_more = wants_more,
-                                               .via = "socket" };
+                                                .refuse = on_refuse,
+                                                .accepted = on_accepted,
+                                                .output = on_output,
+                                                .hand_over = on_hand_over,
+                                                .display = on_display,
+                                                .wants_more = wants_more,
+                                                .via = "socket" };
 
 /* ---- receiving ---- */
 
@@ -254,8 +254,10 @@ static void client_handle_message(struct client *client, const struct message *m
         struct client_request *request =
                 client->n_requests < CLIENT_REQUESTS_MAX ? open_request(client, message->request) : NULL;
         if (!request) {
-                (void) err_set(&err, ERR_LIMIT, "more than %d requests are under way, or no memory is left; wait for "
-                               "answers", CLIENT_REQUESTS_MAX);
+                (void) err_set(&err, ERR_LIMIT,
+                               "more than %d requests are under way, or no memory is left; wait for "
+                               "answers",
+                               CLIENT_REQUESTS_MAX);
                 send_refusal(client, message->request, &err);
                 return;
         }

@@ -60,8 +60,11 @@ int socket_request_execute(struct caller *caller, json_t *json, struct err *err)
         struct code_upload *code = calloc(1, sizeof(*code));
         if (!code)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        code->upload = (struct upload) { .caller = caller, .piece = on_code_piece, .finish = on_code_end,
-                                         .abandon = on_code_abandoned, .json = json_incref(json) };
+        code->upload = (struct upload) { .caller = caller,
+                                         .piece = on_code_piece,
+                                         .finish = on_code_end,
+                                         .abandon = on_code_abandoned,
+                                         .json = json_incref(json) };
         return upload_begin(&code->upload, err);
 }
 
@@ -102,8 +105,11 @@ int socket_request_write_file(struct caller *caller, json_t *json, struct err *e
                 free(file);
                 return -1;
         }
-        file->upload = (struct upload) { .caller = caller, .piece = on_file_piece, .finish = on_file_end,
-                                         .abandon = on_file_abandoned, .json = json_incref(json) };
+        file->upload = (struct upload) { .caller = caller,
+                                         .piece = on_file_piece,
+                                         .finish = on_file_end,
+                                         .abandon = on_file_abandoned,
+                                         .json = json_incref(json) };
         return upload_begin(&file->upload, err);
 }
 

@@ -46,7 +46,8 @@ static int request_install(struct caller *caller, json_t *json, struct err *err)
 }
 
 static int request_program(struct caller *caller, json_t *json, struct err *err) {
-        const struct program_request request = { .options = json, .is_light = is_set(json, "light"),
+        const struct program_request request = { .options = json,
+                                                 .is_light = is_set(json, "light"),
                                                  .wants_listener = is_set(json, "listener"),
                                                  .what = get_text(json, "what") };
         return operation_program(caller, &request, err);
@@ -80,9 +81,9 @@ static int request_run_cancel(struct caller *caller, json_t *json, struct err *e
 static const struct session_info_form whole_form, brief_form = { .is_brief = true };
 
 static int request_session_create(struct caller *caller, json_t *json, struct err *err) {
-        static const char *const known[] = { "op", "session", "image", "mode", "limits", "env", "mounts", "data",
-                                             "workspace", "network", "allow_weaker", "operator", "engine",
-                                             "isolation", NULL };
+        static const char *const known[] = { "op",           "session",  "image",  "mode",      "limits",
+                                             "env",          "mounts",   "data",   "workspace", "network",
+                                             "allow_weaker", "operator", "engine", "isolation", NULL };
         struct session_created created;
         if (session_config_check_members(json, "session.create", known, err) < 0 ||
             operation_session_create(caller, get_session(json), json, &created, err) < 0)
@@ -161,8 +162,10 @@ static int request_session_set(struct caller *caller, json_t *json, struct err *
 /* ---- files ---- */
 
 struct file_request socket_request_file(json_t *json) {
-        return (struct file_request) { .session = get_session(json), .path = get_text(json, "path"),
-                                       .to = get_text(json, "to"), .recursive = is_set(json, "recursive"),
+        return (struct file_request) { .session = get_session(json),
+                                       .path = get_text(json, "path"),
+                                       .to = get_text(json, "to"),
+                                       .recursive = is_set(json, "recursive"),
                                        .is_input = is_set(json, "input") };
 }
 

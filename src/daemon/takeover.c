@@ -40,7 +40,8 @@ struct holding {
 };
 
 /* Newest first. */
-static void takeover_collect(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds, void *context) {
+static void takeover_collect(const char *name, const void *note, size_t note_size, int *fds, size_t n_fds,
+                             void *context) {
         struct takeover *takeover = context;
         struct holding *holding = calloc(1, sizeof(*holding));
         if (!holding || n_fds > VAULT_FDS_MAX) { /* it stays there for the next daemon */
@@ -70,9 +71,10 @@ static void adopt_holding(struct takeover *takeover, struct holding *holding) {
         const char *group = json_string_value(json_object_get(json, "group"));
         if (json_integer_value(json_object_get(json, "protocol")) != KERNEL_PROTOCOL) {
                 if (session)
-                        daemon_log("session %s: its kernel was started by another version and cannot be taken over: its "
-                                   "variables are lost; put sessions to sleep before an upgrade",
-                                   session->row.name);
+                        daemon_log(
+                                "session %s: its kernel was started by another version and cannot be taken over: its "
+                                "variables are lost; put sessions to sleep before an upgrade",
+                                session->row.name);
                 session = NULL;
         }
         if (session && !session->kernel && !session->is_inherited && group) {
@@ -122,8 +124,10 @@ static void find_again(struct session_manager *manager, const char *state_dir, c
         struct err err = { 0 };
         if (session_file_read(state_dir, &row, &err) < 0 || strcmp(row.id, id) != 0) {
                 if (session_file_exists(state_dir))
-                        daemon_log("%s belongs to a session that the registry does not have, and its session file cannot "
-                                   "be used; it is left as it is: %s", state_dir, err.message);
+                        daemon_log(
+                                "%s belongs to a session that the registry does not have, and its session file cannot "
+                                "be used; it is left as it is: %s",
+                                state_dir, err.message);
                 return;
         }
         if (registry_add(manager->registry, &row, &err) < 0)
@@ -159,7 +163,8 @@ static void sweep_state(struct session_manager *manager) {
                 if (entry->d_name[0] == '.' || session_by_id(manager, entry->d_name))
                         continue;
                 (void) snprintf(path, sizeof(path), "%s/state/%s", manager->data_dir, entry->d_name);
-                if (!session_file_exists(path)) /* one with a session file belongs to a session, even if it cannot be entered */
+                if (!session_file_exists(
+                            path)) /* one with a session file belongs to a session, even if it cannot be entered */
                         janitor_remove(&manager->janitor, path);
         }
         if (directory)

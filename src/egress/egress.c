@@ -28,8 +28,8 @@ enum { ORDERS_FD = 3 };
 /* Executes the program again, with an empty environment: the process that parses the bytes of boxes holds no memory of
  * its parent, such as keys and passwords. */
 _Noreturn static void become_proxy(int orders_fd, const char *owner) {
-        char *argv[] = { (char[]) { "glovebox: proxy" }, (char *) (uintptr_t) proxy_argument, (char *) (uintptr_t) owner,
-                         NULL };
+        char *argv[] = { (char[]) { "glovebox: proxy" }, (char *) (uintptr_t) proxy_argument,
+                         (char *) (uintptr_t) owner, NULL };
         char *none[] = { NULL };
         int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
         if (null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 && dup2(null_fd, STDOUT_FILENO) >= 0 &&
@@ -69,7 +69,7 @@ int egress_start(const struct egress_operator *settings, const char *owner, stru
                 fd_close(&ends[0]);
                 return err_sys(err, fork_errno, "starting the proxy");
         }
-        *ret_egress = (struct egress){ pid, ends[0] };
+        *ret_egress = (struct egress) { pid, ends[0] };
         return 0;
 }
 

@@ -18,15 +18,14 @@ struct egress {
         int fd; /* readable only when the process is gone */
 };
 
-#define EGRESS_DOWN ((struct egress){ 0, -1 })
+#define EGRESS_DOWN ((struct egress) { 0, -1 })
 
 /* Call it first in main() of a program that starts proxies: in the proxy process it never returns. */
 void egress_serve_if_asked(int argc, char **argv);
 
 /* Starts the proxy: this program once more, from /proc/self/exe, with an empty environment. The operator's settings
  * are copied. `owner` is shown by ps: the data directory, or "". */
-int egress_start(const struct egress_operator *settings, const char *owner, struct egress *ret_egress,
-                 struct err *err);
+int egress_start(const struct egress_operator *settings, const char *owner, struct egress *ret_egress, struct err *err);
 void egress_stop(struct egress *egress); /* safe on EGRESS_DOWN */
 
 /* Gives it a box; descriptors are borrowed. ERR_BUSY: it has much to do, try again when fd is writable. ERR_GONE: it is

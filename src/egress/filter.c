@@ -14,7 +14,7 @@ static bool passes(const union egress_address *address, bool may_be_private) {
         }
 }
 
-size_t egress_filter_addresses(const struct egress_operator *settings, const struct egress_rule * rule,
+size_t egress_filter_addresses(const struct egress_operator *settings, const struct egress_rule *rule,
                                const struct egress_host *host, union egress_address *addresses, size_t count,
                                struct refusal *refusal) {
         bool may_be_private = rule->trusted || egress_operator_allows_private(settings, host), has_private = false;

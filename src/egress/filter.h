@@ -10,7 +10,7 @@
 
 /* Keeps those of `addresses` that a box with this rule may be connected to, in their order, and returns how many.
  * Refuses with a message if none is left. The message does not reveal the private address. */
-size_t egress_filter_addresses(const struct egress_operator *settings, const struct egress_rule * rule,
+size_t egress_filter_addresses(const struct egress_operator *settings, const struct egress_rule *rule,
                                const struct egress_host *host, union egress_address *addresses, size_t count,
                                struct refusal *refusal);
 

@@ -119,11 +119,11 @@ static void admit(struct proxy *proxy, const struct egress_rules *rules, size_t 
                 return;
         }
         memcpy(copy, rules, size);
-        *guest = (struct guest){ .proxy = proxy,
-                                 .next = proxy->guests,
-                                 .listener_fd = fds[ORDER_LISTENER],
-                                 .pidfd = fds[ORDER_PIDFD],
-                                 .rules = copy };
+        *guest = (struct guest) { .proxy = proxy,
+                                  .next = proxy->guests,
+                                  .listener_fd = fds[ORDER_LISTENER],
+                                  .pidfd = fds[ORDER_PIDFD],
+                                  .rules = copy };
         proxy->guests = guest;
         proxy->n_guests++;
         guest->pidfd_watch = loop_watch(proxy->loop, guest->pidfd, EPOLLIN, on_box_gone, guest);
@@ -203,10 +203,12 @@ void proxy_run(const struct egress_operator *settings, int orders_fd) {
         if (proxy_seal() < 0)
                 _exit(EXIT_FAILURE);
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of ids, which clears it */
-        proxy = (struct proxy){ .settings = settings, .orders_fd = orders_fd };
+        proxy = (struct proxy) { .settings = settings, .orders_fd = orders_fd };
         static const struct share_row rows[PROXY_SHARES] = {
-                [PROXY_SHARE_TUNNELS] = { .what = "connections of the proxy", .remedy = "close some",
-                                          .total = PROXY_TUNNELS_MAX, .operator_too = true },
+                [PROXY_SHARE_TUNNELS] = { .what = "connections of the proxy",
+                                          .remedy = "close some",
+                                          .total = PROXY_TUNNELS_MAX,
+                                          .operator_too = true },
         };
         share_table_open(&proxy.shares, rows, PROXY_SHARES, 0);
         proxy.shares.n_keys = 1; /* there may be others at any time: no key gets everything */

@@ -28,7 +28,7 @@ static int request_malformed(struct refusal *refusal, const char *what) {
 
 void request_release(struct request *request) {
         free(request->head);
-        *request = (struct request){ 0 };
+        *request = (struct request) { 0 };
 }
 
 long request_scan(const char *bytes, size_t size, size_t *scanned, struct refusal *refusal) {
@@ -67,7 +67,7 @@ static bool next_line(const char **at, const char *end, struct line *ret_line) {
         const char *newline = memchr(*at, '\n', (size_t) (end - *at));
         if (!newline || newline == *at)
                 return false;
-        *ret_line = (struct line){ *at, (size_t) (newline - *at) - 1 };
+        *ret_line = (struct line) { *at, (size_t) (newline - *at) - 1 };
         *at = newline + 1;
         return ret_line->size > 0;
 }
@@ -116,7 +116,7 @@ static int parse_absolute(struct line url, struct request *request, struct targe
         const char *wrong = egress_authority_parse(authority, authority_size, &request->host, &request->port);
         if (wrong)
                 return refuse_host(refusal, wrong);
-        target->path = (struct line){ path, (size_t) (end - path) };
+        target->path = (struct line) { path, (size_t) (end - path) };
         return is_path(path, target->path.size) ? 0 : request_malformed(refusal, "its path holds what a URL may not");
 }
 
@@ -130,7 +130,7 @@ static int parse_request_line(struct line line, struct request *request, struct 
         if (!second)
                 return request_malformed(refusal, "no request line");
         struct line version = { second + 1, (size_t) (end - second) - 1 };
-        target->method = (struct line){ line.text, (size_t) (space - line.text) };
+        target->method = (struct line) { line.text, (size_t) (space - line.text) };
         target->is_old = http_same_sized(version.text, version.size, "HTTP/1.0");
         if (!target->is_old && !http_same_sized(version.text, version.size, "HTTP/1.1"))
                 return request_malformed(refusal, "the version is neither HTTP/1.1 nor HTTP/1.0");
@@ -170,12 +170,12 @@ static int parse_header(struct line line, struct header *ret_header, struct refu
                 return request_malformed(refusal, "a header line is not a name, a colon and a value");
         struct line value = { colon + 1, (size_t) (line.text + line.size - colon) - 1 };
         while (value.size && (*value.text == ' ' || *value.text == '\t'))
-                value = (struct line){ value.text + 1, value.size - 1 };
+                value = (struct line) { value.text + 1, value.size - 1 };
         while (value.size && (value.text[value.size - 1] == ' ' || value.text[value.size - 1] == '\t'))
                 value.size--;
         if (!http_is_value(value.text, value.size))
                 return request_malformed(refusal, "a header's value holds a control character");
-        *ret_header = (struct header){ { line.text, (size_t) (colon - line.text) }, value };
+        *ret_header = (struct header) { { line.text, (size_t) (colon - line.text) }, value };
         return 0;
 }
 
@@ -199,11 +199,11 @@ static int take_connection(struct headers *headers, struct line value, struct re
                 const char *comma = memchr(value.text, ',', value.size);
                 size_t size = comma ? (size_t) (comma - value.text) : value.size;
                 struct line word = { value.text, size };
-                value = (struct line){ value.text + size, value.size - size };
+                value = (struct line) { value.text + size, value.size - size };
                 if (comma)
-                        value = (struct line){ value.text + 1, value.size - 1 };
+                        value = (struct line) { value.text + 1, value.size - 1 };
                 while (word.size && (*word.text == ' ' || *word.text == '\t'))
-                        word = (struct line){ word.text + 1, word.size - 1 };
+                        word = (struct line) { word.text + 1, word.size - 1 };
                 while (word.size && (word.text[word.size - 1] == ' ' || word.text[word.size - 1] == '\t'))
                         word.size--;
                 if (word.size == 0)

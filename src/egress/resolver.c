@@ -144,7 +144,9 @@ int resolver_make(struct loop *loop, struct resolver **ret_resolver, struct err 
         (void) pthread_cond_init(&resolver->work, NULL);
         resolver->last_waiting = &resolver->waiting;
         static const struct share_row rows[SHARES] = {
-                [THREADS] = { .what = "names being looked up", .remedy = "try again", .total = RESOLVER_THREADS,
+                [THREADS] = { .what = "names being looked up",
+                              .remedy = "try again",
+                              .total = RESOLVER_THREADS,
                               .box_percent = 25 },
                 [PLACES] = { .what = "names to be looked up", .remedy = "try again", .total = RESOLVER_QUEUE_MAX },
         };

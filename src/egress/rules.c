@@ -62,7 +62,7 @@ int egress_rules_add(struct egress_rules *rules, const char *text, bool trusted,
         return 0;
 }
 
-static int parse_mode(const char *mode, const struct egress_operator *settings, struct egress_rules * ret_rules,
+static int parse_mode(const char *mode, const struct egress_operator *settings, struct egress_rules *ret_rules,
                       struct err *err) {
         if (strcmp(mode, "none") == 0)
                 return 0;
@@ -78,9 +78,9 @@ static int parse_mode(const char *mode, const struct egress_operator *settings, 
         return 0;
 }
 
-int egress_rules_parse(const json_t *network, const struct egress_operator *settings, struct egress_rules * ret_rules,
+int egress_rules_parse(const json_t *network, const struct egress_operator *settings, struct egress_rules *ret_rules,
                        struct err *err) {
-        *ret_rules = (struct egress_rules){ .mode = EGRESS_NONE };
+        *ret_rules = (struct egress_rules) { .mode = EGRESS_NONE };
         if (!network || json_is_null(network))
                 return 0;
         if (json_is_string(network))
@@ -120,20 +120,20 @@ const char *egress_rules_describe(const struct egress_rules *rules, char buffer[
 
 /* ---- the operator's ---- */
 
-int egress_operator_add_private(struct egress_operator *settings, const char * text, struct err *err) {
+int egress_operator_add_private(struct egress_operator *settings, const char *text, struct err *err) {
         struct egress_rule rule;
         if (settings->n_private == EGRESS_NAMED_MAX)
                 return err_set(err, ERR_LIMIT, "more than %d hosts with private addresses", EGRESS_NAMED_MAX);
         if (parse_rule(text, &rule, err) < 0)
                 return -1;
         if (rule.port)
-                return err_set(err, ERR_USAGE,
-                               "%.80s: give a host without a port; the ports come from the box's rules", text);
+                return err_set(err, ERR_USAGE, "%.80s: give a host without a port; the ports come from the box's rules",
+                               text);
         settings->private[settings->n_private++] = rule;
         return 0;
 }
 
-int egress_operator_add_pin(struct egress_operator *settings, const char * text, struct err *err) {
+int egress_operator_add_pin(struct egress_operator *settings, const char *text, struct err *err) {
         const char *equals = strchr(text, '=');
         if (settings->n_pins == EGRESS_NAMED_MAX)
                 return err_set(err, ERR_LIMIT, "more than %d pinned names", EGRESS_NAMED_MAX);
@@ -153,14 +153,14 @@ int egress_operator_add_pin(struct egress_operator *settings, const char * text,
         return 0;
 }
 
-bool egress_operator_allows_private(const struct egress_operator *settings, const struct egress_host * host) {
+bool egress_operator_allows_private(const struct egress_operator *settings, const struct egress_host *host) {
         for (size_t i = 0; i < settings->n_private; i++)
                 if (matches_host(&settings->private[i], host))
                         return true;
         return false;
 }
 
-const char *egress_operator_find_pin(const struct egress_operator *settings, const struct egress_host * host) {
+const char *egress_operator_find_pin(const struct egress_operator *settings, const struct egress_host *host) {
         for (size_t i = 0; i < settings->n_pins; i++)
                 if (!host->is_address && strcmp(settings->pins[i].name.name, host->name) == 0)
                         return settings->pins[i].address;

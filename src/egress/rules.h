@@ -53,7 +53,7 @@ struct egress_operator {
 
 /* "none", "full", {"allow": ["HOST:PORT", …]}, or NULL for none. ERR_USAGE for what is malformed, ERR_REFUSED for
  * "full" where the operator has not switched it on. */
-int egress_rules_parse(const json_t *network, const struct egress_operator *settings, struct egress_rules * ret_rules,
+int egress_rules_parse(const json_t *network, const struct egress_operator *settings, struct egress_rules *ret_rules,
                        struct err *err);
 
 /* Adds one rule; the mode becomes EGRESS_LIST. `trusted` is for hosts of the operator's own choice alone. */
@@ -70,7 +70,7 @@ const struct egress_rule *egress_rules_match(const struct egress_rules *rules, c
 const char *egress_rules_describe(const struct egress_rules *rules, char buffer[static 64]);
 
 /* What the operator said about a host: NAME or .DOMAIN for --egress-allow-private, NAME=ADDRESS for --egress-host. */
-int egress_operator_add_private(struct egress_operator *settings, const char * text, struct err *err);
-int egress_operator_add_pin(struct egress_operator *settings, const char * text, struct err *err);
-bool egress_operator_allows_private(const struct egress_operator *settings, const struct egress_host * host);
-const char *egress_operator_find_pin(const struct egress_operator *settings, const struct egress_host * host);
+int egress_operator_add_private(struct egress_operator *settings, const char *text, struct err *err);
+int egress_operator_add_pin(struct egress_operator *settings, const char *text, struct err *err);
+bool egress_operator_allows_private(const struct egress_operator *settings, const struct egress_host *host);
+const char *egress_operator_find_pin(const struct egress_operator *settings, const struct egress_host *host);

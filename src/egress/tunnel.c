@@ -160,16 +160,15 @@ void tunnel_open(struct guest *guest, int client_fd) {
                 (void) close(client_fd);
                 return;
         }
-        *tunnel = (struct tunnel){
+        *tunnel = (struct tunnel) {
                 .guest = guest, .next = guest->tunnels, .back = &guest->tunnels, .fds = { client_fd, -1 }
         };
         if (guest->tunnels)
                 guest->tunnels->back = &tunnel->next;
         guest->tunnels = tunnel;
         guest->n_tunnels++;
-        tunnel->is_counted =
-                share_take(&guest->proxy->shares, PROXY_SHARE_TUNNELS, &guest_claim(guest), NULL) == 0;
-        (void) setsockopt(client_fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+        tunnel->is_counted = share_take(&guest->proxy->shares, PROXY_SHARE_TUNNELS, &guest_claim(guest), NULL) == 0;
+        (void) setsockopt(client_fd, IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
         tunnel_enter(tunnel, READING);
         tunnel->head = malloc(REQUEST_HEAD_MAX);
         if (!tunnel->is_counted || !tunnel->head || !tunnel->timer || !tunnel_watch(tunnel, CLIENT, EPOLLIN))
@@ -335,7 +334,8 @@ static void pass(struct tunnel *tunnel) {
 }
 
 /* What came behind the head goes first. */
-static bool tunnel_load(struct flow *flow, const char *first, size_t first_size, const char *second, size_t second_size) {
+static bool tunnel_load(struct flow *flow, const char *first, size_t first_size, const char *second,
+                        size_t second_size) {
         size_t room = first_size + second_size > FLOW_ROOM ? first_size + second_size : FLOW_ROOM;
         flow->bytes = malloc(room);
         if (!flow->bytes)
@@ -384,11 +384,12 @@ static void start_passing(struct tunnel *tunnel) {
         bool ours_to_say = request->is_connect && !tunnel->guest->rules->via.port;
         tunnel->is_held = request->is_connect && !ours_to_say;
         _cleanup_free_ char *words = first_words(tunnel);
-        bool good = words && !(tunnel->is_held && early) && tunnel_load(out, words, strlen(words), tunnel->head, early) &&
+        bool good = words && !(tunnel->is_held && early) &&
+                    tunnel_load(out, words, strlen(words), tunnel->head, early) &&
                     tunnel_load(in, established, ours_to_say ? sizeof(established) - 1 : 0, NULL, 0);
         free(tunnel->head);
         tunnel->head = NULL;
-        (void) setsockopt(tunnel->fds[SERVER], IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+        (void) setsockopt(tunnel->fds[SERVER], IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
         tunnel_enter(tunnel, PASSING);
         if (!good || !tunnel->timer)
                 tunnel_close(tunnel);

@@ -82,9 +82,10 @@ static int ask(const struct service *service, const char *method, const char *pa
         if (unix_http(service->socket, method, path, text, loop_now_ms() + within_ms, ret_answer, err) == 0)
                 return 0;
         if (err->code == ERR_GONE)
-                return err_set(err, ERR_UNSUPPORTED, "%s is not running: no answer at %.200s; start it (%s), or "
-                               "give another socket (--%s-socket)", service->name, service->socket, service->start,
-                               service->name);
+                return err_set(err, ERR_UNSUPPORTED,
+                               "%s is not running: no answer at %.200s; start it (%s), or "
+                               "give another socket (--%s-socket)",
+                               service->name, service->socket, service->start, service->name);
         return err_prefix(err, "%s", service->name);
 }
 
@@ -107,7 +108,7 @@ static int probe(const struct service *service, char *ret_version, size_t room, 
 static void take_env(json_t *env, struct image *ret_image) {
         size_t i, used = 0;
         json_t *value;
-        json_array_foreach(env, i, value) {
+        json_array_foreach (env, i, value) {
                 const char *text = json_string_value(value);
                 size_t size = text ? strlen(text) + 1 : 0;
                 if (size == 0 || !strchr(text, '=') || *text == '=' || used + size >= sizeof(ret_image->env))
@@ -172,10 +173,9 @@ static json_t *mounts_of(const struct engine_order *order) {
         json_t *mounts = json_array();
         for (size_t i = 0; i < order->n_mounts; i++)
                 json_array_append_new(mounts, json_pack("{s:s, s:s, s:s, s:b, s:{s:s}}", "Type", "bind", "Source",
-                                                        order->mounts[i].source, "Target",
-                                                        order->mounts[i].destination, "ReadOnly",
-                                                        (int) !order->mounts[i].writable, "BindOptions", "Propagation",
-                                                        "rprivate"));
+                                                        order->mounts[i].source, "Target", order->mounts[i].destination,
+                                                        "ReadOnly", (int) !order->mounts[i].writable, "BindOptions",
+                                                        "Propagation", "rprivate"));
         return mounts;
 }
 
@@ -191,12 +191,23 @@ static json_t *ulimits(void) {
 }
 
 /* What tells about the host, and what nobody in a box needs. The engines' own list is in it. */
-static const char *const hidden[] = { "/proc/acpi",          "/proc/asound",     "/proc/bus",
-                                      "/proc/fs",            "/proc/interrupts", "/proc/irq",
-                                      "/proc/kcore",         "/proc/keys",       "/proc/latency_stats",
-                                      "/proc/sched_debug",   "/proc/scsi",       "/proc/softirqs",
-                                      "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats",
-                                      "/proc/sys/kernel/random/boot_id", "/sys" };
+static const char *const hidden[] = { "/proc/acpi",
+                                      "/proc/asound",
+                                      "/proc/bus",
+                                      "/proc/fs",
+                                      "/proc/interrupts",
+                                      "/proc/irq",
+                                      "/proc/kcore",
+                                      "/proc/keys",
+                                      "/proc/latency_stats",
+                                      "/proc/sched_debug",
+                                      "/proc/scsi",
+                                      "/proc/softirqs",
+                                      "/proc/sysrq-trigger",
+                                      "/proc/timer_list",
+                                      "/proc/timer_stats",
+                                      "/proc/sys/kernel/random/boot_id",
+                                      "/sys" };
 
 static json_t *masked_paths(void) {
         json_t *list = json_array();
@@ -216,9 +227,8 @@ static json_t *podman_mask(void) {
 
 static json_t *host_config(const struct service *service, const struct engine_order *order) {
         json_t *config = json_pack("{s:s, s:b, s:[s], s:[], s:s, s:s, s:b, s:b, s:{s:s}}", "NetworkMode", "none",
-                                   "ReadonlyRootfs", 1, "CapDrop", "ALL", "SecurityOpt",
-                                   "CgroupnsMode", "private", "IpcMode", "private", "Privileged", 0, "Init", 0,
-                                   "RestartPolicy", "Name", "no");
+                                   "ReadonlyRootfs", 1, "CapDrop", "ALL", "SecurityOpt", "CgroupnsMode", "private",
+                                   "IpcMode", "private", "Privileged", 0, "Init", 0, "RestartPolicy", "Name", "no");
         const struct {
                 const char *name;
                 uint64_t value;
@@ -284,8 +294,9 @@ static int start(const struct service *service, const struct engine_order *order
                 return -1;
         int code = answer.status == 204 || answer.status == 304
                            ? 0
-                           : explain(service, *order->runtime ? "starting a container with the runtime that was asked for"
-                                                              : "starting a container",
+                           : explain(service,
+                                     *order->runtime ? "starting a container with the runtime that was asked for"
+                                                     : "starting a container",
                                      &answer, ERR_SYSTEM, err);
         unix_http_release(&answer);
         return code;
@@ -319,9 +330,10 @@ static int find_pid(const struct service *service, const char *id, const char *r
         if (answer.status != 200 || !state)
                 code = explain(service, "looking at a container", &answer, ERR_SYSTEM, err);
         else if (!json_is_true(json_object_get(state, "Running")))
-                code = err_set(err, ERR_SYSTEM, "%s: the box ended at once, with status %d%s%.300s; \"%s logs %.12s\" may "
-                               "say more while it is there", service->name,
-                               (int) json_integer_value(json_object_get(state, "ExitCode")),
+                code = err_set(err, ERR_SYSTEM,
+                               "%s: the box ended at once, with status %d%s%.300s; \"%s logs %.12s\" may "
+                               "say more while it is there",
+                               service->name, (int) json_integer_value(json_object_get(state, "ExitCode")),
                                json_string_length(json_object_get(state, "Error")) ? ": " : "",
                                json_string_length(json_object_get(state, "Error"))
                                        ? json_string_value(json_object_get(state, "Error"))
@@ -378,7 +390,8 @@ static int make(const struct service *service, const struct engine_order *order,
                 (void) remove_box(service, order->name, &ignored);
                 return -1;
         }
-        *ret_box = (struct box) { .pid = pid, .pidfd = pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1,
+        *ret_box = (struct box) { .pid = pid,
+                                  .pidfd = pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1,
                                   .control_fd = take_fd(&control),
                                   .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .entry_fd = -1 } };
         if (order->network)
@@ -392,17 +405,20 @@ static int sweep(const struct service *service, const char *owner, void (*left)(
                  void *context, struct err *err) {
         char path[300];
         struct unix_http_answer answer;
-        (void) snprintf(path, sizeof(path), "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" OWNER_LABEL
-                        "%%3D%s%%22%%5D%%7D", owner);
+        (void) snprintf(path, sizeof(path),
+                        "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22" OWNER_LABEL
+                        "%%3D%s%%22%%5D%%7D",
+                        owner);
         if (ask(service, "GET", path, NULL, SHORT_MS, &answer, err) < 0)
                 return -1;
         json_t *json = json_loadb(answer.body, answer.size, 0, NULL), *item;
         size_t i;
         int code = answer.status == 200 ? 0 : explain(service, "listing containers", &answer, ERR_SYSTEM, err);
-        json_array_foreach(json, i, item) {
+        json_array_foreach (json, i, item) {
                 const char *id = json_string_value(json_object_get(item, "Id"));
                 const char *state = json_string_value(json_object_get(item, "State"));
-                bool is_young = json_integer_value(json_object_get(item, "Created")) > (json_int_t) time(NULL) - YOUNG_S;
+                bool is_young =
+                        json_integer_value(json_object_get(item, "Created")) > (json_int_t) time(NULL) - YOUNG_S;
                 bool has_ended = state && (strcmp(state, "exited") == 0 || strcmp(state, "dead") == 0 ||
                                            strcmp(state, "stopped") == 0);
                 bool was_begun = state && (strcmp(state, "created") == 0 || strcmp(state, "configured") == 0);
@@ -420,40 +436,48 @@ static int sweep(const struct service *service, const char *owner, void (*left)(
 
 /* ---- the two engines ---- */
 
-#define ENGINE_OF(engine)                                                                                            \
-        static int engine##_probe(const struct engine_settings *settings, char *ret_version, size_t room,            \
-                                  struct err *err) {                                                                 \
-                const struct service service = engine##_of(settings);                                                \
-                return probe(&service, ret_version, room, err);                                                      \
-        }                                                                                                            \
-        static int engine##_look_at_image(const struct engine_settings *settings, const char *image,                 \
-                                          struct image *ret_image, struct err *err) {                                \
-                const struct service service = engine##_of(settings);                                                \
-                return look_at_image(&service, image, ret_image, err);                                               \
-        }                                                                                                            \
-        static int engine##_make(const struct engine_settings *settings, const struct engine_order *order,           \
-                                 struct box *ret_box, int *ret_listener_fd, struct err *err) {                       \
-                const struct service service = engine##_of(settings);                                                \
-                return make(&service, order, ret_box, ret_listener_fd, err);                                         \
-        }                                                                                                            \
-        static int engine##_remove(const struct engine_settings *settings, const char *name, struct err *err) {      \
-                const struct service service = engine##_of(settings);                                                \
-                return remove_box(&service, name, err);                                                              \
-        }                                                                                                            \
-        static int engine##_sweep(const struct engine_settings *settings, const char *owner,                         \
-                                  void (*left)(const char *name, void *context), void *context, struct err *err) {   \
-                const struct service service = engine##_of(settings);                                                \
-                return sweep(&service, owner, left, context, err);                                                   \
+#define ENGINE_OF(engine)                                                                                              \
+        static int engine##_probe(const struct engine_settings *settings, char *ret_version, size_t room,              \
+                                  struct err *err) {                                                                   \
+                const struct service service = engine##_of(settings);                                                  \
+                return probe(&service, ret_version, room, err);                                                        \
+        }                                                                                                              \
+        static int engine##_look_at_image(const struct engine_settings *settings, const char *image,                   \
+                                          struct image *ret_image, struct err *err) {                                  \
+                const struct service service = engine##_of(settings);                                                  \
+                return look_at_image(&service, image, ret_image, err);                                                 \
+        }                                                                                                              \
+        static int engine##_make(const struct engine_settings *settings, const struct engine_order *order,             \
+                                 struct box *ret_box, int *ret_listener_fd, struct err *err) {                         \
+                const struct service service = engine##_of(settings);                                                  \
+                return make(&service, order, ret_box, ret_listener_fd, err);                                           \
+        }                                                                                                              \
+        static int engine##_remove(const struct engine_settings *settings, const char *name, struct err *err) {        \
+                const struct service service = engine##_of(settings);                                                  \
+                return remove_box(&service, name, err);                                                                \
+        }                                                                                                              \
+        static int engine##_sweep(const struct engine_settings *settings, const char *owner,                           \
+                                  void (*left)(const char *name, void *context), void *context, struct err *err) {     \
+                const struct service service = engine##_of(settings);                                                  \
+                return sweep(&service, owner, left, context, err);                                                     \
         }
 
 ENGINE_OF(docker)
 ENGINE_OF(podman)
 
-const struct engine engine_docker = { .name = "docker", .isolation = ENGINE_CONTAINER,
+const struct engine engine_docker = { .name = "docker",
+                                      .isolation = ENGINE_CONTAINER,
                                       .needs = "dockerd, and a socket of it that this user may use",
-                                      .probe = docker_probe, .look_at_image = docker_look_at_image,
-                                      .make = docker_make, .remove = docker_remove, .sweep = docker_sweep };
-const struct engine engine_podman = { .name = "podman", .isolation = ENGINE_CONTAINER,
+                                      .probe = docker_probe,
+                                      .look_at_image = docker_look_at_image,
+                                      .make = docker_make,
+                                      .remove = docker_remove,
+                                      .sweep = docker_sweep };
+const struct engine engine_podman = { .name = "podman",
+                                      .isolation = ENGINE_CONTAINER,
                                       .needs = "podman system service, and a socket of it that this user may use",
-                                      .probe = podman_probe, .look_at_image = podman_look_at_image,
-                                      .make = podman_make, .remove = podman_remove, .sweep = podman_sweep };
+                                      .probe = podman_probe,
+                                      .look_at_image = podman_look_at_image,
+                                      .make = podman_make,
+                                      .remove = podman_remove,
+                                      .sweep = podman_sweep };

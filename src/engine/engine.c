@@ -12,8 +12,9 @@
 
 const struct engine *const engine_table[] = { &engine_docker, &engine_podman, NULL };
 
-static const char *const isolation_names[] = { [ENGINE_CONTAINER] = "container", [ENGINE_GVISOR] = "gvisor",
-                                               [ENGINE_VM] = "vm" };
+static const char *const isolation_names[] = {
+        [ENGINE_CONTAINER] = "container", [ENGINE_GVISOR] = "gvisor", [ENGINE_VM] = "vm"
+};
 
 bool engine_is_native(const char *name) {
         return !*name || strcmp(name, "native") == 0;
@@ -24,8 +25,8 @@ const struct engine *engine_find(const char *name, struct err *err) {
                 if (strcmp((*at)->name, name) == 0)
                         return *at;
         if (!engine_is_native(name))
-                (void) err_set(err, ERR_USAGE, "there is no engine \"%.40s\"; there are auto, native, docker and podman",
-                               name);
+                (void) err_set(err, ERR_USAGE,
+                               "there is no engine \"%.40s\"; there are auto, native, docker and podman", name);
         return NULL;
 }
 
@@ -94,6 +95,8 @@ int engine_choose(const struct engine_settings *settings, const char *engine, co
                                found->name, socket_of(found, settings), found->needs);
         (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", found ? found->name : "native");
         (void) snprintf(ret_runtime, ENGINE_RUNTIME_MAX, "%s",
-                        !found ? "" : wanted == ENGINE_GVISOR ? settings->gvisor : settings->runtime);
+                        !found                    ? ""
+                        : wanted == ENGINE_GVISOR ? settings->gvisor
+                                                  : settings->runtime);
         return 0;
 }

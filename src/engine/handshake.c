@@ -36,7 +36,8 @@ static int take_listener(int control_fd, int *ret_listener_fd, struct err *err) 
                 return 0;
         }
         fd_close(&fd);
-        return err_set(err, ERR_UNSUPPORTED, "this box cannot hand out the socket of its proxy: a runtime with a kernel "
+        return err_set(err, ERR_UNSUPPORTED,
+                       "this box cannot hand out the socket of its proxy: a runtime with a kernel "
                        "of its own (gVisor) has no network here; leave the network out, or use another runtime");
 }
 
@@ -50,7 +51,8 @@ static int take_first_frame(int control_fd, struct err *err) {
         _cleanup_free_ char *step = NULL;
         code = 0;
         if (frame.type == FRAME_FAILED && frame_get_u32(&fields, &number) && frame_get_text(&fields, &step))
-                code = err_set(err, ERR_SYSTEM, "the box could not be sealed: %.200s: %s", step, strerror((int) number));
+                code = err_set(err, ERR_SYSTEM, "the box could not be sealed: %.200s: %s", step,
+                               strerror((int) number));
         else if (frame.type != FRAME_READY)
                 code = err_set(err, ERR_PROTOCOL, "the box's agent does not say that it is ready");
         frame_release(&frame);

@@ -15,8 +15,8 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
-#include "box/agent_image.h"
 #include "base/syscalls.h"
+#include "box/agent_image.h"
 #include "engine/entry_image.h"
 #include "engine/programs.h"
 
@@ -84,8 +84,8 @@ static int listen_at(const char *inside, struct err *err) {
         if (dir < 0 || fd < 0)
                 return err_sys(err, errno, "opening %.300s", inside);
         (void) snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/socket", dir);
-        if (bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 ||
-            fchmodat(dir, "socket", 0666, 0) < 0 || listen(fd, 1) < 0)
+        if (bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 || fchmodat(dir, "socket", 0666, 0) < 0 ||
+            listen(fd, 1) < 0)
                 return err_sys(err, errno, "listening in %.300s", inside);
         return take_fd(&fd);
 }
@@ -131,7 +131,8 @@ int seat_show_tree(struct seat *seat, const struct box_mount *mount, struct err 
         char path[560];
         size_t n = seat->n_mounts;
         (void) snprintf(path, sizeof(path), "%s/%zu", seat->path, n);
-        int made = mount->is_directory ? mkdir(path, 0700) : open(path, O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        int made =
+                mount->is_directory ? mkdir(path, 0700) : open(path, O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (made < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %.300s", path);
         if (!mount->is_directory)

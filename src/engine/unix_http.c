@@ -43,8 +43,10 @@ static int open_connection(const char *path, struct err *err) {
                 return err_sys(err, errno, "making a socket");
         if (connect(fd, (const struct sockaddr *) &address, sizeof(address)) < 0) {
                 if (errno == EACCES)
-                        return err_set(err, ERR_PERMISSION, "%.200s may not be used by this user: add the user to the "
-                                       "group of the socket, or run as root", path);
+                        return err_set(err, ERR_PERMISSION,
+                                       "%.200s may not be used by this user: add the user to the "
+                                       "group of the socket, or run as root",
+                                       path);
                 return err_set(err, errno == EAGAIN ? ERR_TIMEOUT : ERR_GONE, "no answer at %.200s (%s)", path,
                                strerror(errno));
         }
@@ -117,8 +119,10 @@ int unix_http(const char *socket_path, const char *method, const char *path, con
         char *bytes = NULL;
         if (fd < 0)
                 return -1;
-        int length = asprintf(&head, "%s %s HTTP/1.0\r\nHost: engine\r\nContent-Type: application/json\r\n"
-                              "Content-Length: %zu\r\n\r\n", method, path, body_size);
+        int length = asprintf(&head,
+                              "%s %s HTTP/1.0\r\nHost: engine\r\nContent-Type: application/json\r\n"
+                              "Content-Length: %zu\r\n\r\n",
+                              method, path, body_size);
         if (length < 0) {
                 head = NULL;
                 return err_set(err, ERR_SYSTEM, "out of memory");

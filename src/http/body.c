@@ -39,8 +39,9 @@ static void take_framing(struct http_body *body, char c, struct http_refusal *re
                 return;
         }
         if (c != steps[step].expected) {
-                body_refuse(refusal, step >= CHUNK_END_CR ? "the last chunk is followed by something else than an empty line"
-                                                     : "a chunk does not end where its size says");
+                body_refuse(refusal, step >= CHUNK_END_CR
+                                             ? "the last chunk is followed by something else than an empty line"
+                                             : "a chunk does not end where its size says");
                 return;
         }
         body->step = steps[step].next;

@@ -22,7 +22,7 @@ struct http_body {
         bool is_chunked, is_done;
         enum http_chunk_step step;
         unsigned n_digits;
-        uint64_t left;     /* of the body, or of the chunk */
+        uint64_t left; /* of the body, or of the chunk */
         uint64_t received; /* data, without framing */
 };
 

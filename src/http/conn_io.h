@@ -29,10 +29,10 @@ struct http_conn_io {
         uint64_t marked_request, since_ms;
         bool marked_wait;
         uint64_t window_received; /* of the body, when the window began */
-        uint64_t sent_ms;         /* the last time that the client took something, or had nothing to take */
+        uint64_t sent_ms; /* the last time that the client took something, or had nothing to take */
         bool has_unsent;
         uint64_t lingered; /* bytes thrown away in PHASE_LAST */
-        bool is_shut;      /* our direction is closed */
+        bool is_shut; /* our direction is closed */
 };
 
 /* Owns the descriptor from here on, also when it fails (-errno). */

@@ -70,7 +70,7 @@ static void take_request_line(struct http_head *head, char *line, struct http_re
         char *target = strchr(line, ' '), *version = target ? strchr(target + 1, ' ') : NULL;
         if (!version) {
                 head_refuse(refusal, 400,
-                       "the request line is not a method, a path and HTTP/1.1 with one space between each");
+                            "the request line is not a method, a path and HTTP/1.1 with one space between each");
                 return;
         }
         *target++ = '\0';

@@ -23,7 +23,7 @@ struct http_head {
                 uint16_t name, value;
         } headers[HTTP_HEADERS_MAX];
         size_t n_headers;
-        uint64_t seen;  /* bits of the headers that may come once only */
+        uint64_t seen; /* bits of the headers that may come once only */
         int64_t length; /* of the body; -1: chunked */
         bool has_line, is_old /* HTTP/1.0 */, wants_close, expects_continue;
 };

@@ -20,7 +20,8 @@ enum {
         HTTP_FIELDS_MAX = 8 << 10,   /* headers that a handler adds to its answer */
         HTTP_COLLECT_SMALL = 128 << 10, /* room for a body that is read whole: this much there always is, ... */
         HTTP_COLLECT_MAX = 256 << 20,   /* ... and more for as many as fit into this together */
-        HTTP_DISCARD_MAX = 64 << 10, /* an unused body: up to this is read and dropped, beyond it the connection closes */
+        HTTP_DISCARD_MAX =
+                64 << 10, /* an unused body: up to this is read and dropped, beyond it the connection closes */
         HTTP_LINGER_MAX = 4 << 20,   /* read away after a refusal, so that the client gets to read why */
 
         HTTP_LISTENERS_MAX = 4,

@@ -56,7 +56,7 @@ static int specificity(const char *range, size_t size, const char *type) {
         if (size != major + 1 || range[major] != '*')
                 return 0;
         for (size_t i = 0; i < major; i++)
-                if (!http_same_sized(range + i, 1, (char[]){ type[i], '\0' }))
+                if (!http_same_sized(range + i, 1, (char[]) { type[i], '\0' }))
                         return 0;
         return 2;
 }

@@ -124,8 +124,8 @@ static int take_disposition(struct multipart *multipart, const char *at, struct 
                 if ((is_name && multipart->has_name) || (is_file_name && multipart->has_file_name))
                         return multipart_malformed(err, "a part has two names");
                 if (http_same(name, "filename*"))
-                        return multipart_malformed(err,
-                                         "filename* is not allowed in it (RFC 7578); send filename as plain UTF-8");
+                        return multipart_malformed(
+                                err, "filename* is not allowed in it (RFC 7578); send filename as plain UTF-8");
                 if ((is_name || is_file_name) &&
                     take_parameter_value(word, is_name ? multipart->name : multipart->file_name, err) < 0)
                         return -1;
@@ -147,7 +147,8 @@ static int take_part_header(struct multipart *multipart, char *line, struct err 
         if (http_same(line, "Content-Transfer-Encoding"))
                 return http_same(value, "binary") || http_same(value, "8bit") || http_same(value, "7bit")
                                ? 0
-                               : multipart_malformed(err, "a part has a Content-Transfer-Encoding; send its bytes as they are");
+                               : multipart_malformed(
+                                         err, "a part has a Content-Transfer-Encoding; send its bytes as they are");
         if (!http_same(line, "Content-Type"))
                 return 0;
         if (multipart->has_type || strlen(value) >= sizeof(multipart->type))
@@ -179,7 +180,8 @@ static int take_head(struct multipart *multipart, struct err *err) {
 
 static int take_head_byte(struct multipart *multipart, char c, struct err *err) {
         if (multipart->head_size == MULTIPART_HEAD_MAX || c == '\0')
-                return multipart_malformed(err, c ? "a part's headers are longer than 4 KiB" : "a part's header holds a NUL");
+                return multipart_malformed(err, c ? "a part's headers are longer than 4 KiB"
+                                                  : "a part's header holds a NUL");
         multipart->head[multipart->head_size++] = c;
         multipart->head[multipart->head_size] = '\0';
         size_t n = multipart->head_size;
@@ -278,6 +280,6 @@ int multipart_feed(struct multipart *multipart, const char *bytes, size_t size, 
 int multipart_finish(struct multipart *multipart, struct err *err) {
         if (multipart->step == STEP_END || multipart->step == STEP_OVER)
                 return 0;
-        return multipart_malformed(err,
-                         multipart->step == STEP_FAILED ? "see the first error" : "it ends before its last boundary");
+        return multipart_malformed(err, multipart->step == STEP_FAILED ? "see the first error"
+                                                                       : "it ends before its last boundary");
 }

@@ -11,9 +11,9 @@
 struct multipart;
 
 struct multipart_part {
-        const char *name;      /* of the field */
+        const char *name; /* of the field */
         const char *file_name; /* NULL: none was given */
-        const char *type;      /* NULL: none was given */
+        const char *type; /* NULL: none was given */
 };
 
 /* Each returns 0, or -1 with err set to stop the parsing. */

@@ -156,8 +156,9 @@ int http_collect_body(struct http_request *request, size_t max,
                 return -1;
         }
         *collector = (struct collector) { .request = request,
-                                           .counters = http_connection_of(request)->counters,
-                                           .on_whole = on_whole, .context = context };
+                                          .counters = http_connection_of(request)->counters,
+                                          .on_whole = on_whole,
+                                          .context = context };
         http_attend(request, &events, collector);
         return 0;
 }

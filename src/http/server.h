@@ -16,7 +16,7 @@ struct http_server {
         size_t n_listeners;
         struct http_conn_io *links; /* all of them; oldest last */
         char *scratch;           /* HTTP_READ_SIZE bytes, for one read at a time */
-        int reserve_fd;          /* given up for a moment when there is no other, to take a connection and refuse it */
+        int reserve_fd; /* given up for a moment when there is no other, to take a connection and refuse it */
         bool is_draining;
         void (*on_drained)(void *context);
         void *drained_context;

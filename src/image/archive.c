@@ -171,6 +171,6 @@ int archive_scan(int fd, uint64_t size, uint64_t max_bytes, struct archive *ret_
         if (scan(&archive, err) < 0)
                 return -1;
         *ret_archive = archive;
-        archive = (struct archive){ 0 };
+        archive = (struct archive) { 0 };
         return 0;
 }

@@ -6,5 +6,4 @@
 
 /* Reads the whole member when its name is "blobs/sha256/HEX" and compares. Other names pass; other kinds of digest are
  * refused. */
-int digest_check(const struct archive *archive, const struct archive_member *member, const char *name,
-                 struct err *err);
+int digest_check(const struct archive *archive, const struct archive_member *member, const char *name, struct err *err);

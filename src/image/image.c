@@ -63,7 +63,7 @@ static bool is_variable(const char *text) {
 static void copy_env(const json_t *env, struct image *image) {
         size_t i, used = 0;
         json_t *variable;
-        json_array_foreach(env, i, variable) {
+        json_array_foreach (env, i, variable) {
                 const char *text = json_string_value(variable);
                 size_t size = is_variable(text) ? strlen(text) + 1 : 0;
                 if (size == 0 || used + size + 1 > sizeof(image->env))

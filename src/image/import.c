@@ -155,7 +155,7 @@ static int unpack_archive(struct unpack *unpack, const struct archive *archive, 
 }
 
 static json_t *import_describe(const char *name, const char *file, const struct archive *archive,
-                        const struct import_result *result) {
+                               const struct import_result *result) {
         const json_t *config = json_object_get(archive->config, "config");
         json_t *json =
                 json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "name", name, "kind", result->kind,
@@ -178,7 +178,7 @@ static json_t *import_describe(const char *name, const char *file, const struct 
 }
 
 static int import_fill(struct store_work *work, const char *name, const char *file, const struct archive *archive,
-                uint64_t max_bytes, struct import_result *result, struct err *err) {
+                       uint64_t max_bytes, struct import_result *result, struct err *err) {
         if (mkdirat(work->fd, "rootfs", 0755) < 0)
                 return err_sys(err, errno, "cannot make the image's directory");
         _cleanup_fd_ int root_fd = openat(work->fd, "rootfs", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -191,8 +191,7 @@ static int import_fill(struct store_work *work, const char *name, const char *fi
         result->entries = unpack.entries;
         result->bytes = unpack.bytes;
         result->skipped = unpack.skipped;
-        result->lost_env = image_count_lost_env(
-                json_object_get(json_object_get(archive->config, "config"), "Env"));
+        result->lost_env = image_count_lost_env(json_object_get(json_object_get(archive->config, "config"), "Env"));
         (void) snprintf(result->kind, sizeof(result->kind), "%s", archive_kind_name(archive->kind));
         (void) snprintf(result->architecture, sizeof(result->architecture), "%.31s",
                         record_string(archive->config, "architecture"));

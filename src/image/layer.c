@@ -120,7 +120,7 @@ static int check_packages(const struct layer_request *request, struct err *err) 
 }
 
 static int layer_fill(struct store_work *work, struct pip_job *job, const struct python *python, json_t **ret_record,
-                struct err *err) {
+                      struct err *err) {
         if (mkdirat(work->fd, LAYER_DIR, 0755) < 0)
                 return err_sys(err, errno, "cannot make the layer's directory");
         if (pip_install(job, err) < 0)

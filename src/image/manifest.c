@@ -72,7 +72,7 @@ int manifest_read_docker(struct archive *archive, struct err *err) {
                 return err_set(err, ERR_PROTOCOL, "the archive's manifest.json names no layers; save the image again");
         size_t i;
         json_t *layer;
-        json_array_foreach(layers, i, layer) {
+        json_array_foreach (layers, i, layer) {
                 if (!json_is_string(layer))
                         return err_set(err, ERR_PROTOCOL, "the archive's manifest.json is malformed");
                 if (add_layer(archive, json_string_value(layer), err) < 0)
@@ -116,7 +116,7 @@ static const json_t *choose_manifest(const json_t *index) {
         const json_t *manifests = json_object_get(index, "manifests");
         size_t i;
         json_t *descriptor;
-        json_array_foreach(manifests, i, descriptor) {
+        json_array_foreach (manifests, i, descriptor) {
                 const json_t *platform = json_object_get(descriptor, "platform");
                 if (strcmp(record_string(platform, "os"), "linux") == 0 &&
                     strcmp(record_string(platform, "architecture"), our_architecture()) == 0)
@@ -130,7 +130,7 @@ static int read_oci_manifest(struct archive *archive, const json_t *manifest, st
         char name[256];
         size_t i;
         json_t *layer;
-        json_array_foreach(json_object_get(manifest, "layers"), i, layer) {
+        json_array_foreach (json_object_get(manifest, "layers"), i, layer) {
                 if (blob_name(layer, name, err) < 0 || add_layer(archive, name, err) < 0)
                         return -1;
         }

@@ -232,7 +232,7 @@ int pip_install(const struct pip_job *job, struct err *err) {
         argv[n++] = "--";
         for (size_t i = 0; i < job->n_packages; i++)
                 argv[n++] = job->packages[i];
-        listener = (struct listener){ .job = job, .doing = "starting pip" };
+        listener = (struct listener) { .job = job, .doing = "starting pip" };
         int status = pip_run(&listener, (char *const *) argv, err);
         if (status < 0)
                 return -1;

@@ -155,7 +155,7 @@ static bool search_below(int root_fd, const char *parent, char ret_path[static 2
 static const char *path_of_env(const json_t *env) {
         size_t i;
         json_t *variable;
-        json_array_foreach(env, i, variable) {
+        json_array_foreach (env, i, variable) {
                 const char *text = json_string_value(variable);
                 if (text && strncmp(text, "PATH=", 5) == 0)
                         return text + 5;
@@ -165,7 +165,9 @@ static const char *path_of_env(const json_t *env) {
 
 void rootfs_find_programs(int root_fd, const json_t *env, char ret_python[static 256], char ret_shell[static 256]) {
         static const char usual[] = "/usr/local/bin:/usr/bin:/bin:/opt/conda/bin:/opt/venv/bin:/venv/bin";
-        static const char *const parents[] = { "/opt", "/usr/local", "/srv", "/home", "/root", "/app", "/var/lang", "" };
+        static const char *const parents[] = {
+                "/opt", "/usr/local", "/srv", "/home", "/root", "/app", "/var/lang", ""
+        };
         static const char *const shells[] = { "bash", "sh", "ash", "dash" };
         ret_python[0] = ret_shell[0] = '\0';
         if (!search_python(root_fd, path_of_env(env), ret_python) && !search_python(root_fd, usual, ret_python))

@@ -180,7 +180,7 @@ static ssize_t zstd_step(struct stream *stream, void *buffer, size_t size, struc
                 ssize_t n = source_read(stream, stream->chunk, CHUNK, err);
                 if (n < 0)
                         return -1;
-                *in = (ZSTD_inBuffer){ .src = stream->chunk, .size = (size_t) n };
+                *in = (ZSTD_inBuffer) { .src = stream->chunk, .size = (size_t) n };
                 ended = n == 0;
         }
         if (ended && stream->at_boundary) {

@@ -82,7 +82,7 @@ static bool block_is_zero(const struct header *header) {
 }
 
 void tar_init(struct tar *tar, struct stream *stream) {
-        *tar = (struct tar){ .stream = stream };
+        *tar = (struct tar) { .stream = stream };
 }
 
 /* Contents and padding of a header that describes others, NUL-terminated; the caller frees it. */
@@ -157,7 +157,8 @@ static int apply_pax_record(const char *key, size_t key_size, const char *value,
                 return copy_path(entry->link, value, value_size, err);
         }
         extension->has_size = true;
-        return parse_decimal(value, value_size, &extension->size) < 0 ? tar_malformed(err, "a size is not a number") : 0;
+        return parse_decimal(value, value_size, &extension->size) < 0 ? tar_malformed(err, "a size is not a number")
+                                                                      : 0;
 }
 
 /* Records are "LENGTH KEY=VALUE\n", where LENGTH counts the whole record. */

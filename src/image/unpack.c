@@ -20,7 +20,7 @@
 #define WHITEOUT_OPAQUE ".wh..wh..opq"
 
 void unpack_init(struct unpack *unpack, int root_fd, uint64_t max_bytes, uint64_t max_entries) {
-        *unpack = (struct unpack){
+        *unpack = (struct unpack) {
                 .root_fd = root_fd, .max_bytes = max_bytes, .max_entries = max_entries, .parent_fd = -1
         };
 }

@@ -212,8 +212,8 @@ int journal_record_streams(struct journal *journal) {
                 journal_put_u64(payload + 8, size);
                 journal_put_u32(payload + 16, crc);
                 uint64_t next;
-                code = journal_append(journal, i == JOURNAL_OUT ? JOURNAL_KIND_OUT : JOURNAL_KIND_ERR, payload, sizeof(payload),
-                              NULL, 0, &next);
+                code = journal_append(journal, i == JOURNAL_OUT ? JOURNAL_KIND_OUT : JOURNAL_KIND_ERR, payload,
+                                      sizeof(payload), NULL, 0, &next);
                 if (code < 0)
                         return code;
                 journal_index_stream(journal, (enum journal_stream) i, journal->end[JOURNAL_EVENTS], size);
@@ -294,7 +294,8 @@ static ssize_t move_by_copy(struct journal *journal, enum journal_stream stream,
 }
 
 /* Moves up to max bytes; *ret_kept says how many of them are in the file. */
-static ssize_t journal_move(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max, size_t *ret_kept) {
+static ssize_t journal_move(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max,
+                            size_t *ret_kept) {
         *ret_kept = 0;
         uint64_t room = journal_newest(journal)->start[stream] + JOURNAL_STREAM_MAX - journal->end[stream];
         if (room == 0 || room > JOURNAL_STREAM_MAX)

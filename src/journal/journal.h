@@ -46,12 +46,12 @@ void journal_scratch_stop(void); /* lets go of those that wait for the next run 
 
 /* Where a session's variables are. */
 enum journal_holds {
-        JOURNAL_HOLDS_UNKNOWN,  /* nothing was ever written down about it */
-        JOURNAL_HOLDS_NOTHING,  /* there are none, and that was reported */
-        JOURNAL_HOLDS_KERNEL,   /* in the memory of a kernel */
-        JOURNAL_HOLDS_TRIMMED,  /* the same, with large data on disk */
-        JOURNAL_HOLDS_FILE,     /* asleep: in the sleep file */
-        JOURNAL_HOLDS_LOST,     /* they are lost, and that was not reported yet */
+        JOURNAL_HOLDS_UNKNOWN, /* nothing was ever written down about it */
+        JOURNAL_HOLDS_NOTHING, /* there are none, and that was reported */
+        JOURNAL_HOLDS_KERNEL, /* in the memory of a kernel */
+        JOURNAL_HOLDS_TRIMMED, /* the same, with large data on disk */
+        JOURNAL_HOLDS_FILE, /* asleep: in the sleep file */
+        JOURNAL_HOLDS_LOST, /* they are lost, and that was not reported yet */
         JOURNAL_HOLDS_STATES
 };
 
@@ -59,12 +59,12 @@ enum journal_holds {
 struct journal_request {
         char id[33];
         bool is_run;
-        bool tells_loss;     /* of a run: its result has to say that variables were lost before it */
-        uint8_t type;        /* of the frame */
+        bool tells_loss; /* of a run: its result has to say that variables were lost before it */
+        uint8_t type; /* of the frame */
         uint64_t timeout_ms; /* of a run */
-        int64_t began_ms;    /* monotonic, since boot; set by journal_begin and journal_ask */
-        uint32_t inbox_at;   /* where its answers begin in the inbox; set in the same way */
-        uint32_t carried;    /* bytes that were read from the inbox before and belong to a frame that has not ended */
+        int64_t began_ms; /* monotonic, since boot; set by journal_begin and journal_ask */
+        uint32_t inbox_at; /* where its answers begin in the inbox; set in the same way */
+        uint32_t carried; /* bytes that were read from the inbox before and belong to a frame that has not ended */
         const void *payload; /* of the frame; NULL where it is never sent again, and in what is read back */
         size_t size;
 };
@@ -139,7 +139,7 @@ struct journal_run {
         char run_id[33];
         bool ended;
         bool damaged; /* its records on the disk are not what was written: it has no result */
-        uint64_t events;                 /* how many there are so far */
+        uint64_t events; /* how many there are so far */
         uint64_t bytes[JOURNAL_STREAMS]; /* kept */
         uint64_t cut[JOURNAL_STREAMS];
         int64_t began_ms, ended_ms; /* wall clock, for display */

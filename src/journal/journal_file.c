@@ -277,8 +277,8 @@ int journal_record_write(int fd, uint64_t base, uint64_t at, enum journal_kind k
         size_t in_head = JOURNAL_RECORD_HEAD + fixed_size + beside;
         struct iovec parts[2] = { { .iov_base = head, .iov_len = in_head } };
         if (rest_size > beside)
-                parts[1] =
-                        (struct iovec){ .iov_base = (char *) (uintptr_t) rest + beside, .iov_len = rest_size - beside };
+                parts[1] = (struct iovec) { .iov_base = (char *) (uintptr_t) rest + beside,
+                                            .iov_len = rest_size - beside };
         off_t offset = (off_t) (at - base + JOURNAL_HEAD_SIZE);
         ssize_t n;
         do

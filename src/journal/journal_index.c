@@ -44,7 +44,7 @@ void journal_index_begin(struct journal *journal, const char *run_id, int64_t be
         if (journal->n_runs > JOURNAL_RUNS_KEPT - 1)
                 journal_index_drop(journal, journal->n_runs - (JOURNAL_RUNS_KEPT - 1));
         struct journal_entry *run = &journal->runs[journal->n_runs];
-        *run = (struct journal_entry){ .shown.began_ms = began_ms };
+        *run = (struct journal_entry) { .shown.began_ms = began_ms };
         *stpncpy(run->shown.run_id, run_id, sizeof(run->shown.run_id) - 1) = '\0';
         memcpy(run->start, journal->end, sizeof(run->start));
         memcpy(run->recorded, journal->end, sizeof(run->recorded));

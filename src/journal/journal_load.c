@@ -27,7 +27,7 @@ static int make_events(struct journal *journal) {
         if (fd < 0)
                 return fd;
         journal->fds[JOURNAL_EVENTS] = fd;
-        journal->head = (struct journal_head){ .version = JOURNAL_VERSION };
+        journal->head = (struct journal_head) { .version = JOURNAL_VERSION };
         return journal_head_write(fd, &journal->head);
 }
 
@@ -95,8 +95,8 @@ static int parse_request(const struct journal *journal, const struct journal_rec
                 .wall_ms = (int64_t) journal_get_u64(fixed),
         };
         for (size_t i = 0; i < JOURNAL_STREAMS; i++) {
-                parsed.ends[i] = record->is_checked ? journal_get_u64(fixed + JOURNAL_REQUEST_FIXED_2 + 8 * i)
-                                                    : journal->end[i];
+                parsed.ends[i] =
+                        record->is_checked ? journal_get_u64(fixed + JOURNAL_REQUEST_FIXED_2 + 8 * i) : journal->end[i];
                 if (parsed.ends[i] < journal->end[i] || parsed.ends[i] - journal->end[i] > JOURNAL_OFFSET_MAX)
                         return -EBADMSG;
         }

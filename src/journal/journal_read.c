@@ -11,7 +11,8 @@ static uint64_t bytes_of(const struct journal *journal, const struct journal_ent
         return journal_end_of(journal, run, file) - run->start[file];
 }
 
-static void journal_read_show(const struct journal *journal, const struct journal_entry *run, struct journal_run *ret_run) {
+static void journal_read_show(const struct journal *journal, const struct journal_entry *run,
+                              struct journal_run *ret_run) {
         *ret_run = run->shown;
         for (size_t i = 0; i < JOURNAL_STREAMS; i++)
                 ret_run->bytes[i] = bytes_of(journal, run, i);
@@ -25,7 +26,8 @@ size_t journal_list(const struct journal *journal, struct journal_run *runs, siz
         return n;
 }
 
-static const struct journal_entry *journal_read_find(const struct journal *journal, const char *run_id, struct err *err) {
+static const struct journal_entry *journal_read_find(const struct journal *journal, const char *run_id,
+                                                     struct err *err) {
         for (size_t i = journal->n_runs; i-- > 0;)
                 if (strcmp(journal->runs[i].shown.run_id, run_id) == 0)
                         return &journal->runs[i];
@@ -60,7 +62,7 @@ static int find_stream_event(const struct journal *journal, const struct journal
                         continue;
                 if (++at_number < number)
                         continue;
-                *ret_event = (struct journal_event){
+                *ret_event = (struct journal_event) {
                         .number = number,
                         .kind = record.kind == JOURNAL_KIND_OUT ? JOURNAL_EVENT_OUT : JOURNAL_EVENT_ERR,
                         .offset = journal_get_u64(record.checked),
@@ -119,12 +121,12 @@ int journal_event(struct journal *journal, const char *run_id, uint64_t number, 
                                (unsigned long long) run->shown.events, run->shown.ended ? "" : " so far",
                                (unsigned long long) number);
         if (run->shown.ended && number == run->shown.events) {
-                *ret_event = (struct journal_event){ .number = number,
-                                                     .kind = JOURNAL_EVENT_RESULT,
-                                                     .offset = run->result_at,
-                                                     .size = (size_t) run->result_size,
-                                                     .is_checked = run->is_checked,
-                                                     .crc = run->result_crc };
+                *ret_event = (struct journal_event) { .number = number,
+                                                      .kind = JOURNAL_EVENT_RESULT,
+                                                      .offset = run->result_at,
+                                                      .size = (size_t) run->result_size,
+                                                      .is_checked = run->is_checked,
+                                                      .crc = run->result_crc };
                 return run->shown.damaged ? damaged(run_id, "result", err) : 0;
         }
         struct journal_event event;

@@ -104,8 +104,9 @@ static bool copy_some(struct journal *journal, uint64_t budget) {
         struct journal_rotation *rotation = &journal->rotation;
         for (size_t i = 0; i < JOURNAL_FILES && budget > 0; i++) {
                 uint64_t left = journal->end[i] - rotation->copied[i], size = left < budget ? left : budget;
-                if (journal_rotate_copy(journal->fds[i], rotation->copied[i] - journal->head.base[i] + skip_of(i), rotation->fds[i],
-                         rotation->copied[i] - rotation->base[i] + skip_of(i), size) < 0)
+                if (journal_rotate_copy(journal->fds[i], rotation->copied[i] - journal->head.base[i] + skip_of(i),
+                                        rotation->fds[i], rotation->copied[i] - rotation->base[i] + skip_of(i),
+                                        size) < 0)
                         return false;
                 rotation->copied[i] += size;
                 budget -= size;

@@ -24,7 +24,7 @@ struct cpu_weight {
         uint64_t cpu_us;               /* that its box had used then */
         uint64_t each_us;              /* what one request takes, lately */
         uint64_t open_us;              /* what the last one took so far, or what goes on without one */
-        unsigned level;                /* its weight is halved so often; CPU_WEIGHT_UNKNOWN: as somebody else left it */
+        unsigned level; /* its weight is halved so often; CPU_WEIGHT_UNKNOWN: as somebody else left it */
 };
 
 enum { CPU_WEIGHT_UNKNOWN = 255 };

@@ -32,7 +32,9 @@ static void on_status(void *context, uint32_t events);
 
 /* One that is taken over from the last daemon is idle or busy at once; the dead stay so. */
 static const bool moves[KERNEL_STATES][KERNEL_STATES] = {
-        [KERNEL_MAKING] = { [KERNEL_STARTING] = true, [KERNEL_IDLE] = true, [KERNEL_BUSY] = true,
+        [KERNEL_MAKING] = { [KERNEL_STARTING] = true,
+                            [KERNEL_IDLE] = true,
+                            [KERNEL_BUSY] = true,
                             [KERNEL_DEAD] = true },
         [KERNEL_STARTING] = { [KERNEL_IDLE] = true, [KERNEL_DEAD] = true },
         [KERNEL_IDLE] = { [KERNEL_ATTACHING] = true, [KERNEL_BUSY] = true, [KERNEL_DEAD] = true },
@@ -42,8 +44,9 @@ static const bool moves[KERNEL_STATES][KERNEL_STATES] = {
 };
 
 void kernel_move(struct kernel *kernel, enum kernel_state state) {
-        static const char *const names[KERNEL_STATES] = { "being made", "starting", "idle", "attaching", "busy",
-                                                           "dead" };
+        static const char *const names[KERNEL_STATES] = {
+                "being made", "starting", "idle", "attaching", "busy", "dead"
+        };
         if (!moves[kernel->state][state])
                 daemon_log("kernel %s: it was %s and is %s, which cannot be; please report this", kernel->id,
                            names[kernel->state], names[state]);
@@ -133,7 +136,8 @@ static int open_journal(struct kernel *kernel, struct err *err) {
         int code = journal_open(dir, &kernel->journal, &torn, err);
         if (torn)
                 daemon_log("%s: records of the journal were damaged or incomplete; the runs that they were about are "
-                           "lost or have no result", path);
+                           "lost or have no result",
+                           path);
         return code;
 }
 
@@ -348,8 +352,7 @@ void kernel_let_go(struct kernel *kernel) {
 void kernel_kill(struct kernel *kernel) {
         if (kernel->state == KERNEL_DEAD || (kernel->fds[MAKER_PIDFD] < 0 && !*kernel->engine))
                 return;
-        if (*kernel->engine && (kernel->fds[MAKER_PIDFD] < 0 ||
-                                sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], 0) < 0))
+        if (*kernel->engine && (kernel->fds[MAKER_PIDFD] < 0 || sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], 0) < 0))
                 reaper_remove_box(kernel->engine, kernel->group); /* not ours to signal: its engine ends it */
         /* Its agent's end would be its own soon enough; but until then it would notice that its channel is closed, and
          * find the words to say so in fifty pages that it never needed before. */

@@ -92,7 +92,7 @@ struct kernel {
         uid_t host_uid;
         int fds[MAKER_FDS];
         struct egress_rules *rules; /* owned; NULL: no network */
-        bool admitted;              /* the proxy that is running serves it */
+        bool admitted; /* the proxy that is running serves it */
         struct cgroup cgroup;
         struct cgroup_meter meter;
         struct cpu_weight weight;
@@ -104,7 +104,7 @@ struct kernel {
         char *inbound; /* a frame that has begun */
         size_t inbound_at, inbound_size, inbound_room; /* up to inbound_at it is dealt with */
         struct json_scan scan; /* of that frame's payload */
-        size_t scanned;        /* bytes of it */
+        size_t scanned; /* bytes of it */
         char *outbound; /* frames that did not fit into the pipe yet; each of them is written at once */
         size_t outbound_at, outbound_size;
 
@@ -117,17 +117,17 @@ struct kernel {
         int wait_status;
         bool broke_protocol;
         const char *host_trouble; /* why it was ended that is no fault of its code; NULL: nothing of that kind */
-        uint64_t short_since_ms;  /* the daemon has no memory for what it says; 0: it has */
+        uint64_t short_since_ms; /* the daemon has no memory for what it says; 0: it has */
         enum kernel_talk talk;
         bool is_over; /* its only run is answered: how it ends is of no interest, and when only to the reaper */
-        struct cgroup_usage usage;   /* as of the last kernel_measure */
+        struct cgroup_usage usage; /* as of the last kernel_measure */
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
-        unsigned n_unmeasured;                    /* runs since that were too short to be measured */
-        size_t reply_bytes;             /* since the last request */
+        unsigned n_unmeasured; /* runs since that were too short to be measured */
+        size_t reply_bytes; /* since the last request */
         struct loop_timer *pause_timer; /* it sends too much: it is read again later */
         struct loop_timer *rotate_timer; /* old runs are leaving its journal */
         size_t n_repeated; /* frames of that type since the last request */
-        bool replays;      /* its replies to the last daemon are read again */
+        bool replays; /* its replies to the last daemon are read again */
 };
 
 /* A record for a kernel that the maker was asked for (request->kernel_id) or that the vault gave back. */

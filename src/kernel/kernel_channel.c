@@ -16,10 +16,10 @@
 enum {
         HEADER_SIZE = 8,
         OUTPUT_BUDGET = 256 << 10, /* bytes of one pipe per turn of the loop, so that a flood does not starve others */
-        DRAIN_BUDGET = 4 << 20,    /* the same at the end of a run */
-        REPLIES_FREE = 8 << 20,    /* bytes of a run's replies that are read without delay */
-        PAUSE_MS = 10,             /* what comes beyond that, and output that is cut, waits so long each time */
-        INBOUND_KEPT = 1 << 20,  /* of the buffer for frames, when it is empty */
+        DRAIN_BUDGET = 4 << 20, /* the same at the end of a run */
+        REPLIES_FREE = 8 << 20, /* bytes of a run's replies that are read without delay */
+        PAUSE_MS = 10, /* what comes beyond that, and output that is cut, waits so long each time */
+        INBOUND_KEPT = 1 << 20, /* of the buffer for frames, when it is empty */
         INBOUND_TURN = 64 << 10,
         FRAME_AT_ONCE = 4096, /* PIPE_BUF: a pipe takes it whole or not at all */
         PIECE_HEAD = 12,

@@ -8,9 +8,13 @@
 enum { PARSED_MAX = 256 << 10 };
 
 const char *const kernel_field_names[] = {
-        [KERNEL_FIELD_ID] = "id",         [KERNEL_FIELD_STATUS] = "status", [KERNEL_FIELD_EXIT_CODE] = "exit_code",
+        [KERNEL_FIELD_ID] = "id",
+        [KERNEL_FIELD_STATUS] = "status",
+        [KERNEL_FIELD_EXIT_CODE] = "exit_code",
         [KERNEL_FIELD_EXECUTION_COUNT] = "execution_count",
-        [KERNEL_FIELD_RESULT] = "result", [KERNEL_FIELD_ERROR] = "error",   [KERNEL_FIELD_DATA] = "data",
+        [KERNEL_FIELD_RESULT] = "result",
+        [KERNEL_FIELD_ERROR] = "error",
+        [KERNEL_FIELD_DATA] = "data",
         [KERNEL_FIELDS] = NULL,
 };
 

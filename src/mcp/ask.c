@@ -10,7 +10,8 @@
 int ask_require(const struct mcp_call *call, const char *name, struct err *err) {
         if (session_find(call->peer->manager, call->peer->owner, name))
                 return 0;
-        return err_set(err, ERR_NOT_FOUND, "there is no sandbox \"%s\": it was closed, has expired or was never made; "
+        return err_set(err, ERR_NOT_FOUND,
+                       "there is no sandbox \"%s\": it was closed, has expired or was never made; "
                        "leave \"sandbox\" out and run something to get the default one, or use create_sandbox",
                        call->sandbox);
 }
@@ -27,17 +28,22 @@ static json_t *options_of(const struct mcp_call *call) {
 }
 
 void ask_python(struct mcp_call *call, const char *name, json_t *code, uint64_t timeout_ms, ask_finish *finish) {
-        const struct run_request request = { .session = name, .options = options_of(call),
-                                             .code = json_string_value(code), .code_size = json_string_length(code),
-                                             .timeout_ms = timeout_ms, .stream = true };
+        const struct run_request request = { .session = name,
+                                             .options = options_of(call),
+                                             .code = json_string_value(code),
+                                             .code_size = json_string_length(code),
+                                             .timeout_ms = timeout_ms,
+                                             .stream = true };
         struct err err;
         mcp_call_expect(call, finish);
         mcp_call_settle(call, operation_execute(&call->caller, &request, &err), &err);
 }
 
 void ask_shell(struct mcp_call *call, const char *name, json_t *command, uint64_t timeout_ms, ask_finish *finish) {
-        const struct run_request request = { .session = name, .options = options_of(call),
-                                             .shell = json_string_value(command), .timeout_ms = timeout_ms,
+        const struct run_request request = { .session = name,
+                                             .options = options_of(call),
+                                             .shell = json_string_value(command),
+                                             .timeout_ms = timeout_ms,
                                              .stream = true };
         struct err err;
         mcp_call_expect(call, finish);
@@ -45,8 +51,11 @@ void ask_shell(struct mcp_call *call, const char *name, json_t *command, uint64_
 }
 
 void ask_install(struct mcp_call *call, const char *name, json_t *packages, uint64_t timeout_ms, ask_finish *finish) {
-        const struct install_request request = { .session = name, .options = options_of(call), .packages = packages,
-                                                 .timeout_ms = timeout_ms, .stream = true,
+        const struct install_request request = { .session = name,
+                                                 .options = options_of(call),
+                                                 .packages = packages,
+                                                 .timeout_ms = timeout_ms,
+                                                 .stream = true,
                                                  .cancel_on_disconnect = true };
         struct err err;
         mcp_call_expect(call, finish);

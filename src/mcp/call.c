@@ -28,8 +28,9 @@ void mcp_call_init(struct mcp_call *call, const struct mcp_link *link, struct mc
         call->takes_tasks = message->era == MCP_MODERN && json_object_get(extensions, MCP_TASKS_EXTENSION);
         call->wants_log = json_object_get(message->meta, MCP_META "logLevel") != NULL;
         call->started_ms = loop_now_ms();
-        call->caller = (struct caller) { .type = &caller_type, .manager = peer->manager, .owner = peer->owner,
-                                       .from = peer->from, .cursor = 1 };
+        call->caller = (struct caller) {
+                .type = &caller_type, .manager = peer->manager, .owner = peer->owner, .from = peer->from, .cursor = 1
+        };
 }
 
 static void call_free(struct mcp_call *call) {
@@ -263,12 +264,12 @@ static bool wants_more(const struct caller *caller) {
 }
 
 static const struct caller_type caller_type = { .answer = on_answer,
-                                              .refuse = on_refuse,
-                                              .accepted = on_accepted,
-                                              .output = on_output,
-                                              .display = on_display,
-                                              .wants_more = wants_more,
-                                              .via = "mcp" };
+                                                .refuse = on_refuse,
+                                                .accepted = on_accepted,
+                                                .output = on_output,
+                                                .display = on_display,
+                                                .wants_more = wants_more,
+                                                .via = "mcp" };
 
 /* ---- clients that leave ---- */
 

@@ -109,8 +109,9 @@ static void on_release(struct mcp_call *call) {
         free(own);
 }
 
-static const struct mcp_link link = { .notify = on_notify, .respond = on_respond, .accepted = on_accepted,
-                                      .release = on_release };
+static const struct mcp_link link = {
+        .notify = on_notify, .respond = on_respond, .accepted = on_accepted, .release = on_release
+};
 
 static void send_error(struct channel *channel, const json_t *id, struct mcp_error *error) {
         _cleanup_free_ char *text = mcp_error_text(id, error);
@@ -131,8 +132,10 @@ static void begin(struct channel *channel, const struct mcp_message *message) {
         struct mcp_error error;
         struct channel_call *own = channel->n_calls < MCP_CALLS_MAX ? calloc(1, sizeof(*own)) : NULL;
         if (!own) {
-                (void) mcp_error_set(&error, MCP_INTERNAL_ERROR, 200, "%d calls are under way, or no memory is left; "
-                                     "wait for some of them", MCP_CALLS_MAX);
+                (void) mcp_error_set(&error, MCP_INTERNAL_ERROR, 200,
+                                     "%d calls are under way, or no memory is left; "
+                                     "wait for some of them",
+                                     MCP_CALLS_MAX);
                 send_error(channel, message->id, &error);
                 return;
         }
@@ -168,8 +171,10 @@ static void refuse_long(struct channel *channel) {
         struct mcp_error error;
         channel->is_too_long = true;
         channel->size = 0;
-        (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 413, "the message is larger than %d bytes; write large "
-                             "contents in several steps", MCP_MESSAGE_MAX);
+        (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 413,
+                             "the message is larger than %d bytes; write large "
+                             "contents in several steps",
+                             MCP_MESSAGE_MAX);
         send_error(channel, NULL, &error);
 }
 
@@ -283,8 +288,8 @@ static void on_abandon(struct upload *upload) {
                 }
         while (channel->calls) {
                 struct mcp_call *call = &channel->calls->call;
-                struct run *run = is_left && call->link && call->is_asked && call->is_run ? caller_run(&call->caller)
-                                                                                           : NULL;
+                struct run *run =
+                        is_left && call->link && call->is_asked && call->is_run ? caller_run(&call->caller) : NULL;
                 call->caller.cancel_on_disconnect = run != NULL;
                 mcp_call_drop(call);
         }
@@ -319,7 +324,7 @@ static int open_channel(struct caller *caller, json_t *json, struct err *err) {
         if (!channel)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         int code = caller_is_operator(caller) ? read_options(channel, json, err)
-                                            : err_set(err, ERR_REFUSED, "a channel is the operator's; use POST /mcp");
+                                              : err_set(err, ERR_REFUSED, "a channel is the operator's; use POST /mcp");
         if (code < 0) {
                 json_decref(channel->options);
                 free(channel->place);
@@ -333,8 +338,11 @@ static int open_channel(struct caller *caller, json_t *json, struct err *err) {
         channel->peer.options = channel->options;
         channel->peer.place = channel->place;
         channel->peer.has_fixtures = place_has_fixtures();
-        channel->upload = (struct upload) { .caller = caller, .piece = on_piece, .finish = on_finish,
-                                            .abandon = on_abandon, .json = json_incref(json) };
+        channel->upload = (struct upload) { .caller = caller,
+                                            .piece = on_piece,
+                                            .finish = on_finish,
+                                            .abandon = on_abandon,
+                                            .json = json_incref(json) };
         if (upload_begin(&channel->upload, err) < 0)
                 return -1;
         channel->is_open = true;

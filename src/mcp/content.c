@@ -13,12 +13,12 @@
 
 enum { VALUE_MAX = 12 << 10, TRACEBACK_MAX = 6 << 10, DECODE_MAX = 1 << 20 };
 
-#define put_words(text, ...)                                                                \
-        ({                                                                                  \
-                char _words[1200];                                                          \
-                int _n = snprintf(_words, sizeof(_words), __VA_ARGS__);                     \
-                size_t _size = _n < 0 ? 0 : (size_t) _n;                                    \
-                json_writer_put(text, _words, _size < sizeof(_words) ? _size : sizeof(_words) - 1); \
+#define put_words(text, ...)                                                                                           \
+        ({                                                                                                             \
+                char _words[1200];                                                                                     \
+                int _n = snprintf(_words, sizeof(_words), __VA_ARGS__);                                                \
+                size_t _size = _n < 0 ? 0 : (size_t) _n;                                                               \
+                json_writer_put(text, _words, _size < sizeof(_words) ? _size : sizeof(_words) - 1);                    \
         })
 
 void content_put_text_result(struct json_writer *members, const char *text, size_t size, bool is_error) {
@@ -169,8 +169,11 @@ static void put_install(struct slice result, struct json_writer *plain) {
                 _cleanup_free_ char *name = slice_text(one, 4096);
                 if (n == 0)
                         begin_paragraph(plain);
-                put_words(plain, "%s%.100s", n ? ", " : "imported already in another version, so close the sandbox or "
-                          "use another to get: ", name ? name : "?");
+                put_words(plain, "%s%.100s",
+                          n ? ", "
+                            : "imported already in another version, so close the sandbox or "
+                              "use another to get: ",
+                          name ? name : "?");
         }
 }
 
@@ -186,15 +189,19 @@ static void put_end(const struct mcp_call *call, struct slice result, struct jso
                 begin_paragraph(plain);
                 put_words(plain, "[%s, exit status %" PRId64 "]\n", status, code);
         }
-        if (slice_is_true(slice_get(result, "variables_lost")) && !slice_get(slice_get(result, "error"), "message").bytes) {
+        if (slice_is_true(slice_get(result, "variables_lost")) &&
+            !slice_get(slice_get(result, "error"), "message").bytes) {
                 begin_paragraph(plain);
-                put_words(plain, "[the Python process was replaced before this run: variables of earlier runs are lost, "
+                put_words(plain,
+                          "[the Python process was replaced before this run: variables of earlier runs are lost, "
                           "files are kept]\n");
         }
         if (cut > 0) {
                 begin_paragraph(plain);
-                put_words(plain, "[%" PRIu64 " bytes of output were dropped: 16 MiB of each stream are kept; write to a "
-                          "file instead]\n", cut);
+                put_words(plain,
+                          "[%" PRIu64 " bytes of output were dropped: 16 MiB of each stream are kept; write to a "
+                          "file instead]\n",
+                          cut);
         }
         if (warning) {
                 begin_paragraph(plain);
@@ -333,9 +340,10 @@ void content_answer_unfinished(struct mcp_call *call) {
         put_output(call, &plain);
         if (!call->is_full) {
                 begin_paragraph(&plain);
-                put_words(&plain, "[still running as run_id=\"%s\"; read_output with offset=%" PRIu64
-                          " reads on, interrupt ends it]", name, call->output.seen > call->output.skip
-                                                                        ? call->output.seen : call->output.skip);
+                put_words(&plain,
+                          "[still running as run_id=\"%s\"; read_output with offset=%" PRIu64
+                          " reads on, interrupt ends it]",
+                          name, call->output.seen > call->output.skip ? call->output.seen : call->output.skip);
         }
         content_put_text_result(&members, plain.bytes ? plain.bytes : "", plain.size, false);
         _cleanup_json_writer_ struct json_writer meta = { 0 };

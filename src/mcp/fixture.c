@@ -14,8 +14,7 @@
 
 enum { STEPS = 3, STEP_MS = 50 };
 
-#define PIXEL                                                                                                          \
-        "\"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==\""
+#define PIXEL "\"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==\""
 #define SOUND "\"UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAAAAA==\""
 #define TEXT(words) "{\"type\":\"text\",\"text\":\"" words "\"}"
 #define IMAGE "{\"type\":\"image\",\"data\":" PIXEL ",\"mimeType\":\"image/png\"}"
@@ -41,8 +40,8 @@ static const struct {
         { "test_audio_content", "{\"type\":\"audio\",\"data\":" SOUND ",\"mimeType\":\"audio/wav\"}", false, NULL, NULL,
           NULL },
         { "test_embedded_resource",
-          EMBEDDED("test://embedded-resource", "text/plain", "This is an embedded resource content."), false, NULL, NULL,
-          NULL },
+          EMBEDDED("test://embedded-resource", "text/plain", "This is an embedded resource content."), false, NULL,
+          NULL, NULL },
         { "test_multiple_content_types",
           TEXT("Multiple content types test:") "," IMAGE "," EMBEDDED(
                   "test://mixed-content-resource", "application/json", "{\\\"test\\\":\\\"data\\\",\\\"value\\\":123}"),
@@ -69,7 +68,8 @@ static const struct {
 static const struct {
         const char *uri, *members;
 } resources_of_tests[] = {
-        { "test://static-text", "\"mimeType\":\"text/plain\",\"text\":\"This is the content of the static text resource.\"" },
+        { "test://static-text",
+          "\"mimeType\":\"text/plain\",\"text\":\"This is the content of the static text resource.\"" },
         { "test://static-binary", "\"mimeType\":\"image/png\",\"blob\":" PIXEL },
         { "test://watched-resource", "\"mimeType\":\"text/plain\",\"text\":\"Watched resource content.\"" },
 };
@@ -82,10 +82,13 @@ static const struct {
         { "test_simple_prompt", "", USER(TEXT("This is a simple prompt for testing.")), { NULL, NULL } },
         { "test_prompt_with_arguments",
           "{\"name\":\"arg1\",\"required\":true},{\"name\":\"arg2\",\"required\":true}",
-          USER(TEXT("Prompt with arguments: arg1='%s', arg2='%s'")), { "arg1", "arg2" } },
-        { "test_prompt_with_embedded_resource", "{\"name\":\"resourceUri\",\"required\":true}",
+          USER(TEXT("Prompt with arguments: arg1='%s', arg2='%s'")),
+          { "arg1", "arg2" } },
+        { "test_prompt_with_embedded_resource",
+          "{\"name\":\"resourceUri\",\"required\":true}",
           USER(EMBEDDED("%s", "text/plain", "Embedded resource content for testing.")) "," USER(
-                  TEXT("Please process the embedded resource above.")), { "resourceUri", NULL } },
+                  TEXT("Please process the embedded resource above.")),
+          { "resourceUri", NULL } },
         { "test_prompt_with_image", "", USER(IMAGE) "," USER(TEXT("Please analyze the image above.")), { NULL, NULL } },
 };
 
@@ -143,7 +146,8 @@ static void list_prompts(struct mcp_call *call) {
 static void put_argument(struct json_writer *members, const json_t *arguments, const char *name) {
         _cleanup_json_writer_ struct json_writer quoted = { 0 };
         json_t *value = json_object_get(arguments, name);
-        json_writer_put_string(&quoted, json_is_string(value) ? json_string_value(value) : "", json_string_length(value));
+        json_writer_put_string(&quoted, json_is_string(value) ? json_string_value(value) : "",
+                               json_string_length(value));
         if (quoted.size > 2)
                 json_writer_put(members, quoted.bytes + 1, quoted.size - 2);
 }
@@ -268,10 +272,10 @@ static void run_as_task(struct mcp_call *call, const char *code) {
 
 static void sleep_as_task(struct mcp_call *call) {
         const struct mcp_message *message = call->context;
-        double seconds = json_number_value(
-                json_object_get(json_object_get(message->params, "arguments"), "seconds"));
+        double seconds = json_number_value(json_object_get(json_object_get(message->params, "arguments"), "seconds"));
         char code[100];
-        (void) snprintf(code, sizeof(code), "import time; time.sleep(%.3f); print('slept')", seconds < 60 ? seconds : 60);
+        (void) snprintf(code, sizeof(code), "import time; time.sleep(%.3f); print('slept')",
+                        seconds < 60 ? seconds : 60);
         call->context = NULL;
         run_as_task(call, code);
 }
@@ -308,8 +312,7 @@ bool fixture_read_resource(struct mcp_call *call, const char *uri) {
         _cleanup_json_writer_ struct json_writer members = { 0 };
         size_t size = strlen(uri), found = 0;
         bool is_template = size > strlen(before) + strlen(after) && size < 200 &&
-                           strncmp(uri, before, strlen(before)) == 0 &&
-                           strcmp(uri + size - strlen(after), after) == 0;
+                           strncmp(uri, before, strlen(before)) == 0 && strcmp(uri + size - strlen(after), after) == 0;
         while (found < ELEMENTS(resources_of_tests) && strcmp(resources_of_tests[found].uri, uri) != 0)
                 found++;
         if (!is_template && found == ELEMENTS(resources_of_tests))
@@ -321,8 +324,9 @@ bool fixture_read_resource(struct mcp_call *call, const char *uri) {
                 char words[400];
                 int id_size = (int) (size - strlen(before) - strlen(after));
                 const char *id = uri + strlen(before);
-                int n = snprintf(words, sizeof(words), "{\"id\":\"%.*s\",\"templateTest\":true,\"data\":\"Data for ID: %.*s\"}",
-                                 id_size, id, id_size, id);
+                int n = snprintf(words, sizeof(words),
+                                 "{\"id\":\"%.*s\",\"templateTest\":true,\"data\":\"Data for ID: %.*s\"}", id_size, id,
+                                 id_size, id);
                 json_writer_put_literal(&members, "\"mimeType\":\"application/json\",\"text\":");
                 json_writer_put_string(&members, words, (size_t) n);
         } else

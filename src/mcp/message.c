@@ -23,10 +23,12 @@ static int read_message(json_t *json, struct mcp_message *message, struct mcp_er
         json_t *id = json_object_get(json, "id"), *method = json_object_get(json, "method");
         json_t *params = json_object_get(json, "params");
         if (json_is_array(json))
-                return mcp_error_set(error, MCP_INVALID_REQUEST, 400, "batches are not supported: send one message at "
+                return mcp_error_set(error, MCP_INVALID_REQUEST, 400,
+                                     "batches are not supported: send one message at "
                                      "a time");
         if (!json_is_object(json) || !version || strcmp(version, "2.0") != 0)
-                return mcp_error_set(error, MCP_INVALID_REQUEST, 400, "a message is an object with \"jsonrpc\": "
+                return mcp_error_set(error, MCP_INVALID_REQUEST, 400,
+                                     "a message is an object with \"jsonrpc\": "
                                      "\"2.0\"");
         if (id && !json_is_string(id) && !json_is_integer(id))
                 return mcp_error_set(error, MCP_INVALID_REQUEST, 400, "\"id\" is a text or a whole number");
@@ -61,8 +63,8 @@ int mcp_message_parse(const char *bytes, size_t size, json_t **ret_json, struct 
 /* ---- eras ---- */
 
 static int refuse_version(struct mcp_error *error, const char *requested) {
-        (void) mcp_error_set(error, MCP_UNSUPPORTED_VERSION, 400, "protocol version \"%.40s\" is not supported; use "
-                             MCP_MODERN_VERSION, requested);
+        (void) mcp_error_set(error, MCP_UNSUPPORTED_VERSION, 400,
+                             "protocol version \"%.40s\" is not supported; use " MCP_MODERN_VERSION, requested);
         error->data = json_pack("{s:[s,s,s], s:s}", "supported", MCP_MODERN_VERSION, MCP_LEGACY_VERSION,
                                 MCP_OLDEST_VERSION, "requested", requested);
         return -1;
@@ -81,13 +83,13 @@ int mcp_message_check_era(struct mcp_message *message, const char *header_versio
         if (message->era == MCP_LEGACY || message->kind != MCP_REQUEST)
                 return 0;
         if (!json_is_string(version))
-                return mcp_error_set(error, MCP_INVALID_PARAMS, 400, "params._meta must have \"" MCP_META
-                                     "protocolVersion\", a text");
+                return mcp_error_set(error, MCP_INVALID_PARAMS, 400,
+                                     "params._meta must have \"" MCP_META "protocolVersion\", a text");
         if (strcmp(json_string_value(version), MCP_MODERN_VERSION) != 0)
                 return refuse_version(error, json_string_value(version));
         if (!json_is_object(capabilities))
-                return mcp_error_set(error, MCP_INVALID_PARAMS, 400, "params._meta must have \"" MCP_META
-                                     "clientCapabilities\", an object");
+                return mcp_error_set(error, MCP_INVALID_PARAMS, 400,
+                                     "params._meta must have \"" MCP_META "clientCapabilities\", an object");
         return 0;
 }
 

@@ -21,7 +21,7 @@ static void put_network(struct json_writer *text, const json_t *network) {
                 put(text, "No network.");
         else {
                 put(text, "Of the network only: ");
-                json_array_foreach(hosts, i, host) {
+                json_array_foreach (hosts, i, host) {
                         if (i == HOSTS_SHOWN)
                                 break;
                         put(text, i ? ", " : "");
@@ -38,7 +38,7 @@ char *place_describe(const json_t *options) {
         put_network(&text, json_object_get(options, "network"));
         if (json_object_get(options, "workspace"))
                 put(&text, " /workspace is the user's project: changes there are real.");
-        json_array_foreach(mounts, i, mount) {
+        json_array_foreach (mounts, i, mount) {
                 const char *at = json_string_value(json_object_get(mount, "destination"));
                 put(&text, " The user's files are in ");
                 put(&text, at ? at : "?");

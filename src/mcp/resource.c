@@ -45,10 +45,10 @@ void resource_list_templates(struct mcp_call *call, const struct mcp_message *me
         _cleanup_json_writer_ struct json_writer members = { 0 };
         if (!server_check_cursor(call, message))
                 return;
-        json_writer_put_literal(&members,
-                              "\"resourceTemplates\":[{\"uriTemplate\":\"glovebox://{sandbox}/{+path}\",\"name\":\"file\","
-                              "\"title\":\"File of a sandbox\",\"description\":\"A file below /workspace of a sandbox, "
-                              "such as artifacts/plot.png\"}");
+        json_writer_put_literal(
+                &members, "\"resourceTemplates\":[{\"uriTemplate\":\"glovebox://{sandbox}/{+path}\",\"name\":\"file\","
+                          "\"title\":\"File of a sandbox\",\"description\":\"A file below /workspace of a sandbox, "
+                          "such as artifacts/plot.png\"}");
         if (call->peer->has_fixtures)
                 fixture_put_templates(&members);
         json_writer_put_literal(&members, "]");
@@ -64,7 +64,8 @@ static int take_apart(struct mcp_call *call, const char *uri, char ret_name[stat
         char handle[sizeof(call->sandbox)], path[URI_MAX + 1];
         size_t size = strlen(uri), n;
         if (size > URI_MAX || strncmp(uri, scheme, strlen(scheme)) != 0)
-                return err_set(err, ERR_NOT_FOUND, "there is no such resource; those there are look like "
+                return err_set(err, ERR_NOT_FOUND,
+                               "there is no such resource; those there are look like "
                                "glovebox://default/artifacts/plot.png");
         const char *at = uri + strlen(scheme), *slash = strchr(at, '/');
         if (!slash || slash == at || (size_t) (slash - at) >= sizeof(handle))
@@ -72,7 +73,8 @@ static int take_apart(struct mcp_call *call, const char *uri, char ret_name[stat
         memcpy(handle, at, (size_t) (slash - at));
         handle[slash - at] = '\0';
         if (http_decode(slash + 1, strlen(slash + 1), false, path, &n) < 0 || n == 0 || n >= 4096)
-                return err_set(err, ERR_NOT_FOUND, "the path of the URI is empty, too long, or not percent-encoded "
+                return err_set(err, ERR_NOT_FOUND,
+                               "the path of the URI is empty, too long, or not percent-encoded "
                                "UTF-8");
         memcpy(ret_path, path, n + 1);
         return tool_name_sandbox(call, handle, ret_name, err);
@@ -133,8 +135,10 @@ void resource_read(struct mcp_call *call, const struct mcp_message *message) {
         if (fd >= 0 && !S_ISREG(status.st_mode))
                 (void) err_set(&err, ERR_NOT_FOUND, "%.200s is no file", relative);
         else if (fd >= 0 && status.st_size > MCP_RESOURCE_MAX)
-                (void) err_set(&err, ERR_LIMIT, "the file has %lld bytes, and a resource at most %d; read parts of it "
-                               "with run_shell", (long long) status.st_size, MCP_RESOURCE_MAX);
+                (void) err_set(&err, ERR_LIMIT,
+                               "the file has %lld bytes, and a resource at most %d; read parts of it "
+                               "with run_shell",
+                               (long long) status.st_size, MCP_RESOURCE_MAX);
         else if (fd >= 0)
                 bytes = read_whole(fd, (size_t) status.st_size, &err);
         if (bytes)

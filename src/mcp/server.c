@@ -61,7 +61,7 @@ static void discover(struct mcp_call *call, const struct mcp_message *message) {
         (void) message;
         _cleanup_json_writer_ struct json_writer members = { 0 };
         json_writer_put_literal(&members, "\"supportedVersions\":[\"" MCP_MODERN_VERSION "\",\"" MCP_LEGACY_VERSION
-                                        "\",\"" MCP_OLDEST_VERSION "\"],");
+                                          "\",\"" MCP_OLDEST_VERSION "\"],");
         put_capabilities(call, &members);
         put_instructions(call, &members);
         server_put_caching(call, &members, 60000, false);

@@ -59,8 +59,8 @@ static bool take_id(struct mcp_call *call, const struct mcp_message *message, ch
         struct err err;
         call->is_task = true;
         if (!call->takes_tasks) {
-                (void) mcp_error_set(&error, MCP_MISSING_CAPABILITY, 400, "the client does not declare the extension "
-                                     MCP_TASKS_EXTENSION);
+                (void) mcp_error_set(&error, MCP_MISSING_CAPABILITY, 400,
+                                     "the client does not declare the extension " MCP_TASKS_EXTENSION);
                 error.data = json_pack("{s:{s:{s:{}}}}", "requiredCapabilities", "extensions", MCP_TASKS_EXTENSION);
                 mcp_call_fail(call, &error);
                 return false;

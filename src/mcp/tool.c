@@ -11,52 +11,97 @@
 #define SANDBOX { .name = "sandbox", .about = "its handle, of create_sandbox; the default one without it", .max = 64 }
 #define RUN_HOW                                                                                                        \
         SANDBOX,                                                                                                       \
-        { .name = "timeout_s", .kind = TOOL_NUMBER, .min = 0.01, .max = 86400, .about = "stop it after so many seconds" }, \
-        { .name = "background", .kind = TOOL_TRUTH, .about = "return at once with a run_id for read_output" }
+                { .name = "timeout_s",                                                                                 \
+                  .kind = TOOL_NUMBER,                                                                                 \
+                  .min = 0.01,                                                                                         \
+                  .max = 86400,                                                                                        \
+                  .about = "stop it after so many seconds" },                                                          \
+        {                                                                                                              \
+                .name = "background", .kind = TOOL_TRUTH, .about = "return at once with a run_id for read_output"      \
+        }
 
 const struct mcp_tool tools[] = {
-        { .name = "run_python", .title = "Run Python", .tells_place = true, .run = tool_run_python,
+        { .name = "run_python",
+          .title = "Run Python",
+          .tells_place = true,
+          .run = tool_run_python,
           .about = "Run Python code. Variables, imports and files stay for the next call. Returns what it prints, the "
                    "value of the last expression, figures as images, and links to files saved in "
                    "/workspace/artifacts. What takes longer than 45 s goes on in the background.",
           .arguments = { { .name = "code", .is_required = true }, RUN_HOW } },
-        { .name = "run_shell", .title = "Run a shell command", .tells_place = true, .run = tool_run_shell,
+        { .name = "run_shell",
+          .title = "Run a shell command",
+          .tells_place = true,
+          .run = tool_run_shell,
           .about = "Run a shell command in /workspace. Returns its output and, when it is not 0, its exit status.",
           .arguments = { { .name = "command", .is_required = true }, RUN_HOW } },
-        { .name = "read_file", .title = "Read a file", .hints = TOOL_READS, .run = tool_read_file,
+        { .name = "read_file",
+          .title = "Read a file",
+          .hints = TOOL_READS,
+          .run = tool_read_file,
           .about = "Read a text file or an image below /workspace.",
           .arguments = { { .name = "path", .is_required = true, .max = 4095 },
                          { .name = "line", .kind = TOOL_INTEGER, .min = 1, .max = 1e9, .about = "first line wanted" },
                          { .name = "lines", .kind = TOOL_INTEGER, .min = 1, .max = 1e6, .about = "how many" },
                          SANDBOX } },
-        { .name = "write_file", .title = "Write a file", .hints = TOOL_IDEMPOTENT, .run = tool_write_file,
+        { .name = "write_file",
+          .title = "Write a file",
+          .hints = TOOL_IDEMPOTENT,
+          .run = tool_write_file,
           .about = "Write a whole file below /workspace; directories are made.",
           .arguments = { { .name = "path", .is_required = true, .max = 4095 },
                          { .name = "content", .is_required = true },
                          { .name = "base64", .kind = TOOL_TRUTH, .about = "content is base64 of the bytes" },
                          SANDBOX } },
-        { .name = "list_files", .title = "List files", .hints = TOOL_READS, .run = tool_list_files,
+        { .name = "list_files",
+          .title = "List files",
+          .hints = TOOL_READS,
+          .run = tool_list_files,
           .about = "List a directory below /workspace.",
           .arguments = { { .name = "path", .max = 4095, .about = "/workspace without it" }, SANDBOX } },
-        { .name = "install_packages", .title = "Install Python packages", .hints = TOOL_IDEMPOTENT | TOOL_OPEN_WORLD,
+        { .name = "install_packages",
+          .title = "Install Python packages",
+          .hints = TOOL_IDEMPOTENT | TOOL_OPEN_WORLD,
           .run = tool_install,
           .about = "Install packages with pip, by name (\"attrs>=23\"). Works without a network of the sandbox.",
           .arguments = { { .name = "packages", .kind = TOOL_TEXTS, .is_required = true }, SANDBOX } },
-        { .name = "read_output", .title = "Read a run's output", .hints = TOOL_READS, .run = tool_read_output,
+        { .name = "read_output",
+          .title = "Read a run's output",
+          .hints = TOOL_READS,
+          .run = tool_read_output,
           .about = "Read a run's output from a byte on: of one in the background, or what was left out. At the end of "
                    "the run its result follows.",
           .arguments = { { .name = "run_id", .is_required = true, .max = 160 },
-                         { .name = "offset", .kind = TOOL_INTEGER, .min = 0, .max = 1e12, .about = "first byte wanted" },
-                         { .name = "wait_s", .kind = TOOL_NUMBER, .min = 0, .max = 50,
+                         { .name = "offset",
+                           .kind = TOOL_INTEGER,
+                           .min = 0,
+                           .max = 1e12,
+                           .about = "first byte wanted" },
+                         { .name = "wait_s",
+                           .kind = TOOL_NUMBER,
+                           .min = 0,
+                           .max = 50,
                            .about = "wait so long for the end; 5 without it" } } },
-        { .name = "interrupt", .title = "Interrupt a run", .hints = TOOL_IDEMPOTENT, .run = tool_interrupt,
+        { .name = "interrupt",
+          .title = "Interrupt a run",
+          .hints = TOOL_IDEMPOTENT,
+          .run = tool_interrupt,
           .about = "Interrupt the run that is on, or the one named. Variables stay.",
           .arguments = { { .name = "run_id", .max = 160 }, SANDBOX } },
-        { .name = "create_sandbox", .title = "Create a sandbox", .hints = TOOL_HARMLESS, .run = tool_create_sandbox,
+        { .name = "create_sandbox",
+          .title = "Create a sandbox",
+          .hints = TOOL_HARMLESS,
+          .run = tool_create_sandbox,
           .about = "Make another sandbox, apart from the default one, and return its handle." },
-        { .name = "list_sandboxes", .title = "List sandboxes", .hints = TOOL_READS, .run = tool_list_sandboxes,
+        { .name = "list_sandboxes",
+          .title = "List sandboxes",
+          .hints = TOOL_READS,
+          .run = tool_list_sandboxes,
           .about = "List the sandboxes: handle and state." },
-        { .name = "close_sandbox", .title = "Close a sandbox", .hints = TOOL_IDEMPOTENT, .run = tool_close_sandbox,
+        { .name = "close_sandbox",
+          .title = "Close a sandbox",
+          .hints = TOOL_IDEMPOTENT,
+          .run = tool_close_sandbox,
           .about = "Remove a sandbox with its variables and files; \"default\" is made anew when it is used again.",
           .arguments = { { .name = "sandbox", .is_required = true, .max = 64 } } },
 };
@@ -146,16 +191,27 @@ void tool_list(struct mcp_call *call, const struct mcp_message *message) {
 
 static int check_one(const struct mcp_tool *tool, const struct tool_argument *argument, const json_t *value,
                      struct err *err) {
-        static const char *const kinds[] = { "a text", "a whole number", "a number", "true or false", "a list of texts" };
+        static const char *const kinds[] = { "a text", "a whole number", "a number", "true or false",
+                                             "a list of texts" };
         double number = json_number_value(value);
         bool is_good;
         switch (argument->kind) {
-        case TOOL_TEXT: is_good = json_is_string(value); break;
-        case TOOL_INTEGER: is_good = json_is_integer(value); break;
-        case TOOL_NUMBER: is_good = json_is_number(value); break;
-        case TOOL_TRUTH: is_good = json_is_boolean(value); break;
+        case TOOL_TEXT:
+                is_good = json_is_string(value);
+                break;
+        case TOOL_INTEGER:
+                is_good = json_is_integer(value);
+                break;
+        case TOOL_NUMBER:
+                is_good = json_is_number(value);
+                break;
+        case TOOL_TRUTH:
+                is_good = json_is_boolean(value);
+                break;
         case TOOL_TEXTS:
-        default: is_good = json_is_array(value); break; /* what is in it the operation looks at */
+        default:
+                is_good = json_is_array(value);
+                break; /* what is in it the operation looks at */
         }
         if (!is_good)
                 return err_set(err, ERR_USAGE, "%s: \"%s\" must be %s", tool->name, argument->name,
@@ -182,7 +238,7 @@ int tool_check(const struct mcp_tool *tool, json_t *arguments, struct err *err) 
                 if (value && check_one(tool, argument, value, err) < 0)
                         return -1;
         }
-        json_object_foreach(arguments, key, value) {
+        json_object_foreach (arguments, key, value) {
                 const struct tool_argument *argument = tool->arguments;
                 char names[200] = "";
                 size_t used = 0;
@@ -213,8 +269,10 @@ void tool_call(struct mcp_call *call, const struct mcp_message *message) {
                 if (tool)
                         (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200, "\"arguments\" must be an object");
                 else
-                        (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200, "there is no tool \"%.60s\"; tools/list "
-                                             "names those there are", name ? name : "");
+                        (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200,
+                                             "there is no tool \"%.60s\"; tools/list "
+                                             "names those there are",
+                                             name ? name : "");
                 mcp_call_fail(call, &error);
                 return;
         }
@@ -231,7 +289,8 @@ int tool_name_sandbox(struct mcp_call *call, const char *handle, char ret_name[s
                       struct err *err) {
         handle = handle ? handle : "default";
         if (strlen(handle) >= sizeof(call->sandbox) || registry_check_name(handle, NULL) < 0)
-                return err_set(err, ERR_USAGE, "\"%.60s\" is no handle of a sandbox; list_sandboxes shows them", handle);
+                return err_set(err, ERR_USAGE, "\"%.60s\" is no handle of a sandbox; list_sandboxes shows them",
+                               handle);
         (void) snprintf(call->sandbox, sizeof(call->sandbox), "%s", handle);
         (void) snprintf(ret_name, TOOL_NAME_ROOM, "%s%s", call->peer->prefix, handle);
         return 0;
@@ -243,8 +302,10 @@ int tool_name_run(struct mcp_call *call, const char *text, char ret_name[static 
         size_t size = dot ? (size_t) (dot - text) : 0;
         if (!dot || size == 0 || size >= sizeof(handle) || strlen(dot + 1) != 32 ||
             strspn(dot + 1, "0123456789abcdef") != 32)
-                return err_set(err, ERR_USAGE, "\"%.60s\" is no run_id: it looks like default.0123…, as run_python "
-                               "gave it", text);
+                return err_set(err, ERR_USAGE,
+                               "\"%.60s\" is no run_id: it looks like default.0123…, as run_python "
+                               "gave it",
+                               text);
         memcpy(handle, text, size);
         handle[size] = '\0';
         (void) snprintf(call->run_id, sizeof(call->run_id), "%s", dot + 1);

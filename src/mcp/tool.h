@@ -34,8 +34,7 @@ int tool_check(const struct mcp_tool *tool, json_t *arguments, struct err *err);
 
 /* The session's name behind a handle (NULL: the default). ERR_USAGE: no handle. Sets call->sandbox. */
 enum { TOOL_NAME_ROOM = 144 };
-int tool_name_sandbox(struct mcp_call *call, const char *handle, char ret_name[static TOOL_NAME_ROOM],
-                      struct err *err);
+int tool_name_sandbox(struct mcp_call *call, const char *handle, char ret_name[static TOOL_NAME_ROOM], struct err *err);
 
 /* "SANDBOX.RUN" taken apart: the session's name, and call->sandbox and call->run_id are set. */
 int tool_name_run(struct mcp_call *call, const char *text, char ret_name[static TOOL_NAME_ROOM], struct err *err);

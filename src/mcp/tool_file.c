@@ -52,8 +52,8 @@ static char *read_beginning(int fd, size_t max, size_t *ret_size, struct err *er
 static void answer_link(struct mcp_call *call, const struct image_cache *view, const char *why) {
         _cleanup_json_writer_ struct json_writer members = { 0 };
         char words[300];
-        int n = snprintf(words, sizeof(words), "%s (%" PRIu64 " bytes); use run_python or run_shell to look into it", why,
-                         view->size);
+        int n = snprintf(words, sizeof(words), "%s (%" PRIu64 " bytes); use run_python or run_shell to look into it",
+                         why, view->size);
         json_writer_put_literal(&members, "\"content\":[{\"type\":\"text\",\"text\":");
         json_writer_put_string(&members, words, (size_t) n);
         json_writer_put_literal(&members, "},");
@@ -99,8 +99,10 @@ static void answer_lines(struct mcp_call *call, const struct image_cache *view, 
         char words[200];
         uint64_t n = 0;
         if (!begin) {
-                int length = snprintf(words, sizeof(words), "line %" PRIu64 " is beyond the first %d MiB of the file, or "
-                                      "beyond its end; use run_shell with sed", view->line, LOOK_MAX >> 20);
+                int length = snprintf(words, sizeof(words),
+                                      "line %" PRIu64 " is beyond the first %d MiB of the file, or "
+                                      "beyond its end; use run_shell with sed",
+                                      view->line, LOOK_MAX >> 20);
                 mcp_call_say(call, words, (size_t) length, true);
                 return;
         }
@@ -115,8 +117,9 @@ static void answer_lines(struct mcp_call *call, const struct image_cache *view, 
         size_t shown = (size_t) (at - begin) < MCP_FILE_TEXT_MAX ? (size_t) (at - begin) : MCP_FILE_TEXT_MAX;
         json_writer_put(&plain, begin, shown);
         if (begin + shown < end || view->size > size) {
-                int length = snprintf(words, sizeof(words), "\n[more follows: read_file line=%" PRIu64 "; the file has %"
-                                      PRIu64 " bytes]", view->line + n, view->size);
+                int length = snprintf(words, sizeof(words),
+                                      "\n[more follows: read_file line=%" PRIu64 "; the file has %" PRIu64 " bytes]",
+                                      view->line + n, view->size);
                 json_writer_put(&plain, words, (size_t) length);
         }
         if (plain.size == 0)
@@ -133,8 +136,8 @@ static void answer_file(struct mcp_call *call, const struct image_cache *view, s
                         return;
                 }
         size_t size;
-        _cleanup_free_ char *bytes = read_beginning(view->fd, view->size < LOOK_MAX ? (size_t) view->size + 1 : LOOK_MAX,
-                                                    &size, err);
+        _cleanup_free_ char *bytes =
+                read_beginning(view->fd, view->size < LOOK_MAX ? (size_t) view->size + 1 : LOOK_MAX, &size, err);
         if (!bytes)
                 mcp_call_refuse(call, err);
         else if (memchr(bytes, '\0', size < 8192 ? size : 8192))
@@ -157,9 +160,11 @@ void tool_read_file(struct mcp_call *call, json_t *arguments) {
                 return;
         }
         json_int_t line = json_integer_value(json_object_get(arguments, "line"));
-        const struct image_cache view = { .fd = fd, .relative = relative, .size = (uint64_t) status.st_size,
-                                   .line = line > 0 ? (uint64_t) line : 1,
-                                   .lines = (uint64_t) json_integer_value(json_object_get(arguments, "lines")) };
+        const struct image_cache view = { .fd = fd,
+                                          .relative = relative,
+                                          .size = (uint64_t) status.st_size,
+                                          .line = line > 0 ? (uint64_t) line : 1,
+                                          .lines = (uint64_t) json_integer_value(json_object_get(arguments, "lines")) };
         answer_file(call, &view, &err);
 }
 
@@ -192,7 +197,7 @@ static void answer_entries(struct mcp_call *call, json_t *entries, bool is_cut) 
         _cleanup_json_writer_ struct json_writer plain = { 0 };
         json_t *entry;
         size_t i, n = json_array_size(entries), shown = 0;
-        json_array_foreach(entries, i, entry) {
+        json_array_foreach (entries, i, entry) {
                 const char *name = json_string_value(json_object_get(entry, "path"));
                 const char *type = json_string_value(json_object_get(entry, "type"));
                 char words[64];

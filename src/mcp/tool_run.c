@@ -36,9 +36,7 @@ static void begin_run(struct mcp_call *call, json_t *arguments, ask_run *ask, co
         call->output.keeps_end = true;
         call->began_ms = loop_wall_ms();
         if (can_go_on)
-                mcp_call_wait(call, in_background        ? 0
-                                    : call->takes_tasks ? MCP_TASK_YIELD_MS
-                                                        : MCP_YIELD_MS);
+                mcp_call_wait(call, in_background ? 0 : call->takes_tasks ? MCP_TASK_YIELD_MS : MCP_YIELD_MS);
         ask(call, name, json_object_get(arguments, what), (uint64_t) (timeout_s * 1000), content_answer_run);
 }
 

@@ -84,7 +84,8 @@ void artifact_collect_resume(struct session *session, int64_t began_ms) {
 
 static void copy_out(struct session *session, int workspace_fd, const char *run_id, struct artifact_list *list) {
         char out_dir[4200];
-        if (disk_admit(session->manager, NULL, 0, NULL) < 0) { /* the reserve of the host: what it made is gone with it */
+        if (disk_admit(session->manager, NULL, 0, NULL) <
+            0) { /* the reserve of the host: what it made is gone with it */
                 artifact_list_release(list);
                 return;
         }
@@ -179,13 +180,13 @@ bool artifact_collect_begin(struct session *session, void (*on_collected)(struct
         char queue[HELPER_JOB_QUEUE_ROOM];
         helper_job_name_queue(session->workspace_fd, queue);
         const struct helper_job_order order = { .fds = { session->workspace_fd },
-                                            .n_fds = 1,
-                                            .work = session->ephemeral ? copy_in_child : list_in_child,
-                                            .done = session->ephemeral ? on_copied : on_listed,
-                                            .timeout_ms = PATIENCE_MS,
-                                            .queue = queue,
-                                            manager_job_of(session->manager, session->row.owner),
-                                            .context = session };
+                                                .n_fds = 1,
+                                                .work = session->ephemeral ? copy_in_child : list_in_child,
+                                                .done = session->ephemeral ? on_copied : on_listed,
+                                                .timeout_ms = PATIENCE_MS,
+                                                .queue = queue,
+                                                manager_job_of(session->manager, session->row.owner),
+                                                .context = session };
         session->on_collected = on_collected;
         session->job = helper_job_start(session->manager->loop, &order, NULL);
         return session->job != NULL;

@@ -63,10 +63,14 @@ int artifact_listing_get(struct caller *caller, int workspace_fd, artifact_liste
         caller->held_by = &listing->caller;
         char queue[HELPER_JOB_QUEUE_ROOM];
         helper_job_name_queue(workspace_fd, queue);
-        const struct helper_job_order order = { .fds = { workspace_fd }, .n_fds = 1, .timeout_ms = PATIENCE_MS,
-                                            .queue = queue,
-                                            .work = list_in_child, .done = on_listed, .context = listing,
-                                            manager_job_of(caller->manager, caller->owner) };
+        const struct helper_job_order order = { .fds = { workspace_fd },
+                                                .n_fds = 1,
+                                                .timeout_ms = PATIENCE_MS,
+                                                .queue = queue,
+                                                .work = list_in_child,
+                                                .done = on_listed,
+                                                .context = listing,
+                                                manager_job_of(caller->manager, caller->owner) };
         if (helper_job_start(caller->manager->loop, &order, err))
                 return 0;
         listing_free(listing);

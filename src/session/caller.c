@@ -35,9 +35,9 @@ static void let_go(struct caller *caller) {
 /* What only looks is not recorded; what runs is recorded when the run ends (run.c), or here when none began. */
 static bool is_recorded(const char *operation, bool is_refused) {
         static const char *const runs[] = { "execute", "command" };
-        static const char *const looks[] = { "ping", "status", "ps", "session.list", "session.show", "session.log",
-                                             "run.read", "run.show", "file.read", "file.list", "file.stat",
-                                             "artifact.list" };
+        static const char *const looks[] = { "ping",         "status",      "ps",        "session.list",
+                                             "session.show", "session.log", "run.read",  "run.show",
+                                             "file.read",    "file.list",   "file.stat", "artifact.list" };
         for (size_t i = 0; i < ELEMENTS(looks); i++)
                 if (strcmp(looks[i], operation) == 0)
                         return false;
@@ -60,9 +60,13 @@ void caller_done(struct caller *caller, const char *status) {
         caller->operation = NULL;
         if (!operation || !is_recorded(operation, strcmp(status, "ok") != 0))
                 return;
-        const struct audit_entry entry = { .key = caller->owner, .via = caller->type->via, .from = caller->from,
-                                           .what = operation, .session = *caller->about ? caller->about : NULL,
-                                           .status = status, .duration_ms = loop_now_ms() - caller->asked_ms };
+        const struct audit_entry entry = { .key = caller->owner,
+                                           .via = caller->type->via,
+                                           .from = caller->from,
+                                           .what = operation,
+                                           .session = *caller->about ? caller->about : NULL,
+                                           .status = status,
+                                           .duration_ms = loop_now_ms() - caller->asked_ms };
         audit_write(&caller->manager->audit, &entry);
 }
 

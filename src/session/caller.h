@@ -59,11 +59,11 @@ struct caller {
         const char *owner; /* whose sessions it may see: a key's name, or "" for the operator, who sees all */
         bool stream;
         bool cancel_on_disconnect;
-        bool is_begun;   /* `begun` was called */
+        bool is_begun; /* `begun` was called */
         uint64_t cursor; /* number of the next journal event to send */
         const char *operation; /* what it asked for, while that is to be recorded; or NULL */
-        char about[104];       /* the session's name that it gave, or "" */
-        const char *from;      /* where it is, or NULL; borrowed */
+        char about[104]; /* the session's name that it gave, or "" */
+        const char *from; /* where it is, or NULL; borrowed */
         uint64_t asked_ms;
 
         /* where it waits: in the list of a run, for a session to fall asleep, or for itself to read what is left */

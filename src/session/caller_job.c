@@ -59,9 +59,13 @@ int caller_job_start(struct caller *caller, int fd, caller_work *work, const voi
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         *job = (struct caller_job) { caller, work, context };
         caller->held_by = &job->caller;
-        const struct helper_job_order order = { .fds = { fd }, .n_fds = 1, .timeout_ms = PATIENCE_MS, .work = do_work,
-                                            .done = on_done, .context = job,
-                                            manager_job_of(caller->manager, caller->owner) };
+        const struct helper_job_order order = { .fds = { fd },
+                                                .n_fds = 1,
+                                                .timeout_ms = PATIENCE_MS,
+                                                .work = do_work,
+                                                .done = on_done,
+                                                .context = job,
+                                                manager_job_of(caller->manager, caller->owner) };
         if (helper_job_start(caller->manager->loop, &order, err))
                 return 0;
         caller_job_free(job);

@@ -3,8 +3,13 @@
 #include <string.h>
 
 const char *const counters_end_names[COUNTERS_ENDS] = {
-        [COUNTERS_OK] = "ok",         [COUNTERS_ERROR] = "error",   [COUNTERS_TIMEOUT] = "timeout",
-        [COUNTERS_OOM] = "oom",       [COUNTERS_DISK] = "disk",       [COUNTERS_KILLED] = "killed", [COUNTERS_INTERRUPTED] = "interrupted",
+        [COUNTERS_OK] = "ok",
+        [COUNTERS_ERROR] = "error",
+        [COUNTERS_TIMEOUT] = "timeout",
+        [COUNTERS_OOM] = "oom",
+        [COUNTERS_DISK] = "disk",
+        [COUNTERS_KILLED] = "killed",
+        [COUNTERS_INTERRUPTED] = "interrupted",
         [COUNTERS_REFUSED] = "refused",
 };
 

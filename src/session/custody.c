@@ -120,7 +120,8 @@ void custody_put(struct session *session) {
                 fds[n_fds++] = kernel->fds[i];
         }
         _cleanup_free_ char *note = NULL;
-        int size = asprintf(&note, "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d, \"slots\": %u, \"protocol\": %d}",
+        int size = asprintf(&note,
+                            "{\"session\": \"%s\", \"group\": \"%s\", \"pid\": %d, \"slots\": %u, \"protocol\": %d}",
                             session->row.id, kernel->group, (int) kernel->pid, slots, KERNEL_PROTOCOL);
         struct err err;
         if (size < 0) {

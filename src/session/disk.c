@@ -72,7 +72,8 @@ int disk_open(struct session_manager *manager, struct err *err) {
                 standard = reserve_standard;
         disk->reserve_bytes = asked == SERVE_RESERVE_STANDARD ? standard : asked;
         if (disk->reserve_bytes >= total && total > 0)
-                return err_set(err, ERR_USAGE, "--reserve-disk: %s are to be kept free, and the file system of %.200s "
+                return err_set(err, ERR_USAGE,
+                               "--reserve-disk: %s are to be kept free, and the file system of %.200s "
                                "has %s in all; choose less",
                                units_format_bytes(disk->reserve_bytes, text), manager->data_dir,
                                units_format_bytes(total, all));
@@ -141,8 +142,8 @@ static uint64_t gone_since(const struct session *session) {
 
 /* Could it have come halfway to its limit? */
 static bool is_suspect(const struct session *session) {
-        uint64_t limit = session->row.limits.disk_bytes, has = session->disk.bytes, half = limit > has ? (limit - has) / 2
-                                                                                                       : 0;
+        uint64_t limit = session->row.limits.disk_bytes, has = session->disk.bytes,
+                 half = limit > has ? (limit - has) / 2 : 0;
         return gone_since(session) > (half > SUSPECT_MIN ? half : SUSPECT_MIN);
 }
 
@@ -333,14 +334,16 @@ void disk_describe(const struct session *session, char *ret_text, size_t room) {
         const struct run *run = session->runs;
         *ret_text = '\0';
         if (run && run->reason == RUN_REASON_RESERVE)
-                (void) snprintf(ret_text, room, "the host has %s left on its disk, less than the %s that it keeps in "
+                (void) snprintf(ret_text, room,
+                                "the host has %s left on its disk, less than the %s that it keeps in "
                                 "reserve, and the run was writing; ask the operator to free space, or write less",
                                 units_format_bytes(disk->free_bytes, free_text),
                                 units_format_bytes(disk->reserve_bytes, limit));
         else if (use->is_over && use->bytes <= session->row.limits.disk_bytes)
-                (void) snprintf(ret_text, room, "limit of %llu files reached: there are %llu, or directories nested too "
-                                "deeply to be counted; remove files", (unsigned long long) files_max(session),
-                                (unsigned long long) use->files);
+                (void) snprintf(ret_text, room,
+                                "limit of %llu files reached: there are %llu, or directories nested too "
+                                "deeply to be counted; remove files",
+                                (unsigned long long) files_max(session), (unsigned long long) use->files);
         else if (use->is_over)
                 (void) snprintf(ret_text, room, "disk limit %s reached: %s are in use; remove files or raise --disk",
                                 units_format_bytes(session->row.limits.disk_bytes, limit),
@@ -355,7 +358,8 @@ int disk_admit(struct session_manager *manager, struct session *session, uint64_
         else
                 disk->free_bytes -= size < disk->free_bytes ? size : disk->free_bytes; /* until it is looked at again */
         if (disk->free_bytes < disk->reserve_bytes + size || disk->is_short)
-                return err_set(err, ERR_NO_SPACE, "the host has %s left on its disk and keeps %s in reserve; remove "
+                return err_set(err, ERR_NO_SPACE,
+                               "the host has %s left on its disk and keeps %s in reserve; remove "
                                "what is not needed, or ask the operator to free space",
                                units_format_bytes(disk->free_bytes, used),
                                units_format_bytes(disk->reserve_bytes, limit));
@@ -365,8 +369,10 @@ int disk_admit(struct session_manager *manager, struct session *session, uint64_
         uint64_t has = use->bytes + use->pending;
         if (has + size > session->row.limits.disk_bytes || use->files > files_max(session)) {
                 mark_busy(session); /* files may have been removed since it was measured: the next attempt knows */
-                return err_set(err, ERR_NO_SPACE, "disk limit %s reached: %s are in use; remove files or make the "
-                               "sandbox with a larger disk", units_format_bytes(session->row.limits.disk_bytes, limit),
+                return err_set(err, ERR_NO_SPACE,
+                               "disk limit %s reached: %s are in use; remove files or make the "
+                               "sandbox with a larger disk",
+                               units_format_bytes(session->row.limits.disk_bytes, limit),
                                units_format_bytes(has, used));
         }
         use->pending += size;

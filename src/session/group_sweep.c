@@ -35,9 +35,10 @@ static void sweep_group(struct session_manager *manager, const char *name, uint6
                 }
                 cgroup_release(&cgroup);
                 if (loop_now_ms() >= until_ms) {
-                        daemon_log("the control group %s cannot be removed: its processes cannot be seen from here (they "
-                                   "are in another pid namespace, or do not end); it is left",
-                                   name);
+                        daemon_log(
+                                "the control group %s cannot be removed: its processes cannot be seen from here (they "
+                                "are in another pid namespace, or do not end); it is left",
+                                name);
                         return;
                 }
                 (void) poll(NULL, 0, 5);

@@ -61,23 +61,30 @@ static void explain_failure(const struct install *install, json_t *result) {
                 json_object_set_new(result, "status", json_string("error"));
                 json_object_set_new(result, "exit_code", json_integer(1));
         } else if (status && strcmp(status, "timeout") == 0)
-                (void) snprintf(message, sizeof(message), "time limit %g s reached: the install was ended, %s; raise "
-                                "timeout_ms, or install less at once", (double) install->timeout_ms / 1000, same);
+                (void) snprintf(message, sizeof(message),
+                                "time limit %g s reached: the install was ended, %s; raise "
+                                "timeout_ms, or install less at once",
+                                (double) install->timeout_ms / 1000, same);
         else if (status && strcmp(status, "oom") == 0)
-                (void) snprintf(message, sizeof(message), "memory limit %s reached while installing: %s; give the "
-                                "session more memory", units_format_bytes(install->session->row.limits.memory_bytes,
-                                                                          limit), same);
+                (void) snprintf(message, sizeof(message),
+                                "memory limit %s reached while installing: %s; give the "
+                                "session more memory",
+                                units_format_bytes(install->session->row.limits.memory_bytes, limit), same);
         else if (status && strcmp(status, "disk") == 0)
-                (void) snprintf(message, sizeof(message), "disk limit %s reached while installing, or the host's disk "
+                (void) snprintf(message, sizeof(message),
+                                "disk limit %s reached while installing, or the host's disk "
                                 "is nearly full: %s; give the session more disk",
                                 units_format_bytes(install->session->row.limits.disk_bytes, limit), same);
         else if (status && strcmp(status, "interrupted") == 0)
                 (void) snprintf(message, sizeof(message), "the install was interrupted: %s", same);
         else
-                (void) snprintf(message, sizeof(message), "pip could not install the packages, for the reason that it "
-                                "printed: %s", same);
-        json_object_set_new(result, "error", json_pack("{s:s, s:s, s:s}", "name", "install_failed", "value", message,
-                                                       "message", message));
+                (void) snprintf(message, sizeof(message),
+                                "pip could not install the packages, for the reason that it "
+                                "printed: %s",
+                                same);
+        json_object_set_new(
+                result, "error",
+                json_pack("{s:s, s:s, s:s}", "name", "install_failed", "value", message, "message", message));
 }
 
 static json_t *make_answer(struct install *install, json_t *stale) {
@@ -107,7 +114,8 @@ static void install_finish(struct install *install, json_t *stale) {
         else if (outer) {
                 if (session_is_going(session) || install->err.code == ERR_NONE)
                         (void) err_set(&install->err, ERR_GONE, "%s before the packages were installed",
-                                       session_is_going(session) ? "the session was removed" : "the helper box went away");
+                                       session_is_going(session) ? "the session was removed"
+                                                                 : "the helper box went away");
                 caller_refuse(outer, &install->err);
         }
         install_release(install);
@@ -121,7 +129,7 @@ static void install_finish(struct install *install, json_t *stale) {
 static json_t *known_names(const struct install *install, const json_t *told) {
         json_t *names = json_array(), *item;
         size_t i;
-        json_array_foreach(json_object_get(install->report, "installed"), i, item) {
+        json_array_foreach (json_object_get(install->report, "installed"), i, item) {
                 json_t *name = json_object_get(item, "name");
                 for (size_t k = 0; k < json_array_size(told); k++)
                         if (json_equal(name, json_array_get(told, k))) {
@@ -135,7 +143,7 @@ static json_t *known_names(const struct install *install, const json_t *told) {
 static json_t *all_names(const struct install *install) {
         json_t *names = json_array(), *item;
         size_t i;
-        json_array_foreach(json_object_get(install->report, "installed"), i, item)
+        json_array_foreach (json_object_get(install->report, "installed"), i, item)
                 json_array_append(names, json_object_get(item, "name"));
         return names;
 }
@@ -163,15 +171,15 @@ static void on_no_answer(void *context) {
 static void ask_kernel(struct install *install) {
         struct session *session = install->session;
         json_t *names = all_names(install);
-        json_t *question = json_pack("{s:o, s:O}", "names", names, "replaced",
-                                     json_object_get(install->report, "replaced"));
+        json_t *question =
+                json_pack("{s:o, s:O}", "names", names, "replaced", json_object_get(install->report, "replaced"));
         _cleanup_free_ char *text = question ? json_dumps(question, JSON_COMPACT | JSON_EMBED) : NULL;
         json_decref(question);
         if (!session->kernel || session->ending)
                 install_finish(install, NULL);
         else if (text && session_ask_packages(session, text) == 0)
-                install->timer = loop_timer(session->manager->loop, loop_now_ms() + ASK_TIMEOUT_MS, on_no_answer,
-                                            install);
+                install->timer =
+                        loop_timer(session->manager->loop, loop_now_ms() + ASK_TIMEOUT_MS, on_no_answer, install);
         else /* it runs something: whatever was there in another version before may be imported */
                 install_finish(install, json_object_get(install->report, "replaced"));
 }
@@ -224,8 +232,10 @@ void install_helper_gone(struct install *install) {
         const char *status = json_string_value(json_object_get(install->result, "status"));
         bool good = status && strcmp(status, "ok") == 0;
         install->helper = NULL;
-        const struct helper_job_order order = { .timeout_ms = SETTLE_TIMEOUT_MS, .work = good ? install_settle : install_drop,
-                                            .done = good ? on_settled : on_dropped, .context = install };
+        const struct helper_job_order order = { .timeout_ms = SETTLE_TIMEOUT_MS,
+                                                .work = good ? install_settle : install_drop,
+                                                .done = good ? on_settled : on_dropped,
+                                                .context = install };
         if (!session_is_going(session) && !session->manager->draining)
                 install->job = helper_job_start(session->manager->loop, &order, &install->err);
         if (!install->job)
@@ -274,8 +284,13 @@ static bool wants_more(const struct caller *caller) {
         return true;
 }
 
-static const struct caller_type caller_type = { .answer = on_answer, .refuse = on_refuse, .accepted = on_accepted,
-                                              .begun = on_begun, .output = on_output, .display = on_display, .wants_more = wants_more };
+static const struct caller_type caller_type = { .answer = on_answer,
+                                                .refuse = on_refuse,
+                                                .accepted = on_accepted,
+                                                .begun = on_begun,
+                                                .output = on_output,
+                                                .display = on_display,
+                                                .wants_more = wants_more };
 
 void install_staging(const struct install *install, char *ret_path, size_t room) {
         (void) snprintf(ret_path, room, "%.1000s/install", install->session->state_dir);
@@ -313,7 +328,7 @@ static int grant_network(struct session *helper, const json_t *settings, struct 
         helper->granted = calloc(1, sizeof(*helper->granted));
         if (!helper->granted)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        json_array_foreach(json_object_get(settings, "hosts"), i, host)
+        json_array_foreach (json_object_get(settings, "hosts"), i, host)
                 if (egress_rules_add(helper->granted, json_string_value(host), true, err) < 0)
                         return err_prefix(err, "pip's settings on this host");
         if (proxy && egress_rules_set_via(helper->granted, proxy, err) < 0)
@@ -338,8 +353,7 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
                 code = packages_make_staging(session->state_dir);
         if (code < 0)
                 return err_sys(err, -code, "making a directory for the packages");
-        if (registry_make_id(row.id, err) < 0 ||
-            !(install->helper = session_make(session->manager, &row, true, err)))
+        if (registry_make_id(row.id, err) < 0 || !(install->helper = session_make(session->manager, &row, true, err)))
                 return -1;
         install->helper->helps = install;
         json_t *command = make_command(install, settings);
@@ -403,16 +417,22 @@ int install_begin(struct session *session, struct caller *caller, json_t *packag
         char directory[4200];
         if (!install)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        *install = (struct install) { .caller = { .type = &caller_type, .manager = session->manager,
-                                                 .owner = session->row.owner, .stream = caller->stream, .cursor = 1,
-                                                 .cancel_on_disconnect = caller->cancel_on_disconnect },
-                                      .session = session, .packages = json_incref(packages),
+        *install = (struct install) { .caller = { .type = &caller_type,
+                                                  .manager = session->manager,
+                                                  .owner = session->row.owner,
+                                                  .stream = caller->stream,
+                                                  .cursor = 1,
+                                                  .cancel_on_disconnect = caller->cancel_on_disconnect },
+                                      .session = session,
+                                      .packages = json_incref(packages),
                                       .timeout_ms = timeout_ms };
         if (kernel_files_find(directory, sizeof(directory), err) == 0) {
                 (void) snprintf(install->script, sizeof(install->script), "%s/" SETTINGS_SCRIPT, directory);
-                const struct helper_job_order order = { .timeout_ms = SETTINGS_TIMEOUT_MS, .work = ask_settings,
-                                                    .done = on_settings, .context = install,
-                                                    manager_job_of(session->manager, session->row.owner) };
+                const struct helper_job_order order = { .timeout_ms = SETTINGS_TIMEOUT_MS,
+                                                        .work = ask_settings,
+                                                        .done = on_settings,
+                                                        .context = install,
+                                                        manager_job_of(session->manager, session->row.owner) };
                 install->job = helper_job_start(session->manager->loop, &order, err);
         }
         if (!install->job) {

@@ -9,8 +9,10 @@
 #include "session/session_engine.h"
 
 void kernel_order_fill(const struct registry_session *row, struct maker_request *ret_request) {
-        struct maker_request request = { .limits = row->limits, .allow_weaker = row->allow_weaker,
-                                         .fresh = strcmp(row->mode, "fresh") == 0, .of_key = *row->owner != '\0' };
+        struct maker_request request = { .limits = row->limits,
+                                         .allow_weaker = row->allow_weaker,
+                                         .fresh = strcmp(row->mode, "fresh") == 0,
+                                         .of_key = *row->owner != '\0' };
         struct session_engine engine = session_engine_of(row);
         memcpy(request.engine, engine.name, sizeof(request.engine));
         memcpy(request.runtime, engine.runtime, sizeof(request.runtime));
@@ -72,7 +74,7 @@ static void queue_order(struct session_manager *manager, struct kernel_order *or
 }
 
 int kernel_order_place(struct session_manager *manager, const struct maker_request *request, const char *owner,
-                        struct err *err) {
+                       struct err *err) {
         const struct share_claim claim = { .key = owner, .amount = 1 };
         if (share_take(&manager->shares, SHARE_ORDERS, &claim, err) < 0)
                 return -1;

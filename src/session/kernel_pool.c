@@ -134,7 +134,7 @@ static bool fits_late(const struct registry_session *row) {
         json_t *options = *row->options ? json_loads(row->options, 0, NULL) : json_object(), *value;
         const char *name;
         bool fits = options != NULL;
-        json_object_foreach(options, name, value) {
+        json_object_foreach (options, name, value) {
                 bool is_shown = strcmp(name, "script_at") == 0 && json_is_string(value) &&
                                 late_mounts_has_place(json_string_value(value));
                 for (size_t i = 0; i < ELEMENTS(shown); i++)

@@ -12,8 +12,8 @@
 #include "session/serve_options.h"
 #include "session/session.h"
 #include "session/session_engine.h"
-#include "store/reaper.h"
 #include "spawn/kernel_files.h"
+#include "store/reaper.h"
 
 static void on_maker_died(struct session_manager *manager);
 static int restart_maker(void *context, struct err *err);
@@ -112,19 +112,19 @@ int maker_link_start(struct session_manager *manager, struct err *err) {
             split_paths(manager->options->allow_write, NULL, key_write_paths, err) < 0 ||
             split_paths(manager->options->allow_write, manager->options->project, write_paths, err) < 0)
                 return -1;
-        settings = (struct maker_settings){ .data_dir = manager->data_dir,
-                                            .owner = manager->data_id,
-                                            .engines = &manager->options->engines,
-                                            .socket_path = manager->options->socket_path,
-                                            .group_prefix = manager->group_prefix,
-                                            .stock = manager->options->stock,
-                                            .kernel_dir = kernel_dir,
-                                            .read_paths = read_paths,
-                                            .write_paths = write_paths,
-                                            .key_write_paths = key_write_paths,
-                                            .df_bytes = manager->options->df_bytes,
-                                            .np_bytes = manager->options->np_bytes,
-                                            .preload = manager_preload(manager) };
+        settings = (struct maker_settings) { .data_dir = manager->data_dir,
+                                             .owner = manager->data_id,
+                                             .engines = &manager->options->engines,
+                                             .socket_path = manager->options->socket_path,
+                                             .group_prefix = manager->group_prefix,
+                                             .stock = manager->options->stock,
+                                             .kernel_dir = kernel_dir,
+                                             .read_paths = read_paths,
+                                             .write_paths = write_paths,
+                                             .key_write_paths = key_write_paths,
+                                             .df_bytes = manager->options->df_bytes,
+                                             .np_bytes = manager->options->np_bytes,
+                                             .preload = manager_preload(manager) };
         manager->maker_settings = &settings;
         if (maker_start(&settings, &manager->maker, err) < 0)
                 return -1;
@@ -166,8 +166,8 @@ static void on_maker_died(struct session_manager *manager) {
                         }
                 for (struct session *session = manager->sessions; session && !again; session = session->next)
                         if (session->kernel && session->kernel->state == KERNEL_ATTACHING) {
-                                session_attached(session, &(struct maker_reply) { .err = gone,
-                                                                                  .fds[MAKER_WORKSPACE] = -1 });
+                                session_attached(session,
+                                                 &(struct maker_reply) { .err = gone, .fds[MAKER_WORKSPACE] = -1 });
                                 again = true;
                         } else if (session->kernel && session->kernel->state == KERNEL_MAKING) {
                                 session->kernel->listener->failed(session->kernel, &gone);

@@ -40,22 +40,39 @@ const char *manager_preload(const struct session_manager *manager) {
 
 /* The service sets the totals that its operator chose. */
 static const struct share_row share_rows[MANAGER_SHARES] = {
-        [SHARE_SANDBOXES] = { .what = "sandboxes", .remedy = "destroy some",
+        [SHARE_SANDBOXES] = { .what = "sandboxes",
+                              .remedy = "destroy some",
                               .setting = "--max-sandboxes, SANDBOX_MAX_CONTAINERS" },
         [SHARE_RUNS] = { .what = "runs at a time", .remedy = "wait for some to end", .total = 1024 },
-        [SHARE_REQUESTS] = { .what = "requests under way", .total = 1024, .operator_too = true,
+        [SHARE_REQUESTS] = { .what = "requests under way",
+                             .total = 1024,
+                             .operator_too = true,
                              .remedy = "wait for some to be answered, or close their connections" },
         [SHARE_FILES] = { .what = "files being sent", .remedy = "wait for some to arrive", .total = 512 },
-        [SHARE_ORDERS] = { .what = "boxes that wait to be made", .remedy = "try again in a moment",
-                           .total = KERNEL_ORDERS_MAX, .operator_too = true },
-        [SHARE_SPILL] = { .what = "bytes of output put aside for slow readers", .remedy = "read the streams that are "
-                          "open, or close them", .total = 1 << 30, .box_percent = 25, .operator_too = true },
-        [SHARE_CODE] = { .what = "bytes of code of runs under way", .remedy = "wait for some to end, or put the code "
-                         "into a file", .total = 32 << 20, .operator_too = true },
-        [SHARE_ANSWERS] = { .what = "bytes of large answers that wait to be read", .remedy = "read them, or try again in a "
-                            "moment", .total = 32 << 20, .operator_too = true },
-        [SHARE_HELPER_JOBS] = { .what = "helper processes that remove, list or install", .total = 64,
-                                .remedy = "try again in a moment", .operator_too = true },
+        [SHARE_ORDERS] = { .what = "boxes that wait to be made",
+                           .remedy = "try again in a moment",
+                           .total = KERNEL_ORDERS_MAX,
+                           .operator_too = true },
+        [SHARE_SPILL] = { .what = "bytes of output put aside for slow readers",
+                          .remedy = "read the streams that are "
+                                    "open, or close them",
+                          .total = 1 << 30,
+                          .box_percent = 25,
+                          .operator_too = true },
+        [SHARE_CODE] = { .what = "bytes of code of runs under way",
+                         .remedy = "wait for some to end, or put the code "
+                                   "into a file",
+                         .total = 32 << 20,
+                         .operator_too = true },
+        [SHARE_ANSWERS] = { .what = "bytes of large answers that wait to be read",
+                            .remedy = "read them, or try again in a "
+                                      "moment",
+                            .total = 32 << 20,
+                            .operator_too = true },
+        [SHARE_HELPER_JOBS] = { .what = "helper processes that remove, list or install",
+                                .total = 64,
+                                .remedy = "try again in a moment",
+                                .operator_too = true },
 };
 
 /* Before there was an id in the data directory, groups were named by its path. */
@@ -82,10 +99,11 @@ void manager_init(struct session_manager *manager, const struct serve_options *o
 }
 
 static void name_helpers(struct session_manager *manager) {
-        static const char *const names[HELPERS] = { [HELPER_VAULT] = "vault", [HELPER_MAKER] = "maker",
-                                                    [HELPER_REAPER] = "reaper", [HELPER_JANITOR] = "janitor",
-                                                    [HELPER_EGRESS] = "proxy", [HELPER_METER] = "meter",
-                                                    [HELPER_AUDIT] = "audit" };
+        static const char *const names[HELPERS] = {
+                [HELPER_VAULT] = "vault",     [HELPER_MAKER] = "maker",  [HELPER_REAPER] = "reaper",
+                [HELPER_JANITOR] = "janitor", [HELPER_EGRESS] = "proxy", [HELPER_METER] = "meter",
+                [HELPER_AUDIT] = "audit"
+        };
         for (size_t i = 0; i < HELPERS; i++)
                 manager->helpers[i] = (struct helper) { .name = names[i], .loop = manager->loop, .context = manager };
 }
@@ -122,7 +140,8 @@ int manager_open(struct session_manager *manager, struct err *err) {
         (void) snprintf(manager->data_id, sizeof(manager->data_id), "%s", id);
         (void) snprintf(manager->group_prefix, sizeof(manager->group_prefix), "b-%s-", id);
         const char *engine = manager->options->engine ? manager->options->engine : "auto";
-        if (engine_choose(&manager->options->engines, engine, "", manager->engine.name, manager->engine.runtime, err) < 0)
+        if (engine_choose(&manager->options->engines, engine, "", manager->engine.name, manager->engine.runtime, err) <
+            0)
                 return -1;
         reaper_know_engines(&manager->options->engines, manager->data_id);
         (void) snprintf(path, sizeof(path), "%s/state", manager->data_dir);

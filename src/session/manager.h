@@ -38,8 +38,16 @@ enum {
         MANAGER_DISK_GRACE_MS = 500,
 };
 
-enum manager_helper { HELPER_VAULT, HELPER_MAKER, HELPER_REAPER, HELPER_JANITOR, HELPER_EGRESS, HELPER_METER,
-                      HELPER_AUDIT, HELPERS };
+enum manager_helper {
+        HELPER_VAULT,
+        HELPER_MAKER,
+        HELPER_REAPER,
+        HELPER_JANITOR,
+        HELPER_EGRESS,
+        HELPER_METER,
+        HELPER_AUDIT,
+        HELPERS
+};
 
 /* What keys share. The rows are in manager.c. */
 enum manager_share {

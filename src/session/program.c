@@ -13,9 +13,9 @@
 enum { PATIENCE_MS = 5000 }; /* for a caller that should have ended its program, and did not */
 
 /* As the caller receives them (docs/PROTOCOL.md). */
-static const enum maker_fd handed_over[] = { MAKER_REQUESTS, MAKER_REPLIES, MAKER_OUT,    MAKER_ERR,       MAKER_PIDFD,
-                                             MAKER_CONTROL,  MAKER_KERNEL,  MAKER_STATUS, MAKER_WORKSPACE,
-                                             MAKER_LISTENER, MAKER_LEASE };
+static const enum maker_fd handed_over[] = { MAKER_REQUESTS,  MAKER_REPLIES,  MAKER_OUT,    MAKER_ERR,
+                                             MAKER_PIDFD,     MAKER_CONTROL,  MAKER_KERNEL, MAKER_STATUS,
+                                             MAKER_WORKSPACE, MAKER_LISTENER, MAKER_LEASE };
 
 static struct session *make_session(struct caller *caller, json_t *options, struct err *err) {
         struct registry_session row;
@@ -60,8 +60,10 @@ static json_t *program_describe(const struct session *session) {
                 slots |= kernel->fds[handed_over[i]] >= 0 ? 1u << i : 0;
         return json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:o}", "event", "box", "version", build_name(), "id",
                          session->row.id, "group", kernel->group, "slots", (int) slots, "way",
-                         session->from_pool ? "pool" : kernel->fds[MAKER_KERNEL] >= 0 ? "fork" : "cold", "isolation",
-                         session_isolation(session));
+                         session->from_pool               ? "pool"
+                         : kernel->fds[MAKER_KERNEL] >= 0 ? "fork"
+                                                          : "cold",
+                         "isolation", session_isolation(session));
 }
 
 void program_hand_over(struct session *session) {
@@ -77,9 +79,9 @@ void program_hand_over(struct session *session) {
         kernel_mark_usage(kernel);
         session_move(session, SESSION_RUNNING);
         session->manager->counters.runs_started++;
-        session->program_timer = loop_timer(session->manager->loop,
-                                            loop_now_ms() + session->row.limits.timeout_ms + PATIENCE_MS, on_deadline,
-                                            session);
+        session->program_timer =
+                loop_timer(session->manager->loop, loop_now_ms() + session->row.limits.timeout_ms + PATIENCE_MS,
+                           on_deadline, session);
         int code = text ? session->caller->type->hand_over(session->caller, text, fds, n_fds) : -1;
         kernel_hand_over(kernel);
         if (code < 0)

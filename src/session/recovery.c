@@ -57,7 +57,7 @@ static enum journal_holds find_variables(struct session *session, const struct j
                 /* A file is whole when it has its name, and nothing ran since the kernel was asked for it. */
                 return was_falling_asleep && has_file ? JOURNAL_HOLDS_FILE : JOURNAL_HOLDS_LOST;
         case JOURNAL_HOLDS_UNKNOWN:
-                return has_file ? JOURNAL_HOLDS_FILE
+                return has_file                                        ? JOURNAL_HOLDS_FILE
                        : journal_list(journal, &newest, 1) > 0 || open ? JOURNAL_HOLDS_LOST
                                                                        : JOURNAL_HOLDS_NOTHING;
         case JOURNAL_HOLDS_LOST:
@@ -101,8 +101,7 @@ bool recovery_kernel_counts(struct session *session) {
                 return true;
         if (journal_holds(journal) == JOURNAL_HOLDS_UNKNOWN)
                 (void) recovery_hold(session, journal, JOURNAL_HOLDS_KERNEL);
-        bool counts = journal_holds(journal) == JOURNAL_HOLDS_KERNEL ||
-                      journal_holds(journal) == JOURNAL_HOLDS_TRIMMED;
+        bool counts = journal_holds(journal) == JOURNAL_HOLDS_KERNEL || journal_holds(journal) == JOURNAL_HOLDS_TRIMMED;
         if (journal_holds(journal) != JOURNAL_HOLDS_FILE)
                 session_remove_sleep_file(session);
         return counts;

@@ -44,8 +44,10 @@ static size_t weigh(const json_t *value) {
         size_t weight = json_string_length(value), i;
         const char *key;
         json_t *item;
-        json_array_foreach(value, i, item) weight += weigh(item);
-        json_object_foreach((json_t *) (uintptr_t) value, key, item) weight += strlen(key) + weigh(item);
+        json_array_foreach (value, i, item)
+                weight += weigh(item);
+        json_object_foreach ((json_t *) (uintptr_t) value, key, item)
+                weight += strlen(key) + weigh(item);
         return weight;
 }
 
@@ -67,7 +69,7 @@ struct run *run_make(struct session *session, json_t *request, uint64_t timeout_
         struct run *run = malloc(sizeof(*run)); /* calloc takes the long way to memory that was just freed */
         if (!run)
                 return NULL;
-        *run = (struct run){ .session = session, .weight = weigh(request), .timeout_ms = timeout_ms };
+        *run = (struct run) { .session = session, .weight = weigh(request), .timeout_ms = timeout_ms };
         const struct share_claim claim = claim_of(session, run->weight);
         if (run_make_id(run->id) < 0 || share_take(&session->manager->shares, SHARE_CODE, &claim, NULL) < 0) {
                 free(run);
@@ -98,7 +100,7 @@ void run_write_request(const struct run *run, struct json_writer *text) {
         json_t *value;
         json_writer_put_literal(text, "{\"id\":");
         json_writer_put_string(text, run->id, strlen(run->id));
-        json_object_foreach(run->request, key, value) {
+        json_object_foreach (run->request, key, value) {
                 json_writer_put_literal(text, ",");
                 json_writer_put_string(text, key, strlen(key));
                 json_writer_put_literal(text, ":");
@@ -148,7 +150,7 @@ static int feed(struct journal *journal, const char *run_id, struct caller *call
                                 break;
                         at += size;
                         const struct caller_output output = { event.kind == JOURNAL_EVENT_ERR, at == event.size,
-                                                             event.number, chunk, size };
+                                                              event.number, chunk, size };
                         caller->type->output(caller, &output);
                 }
                 caller->cursor++;
@@ -220,7 +222,8 @@ static int put_output(struct json_writer *text, const struct journal *journal, c
 
 /* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts,
  * and where there is no room for these either, in memory until there is. */
-static void write_down(struct journal *journal, const struct json_writer *text, size_t small, enum journal_holds holds) {
+static void write_down(struct journal *journal, const struct json_writer *text, size_t small,
+                       enum journal_holds holds) {
         if (!text->failed && journal_end(journal, text->bytes, text->size, holds, NULL) == 0)
                 return;
         _cleanup_json_writer_ struct json_writer less = { 0 };
@@ -274,7 +277,8 @@ static void tell_end(struct run *run, struct journal *journal, struct caller *ca
         if (caller->stream && !text->failed) {
                 int code = journal ? feed(journal, run->id, caller, false, &err) : 0;
                 if (code == 0 && journal && is_behind(run, journal, caller)) {
-                        if (spill_run(caller, journal, run->id, text->bytes, text->size, run->session->row.id, &err) == 0)
+                        if (spill_run(caller, journal, run->id, text->bytes, text->size, run->session->row.id, &err) ==
+                            0)
                                 return;
                         code = feed(journal, run->id, caller, true, &err);
                 }
@@ -321,9 +325,13 @@ static struct caller *next_caller(struct run *run) {
 
 static void run_record(const struct run *run, const char *status, uint64_t took_us) {
         const struct session *session = run->session;
-        const struct audit_entry entry = { .key = session->row.owner, .via = "daemon", .what = "run",
+        const struct audit_entry entry = { .key = session->row.owner,
+                                           .via = "daemon",
+                                           .what = "run",
                                            .session = session->ephemeral ? NULL : session->row.name,
-                                           .run_id = run->id, .status = status, .duration_ms = took_us / 1000 };
+                                           .run_id = run->id,
+                                           .status = status,
+                                           .duration_ms = took_us / 1000 };
         audit_write(&session->manager->audit, &entry);
 }
 

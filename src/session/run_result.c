@@ -65,7 +65,8 @@ void run_result_judge(const struct run *run, const struct kernel_reply *reply, s
                 char message[200];
                 (void) snprintf(message, sizeof(message),
                                 "time limit %g s reached: the run was interrupted; variables are kept; raise the "
-                                "timeout or do less in one run", (double) run->timeout_ms / 1000);
+                                "timeout or do less in one run",
+                                (double) run->timeout_ms / 1000);
                 status = "timeout";
                 exit_code = 124;
                 result.timed_out = true;
@@ -97,14 +98,16 @@ void run_result_judge_dead(const struct run *run, struct run_result *ret_result)
                 exit_code = 124;
                 (void) snprintf(message, sizeof(message),
                                 "time limit %g s reached and the code did not react to the interrupt: the kernel was "
-                                "killed, variables are lost, files are kept", (double) run->timeout_ms / 1000);
+                                "killed, variables are lost, files are kept",
+                                (double) run->timeout_ms / 1000);
         } else if (is_about_disk(run)) {
                 status = "disk";
                 name = "disk_limit";
                 exit_code = DISK_EXIT_CODE;
                 (void) snprintf(message, sizeof(message),
                                 "%s; the code did not react to the interrupt: the kernel was killed, variables are "
-                                "lost, files are kept", run->why);
+                                "lost, files are kept",
+                                run->why);
         } else if (kernel->usage.oom_kills > 0) {
                 status = "oom";
                 name = "memory_limit";
@@ -126,7 +129,8 @@ void run_result_judge_dead(const struct run *run, struct run_result *ret_result)
                 name = "daemon_trouble";
                 (void) snprintf(message, sizeof(message),
                                 "%s: the kernel was ended, which is no fault of its code; variables are lost, files "
-                                "are kept", kernel->host_trouble);
+                                "are kept",
+                                kernel->host_trouble);
         } else if (kernel->exited && WIFEXITED(kernel->wait_status)) {
                 status = "error";
                 exit_code = WEXITSTATUS(kernel->wait_status);

@@ -61,7 +61,8 @@ struct serve_options {
         uint64_t drain_ms;   /* how long requests that are under way may hold up the end */
         bool verbose;
 
-        const struct socket_row *front_rows; /* what layers above serve on the socket, ended by a NULL name; NULL: nothing */
+        const struct socket_row
+                *front_rows; /* what layers above serve on the socket, ended by a NULL name; NULL: nothing */
         const struct serve_front *front; /* NULL: none */
         const void *front_settings;
 

@@ -34,8 +34,7 @@
 #define SLEEP_PATH "/run/session/" SESSION_SLEEP_FILE /* as the kernel sees it */
 
 /* With the files that lie in memory, and would go with the box. */
-#define SLEEP_REQUEST                                                                                                  \
-        "\"path\":\"" SLEEP_PATH "\",\"exit\":true,\"files\":[\"/tmp\",\"" BOX_HOME "\",\"/dev/shm\"]"
+#define SLEEP_REQUEST "\"path\":\"" SLEEP_PATH "\",\"exit\":true,\"files\":[\"/tmp\",\"" BOX_HOME "\",\"/dev/shm\"]"
 
 static const struct kernel_listener listener;
 
@@ -161,8 +160,9 @@ static void order_kernel(struct session *session) {
                 return;
         }
         request.network = rules != NULL || session->wants_listener;
-        if (!request.ephemeral && !request.is_program && ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
-                                   (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST)))
+        if (!request.ephemeral && !request.is_program &&
+            ((mkdir(session->state_dir, 0700) < 0 && errno != EEXIST) ||
+             (mkdir(request.state_dir, 0700) < 0 && errno != EEXIST)))
                 (void) err_sys(&err, errno, "making %s", request.state_dir);
         else if (kernel_order_name(session->manager, &request, &err) == 0) {
                 session->kernel =
@@ -489,7 +489,8 @@ static void on_ended(struct kernel *kernel) {
                 session_move(session, SESSION_LOST);
         if (asked == SESSION_ASKED_WAKE && !session->ending) { /* it would die again */
                 struct err died;
-                (void) err_set(&died, ERR_GONE, "the kernel died while the session was being woken%s; its variables are "
+                (void) err_set(&died, ERR_GONE,
+                               "the kernel died while the session was being woken%s; its variables are "
                                "still on disk: give it more memory, or restart it without them",
                                kernel->usage.oom_kills > 0 ? ": the memory limit was reached" : "");
                 session_fail_runs(session, &died);
@@ -551,7 +552,8 @@ static void on_deadline(void *context) {
 }
 
 static void watch_deadline(struct run *run) {
-        run->timer = loop_timer(run->session->manager->loop, run->started_us / 1000 + run->timeout_ms, on_deadline, run);
+        run->timer =
+                loop_timer(run->session->manager->loop, run->started_us / 1000 + run->timeout_ms, on_deadline, run);
 }
 
 static void start_run(struct session *session) {

@@ -9,10 +9,10 @@
 #include "base/units.h"
 #include "image/image.h"
 #include "session/caller.h"
-#include "session/session_engine.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 #include "session/session_config_check.h"
+#include "session/session_engine.h"
 
 /* Each limit by its exact name, a number, and by the name that people type, a number or a text with a unit. */
 static const struct {
@@ -42,8 +42,8 @@ static int read_limit(const char *key, json_t *value, struct limits *limits, str
                 uint64_t min = limit_fields[i].min, max = limit_fields[i].max;
                 if (json_is_string(value))
                         return limit_fields[i].parse(key, json_string_value(value), min, max, field, err);
-                double number = json_number_value(value) *
-                                (is_exact ? limit_fields[i].factor : limit_fields[i].plain_factor);
+                double number =
+                        json_number_value(value) * (is_exact ? limit_fields[i].factor : limit_fields[i].plain_factor);
                 if (!json_is_number(value) || number < (double) min || number > (double) max)
                         return err_set(err, ERR_USAGE, "limit %s is not a number, or out of range", key);
                 *field = (uint64_t) number;
@@ -57,7 +57,9 @@ int session_config_read_limits(json_t *json, struct limits *limits, struct err *
         json_t *value;
         if (json && !json_is_object(json))
                 return err_set(err, ERR_USAGE, "\"limits\" must be an object");
-        json_object_foreach(json, key, value) if (read_limit(key, value, limits, err) < 0) return -1;
+        json_object_foreach (json, key, value)
+                if (read_limit(key, value, limits, err) < 0)
+                        return -1;
         return 0;
 }
 
@@ -67,9 +69,10 @@ int session_config_check_ceiling(const struct caller *caller, const struct limit
                 uint64_t most = *(const uint64_t *) ((const char *) ceiling + limit_fields[i].offset);
                 uint64_t wanted = *(const uint64_t *) ((const char *) limits + limit_fields[i].offset);
                 if (most && wanted > most)
-                        return err_set(err, ERR_REFUSED, "limit %s: this service gives a sandbox at most %g; ask for "
-                                       "less, or its operator for more", limit_fields[i].name,
-                                       (double) most / limit_fields[i].factor);
+                        return err_set(err, ERR_REFUSED,
+                                       "limit %s: this service gives a sandbox at most %g; ask for "
+                                       "less, or its operator for more",
+                                       limit_fields[i].name, (double) most / limit_fields[i].factor);
         }
         return 0;
 }
@@ -105,7 +108,8 @@ static int read_options(const struct caller *caller, json_t *json, bool has_netw
                 return -1;
         }
         for (size_t i = 0; i < ELEMENTS(keys); i++)
-                if (json_object_get(json, keys[i]) && (caller_is_operator(caller) || strcmp(keys[i], "operator") != 0) &&
+                if (json_object_get(json, keys[i]) &&
+                    (caller_is_operator(caller) || strcmp(keys[i], "operator") != 0) &&
                     (has_network || strcmp(keys[i], "network") != 0))
                         json_object_set(kept, keys[i], json_object_get(json, keys[i]));
         _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : strdup("");
@@ -141,7 +145,8 @@ int session_config_from_json(const struct caller *caller, json_t *json, enum ses
             session_config_read_limits(json_object_get(json, "limits"), &row.limits, err) < 0 ||
             session_config_check_ceiling(caller, &row.limits, err) < 0 ||
             check_network(caller->manager, json, &has_network, err) < 0 ||
-            read_options(caller, json, has_network, &row, err) < 0 || session_config_check(caller, json, look, &row, err) < 0)
+            read_options(caller, json, has_network, &row, err) < 0 ||
+            session_config_check(caller, json, look, &row, err) < 0)
                 return -1;
         if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
                 return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
@@ -159,7 +164,7 @@ int session_config_from_json(const struct caller *caller, json_t *json, enum ses
 static void list_limits(const struct limits *has, json_t *json, json_t *list) {
         const char *key;
         json_t *value;
-        json_object_foreach(json, key, value) {
+        json_object_foreach (json, key, value) {
                 struct limits asked = *has;
                 struct err ignored;
                 if (read_limit(key, value, &asked, &ignored) < 0 || memcmp(&asked, has, sizeof(asked)) != 0)
@@ -206,8 +211,10 @@ struct session *session_config_find_or_create(struct caller *caller, const char 
                 return session;
         const char *slash = strchr(name, '/');
         if (caller_is_operator(caller) && slash && registry_check_name(slash + 1, NULL) == 0 && *name != '.') {
-                (void) err_set(err, ERR_USAGE, "there is no sandbox of a key by the name \"%.100s\" (KEY/NAME), and only "
-                               "the key itself makes its sandboxes; `glovebox session ls` shows those there are", name);
+                (void) err_set(err, ERR_USAGE,
+                               "there is no sandbox of a key by the name \"%.100s\" (KEY/NAME), and only "
+                               "the key itself makes its sandboxes; `glovebox session ls` shows those there are",
+                               name);
                 return NULL;
         }
         if (registry_check_name(name, err) < 0 ||

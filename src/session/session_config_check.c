@@ -15,13 +15,15 @@ enum { MOUNTS_MAX = 28, ENV_MAX = 256 }; /* what making.c has room for, beside i
 int session_config_check_members(json_t *json, const char *where, const char *const *known, struct err *err) {
         const char *key;
         json_t *value;
-        json_object_foreach(json, key, value) {
+        json_object_foreach (json, key, value) {
                 size_t i = 0;
                 while (known[i] && strcmp(known[i], key) != 0)
                         i++;
                 if (!known[i])
-                        return err_set(err, ERR_USAGE, "%s: there is no member \"%.60s\"; docs/PROTOCOL.md lists those "
-                                       "there are", where, key);
+                        return err_set(err, ERR_USAGE,
+                                       "%s: there is no member \"%.60s\"; docs/PROTOCOL.md lists those "
+                                       "there are",
+                                       where, key);
         }
         return 0;
 }
@@ -39,10 +41,12 @@ static int check_env(json_t *env, struct err *err) {
                 return err_set(err, ERR_USAGE, "\"env\" must be an object of names and texts");
         if (json_object_size(env) > ENV_MAX)
                 return err_set(err, ERR_USAGE, "env: at most %d variables", ENV_MAX);
-        json_object_foreach(env, name, value)
+        json_object_foreach (env, name, value)
                 if (!*name || strchr(name, '=') || !json_is_string(value))
-                        return err_set(err, ERR_USAGE, "env: \"%.60s\" is no name of a variable without \"=\", or its "
-                                       "value is no text", name);
+                        return err_set(err, ERR_USAGE,
+                                       "env: \"%.60s\" is no name of a variable without \"=\", or its "
+                                       "value is no text",
+                                       name);
         return 0;
 }
 
@@ -67,7 +71,8 @@ static int check_source(const struct policy *policy, bool later, const char *sou
         char shown[POLICY_SHOWN_MAX];
         _cleanup_fd_ int fd = -1;
         if (!policy->is_operator && *source == '/' && !is_listed(policy, source, writable))
-                return err_set(err, ERR_REFUSED, "cannot mount %s: it is below no directory that may be %s; the operator "
+                return err_set(err, ERR_REFUSED,
+                               "cannot mount %s: it is below no directory that may be %s; the operator "
                                "allows some with --allow-read and --allow-write",
                                policy_show_path(source, shown), writable ? "written" : "mounted");
         return later ? 0 : policy_open_source(policy, source, writable, &fd, err);
@@ -79,9 +84,11 @@ static int check_mount(const struct policy *policy, bool later, json_t *mount, s
         const char *destination = json_string_value(json_object_get(mount, "destination"));
         json_t *writable = session_config_check_get(mount, "writable");
         if (!source || !destination || (writable && !json_is_boolean(writable)))
-                return err_set(err, ERR_USAGE, "a mount is {\"source\": text, \"destination\": text, \"writable\": true "
+                return err_set(err, ERR_USAGE,
+                               "a mount is {\"source\": text, \"destination\": text, \"writable\": true "
                                "or false}");
-        if (session_config_check_members(mount, "mounts", known, err) < 0 || policy_check_destination(destination, err) < 0)
+        if (session_config_check_members(mount, "mounts", known, err) < 0 ||
+            policy_check_destination(destination, err) < 0)
                 return -1;
         return check_source(policy, later, source, json_is_true(writable), err);
 }
@@ -93,7 +100,9 @@ static int check_mounts(const struct policy *policy, bool later, json_t *mounts,
                 return err_set(err, ERR_USAGE, "\"mounts\" must be a list");
         if (json_array_size(mounts) > MOUNTS_MAX)
                 return err_set(err, ERR_LIMIT, "a box can have at most %d mounts", MOUNTS_MAX);
-        json_array_foreach(mounts, i, mount) if (check_mount(policy, later, mount, err) < 0) return -1;
+        json_array_foreach (mounts, i, mount)
+                if (check_mount(policy, later, mount, err) < 0)
+                        return -1;
         return 0;
 }
 
@@ -103,8 +112,10 @@ static int check_image(const struct session_manager *manager, const char *name, 
                 return 0;
         int fd = image_open_directory(manager->data_dir, name, &is_shared);
         if (fd < 0)
-                return err_set(err, ERR_NOT_FOUND, "there is no image \"%s\"; \"glovebox image list\" shows those there "
-                               "are", name);
+                return err_set(err, ERR_NOT_FOUND,
+                               "there is no image \"%s\"; \"glovebox image list\" shows those there "
+                               "are",
+                               name);
         fd_close(&fd);
         return 0;
 }

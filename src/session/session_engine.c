@@ -57,8 +57,8 @@ static int read_choice(json_t *json, const char *key, const char **ret_text, str
         return 0;
 }
 
-int session_engine_choose(const struct session_manager *manager, json_t *json, struct registry_session *row, json_t *kept,
-                      struct err *err) {
+int session_engine_choose(const struct session_manager *manager, json_t *json, struct registry_session *row,
+                          json_t *kept, struct err *err) {
         struct session_engine chosen = manager->engine;
         const struct engine_settings *settings = &manager->options->engines;
         const char *engine, *minimum;
@@ -76,8 +76,10 @@ int session_engine_choose(const struct session_manager *manager, json_t *json, s
         if (engine_is_native(chosen.name))
                 return image_check_name(row->image, err);
         if (!json_string_value(json_object_get(json, "image")) && !*settings->image)
-                return err_set(err, ERR_USAGE, "engine %s needs an image: name one (\"image\"), or have the operator set "
-                               "one for all (--engine-image, DOCKER_SANDBOX_IMAGE)", chosen.name);
+                return err_set(err, ERR_USAGE,
+                               "engine %s needs an image: name one (\"image\"), or have the operator set "
+                               "one for all (--engine-image, DOCKER_SANDBOX_IMAGE)",
+                               chosen.name);
         if (!json_string_value(json_object_get(json, "image")))
                 (void) snprintf(row->image, sizeof(row->image), "%s", settings->image);
         return engine_check_image(row->image, err);

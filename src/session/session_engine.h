@@ -18,8 +18,8 @@ bool session_engine_is_native(const struct registry_session *row);
 
 /* Chooses by "engine" and "isolation" of a request, or as the daemon was told. Adds what another engine than native
  * needs to know to `kept`, and gives the row an image if it named none. Refuses rather than weakens. */
-int session_engine_choose(const struct session_manager *manager, json_t *json, struct registry_session *row, json_t *kept,
-                      struct err *err);
+int session_engine_choose(const struct session_manager *manager, json_t *json, struct registry_session *row,
+                          json_t *kept, struct err *err);
 
 /* Adds the engine of this row to the options of another. */
 void session_engine_keep(const struct registry_session *row, json_t *options);

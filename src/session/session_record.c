@@ -155,7 +155,8 @@ struct session *session_find(struct session_manager *manager, const char *owner,
                     strcmp(session->row.owner, owner) == 0 && strcmp(session->row.name, name) == 0)
                         return session;
         for (struct session *session = manager->by_id[row]; session; session = session->next_by_id)
-                if (session_is_seen_by(session, owner) && !session_is_going(session) && strcmp(session->row.id, name) == 0)
+                if (session_is_seen_by(session, owner) && !session_is_going(session) &&
+                    strcmp(session->row.id, name) == 0)
                         return session;
         return NULL;
 }

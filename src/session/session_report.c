@@ -7,9 +7,9 @@
 #include "base/memory.h"
 #include "box/host/report.h"
 #include "session/network.h"
-#include "session/session_engine.h"
 #include "session/serve_options.h"
 #include "session/session.h"
+#include "session/session_engine.h"
 
 int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err) {
         char path[1100];
@@ -46,7 +46,8 @@ json_t *session_isolation(const struct session *session) {
         _cleanup_free_ struct egress_rules *rules = NULL;
         char network[64];
         (void) network_rules_of(session, &rules, NULL);
-        const struct box_spec spec = { .image = &image, .limits = session->row.limits,
+        const struct box_spec spec = { .image = &image,
+                                       .limits = session->row.limits,
                                        .host_uid = session->kernel ? session->kernel->host_uid : 0,
                                        .network = rules ? egress_rules_describe(rules, network) : NULL };
         json_t *report = report_make(&spec, &session->manager->host, session->manager->rootless);

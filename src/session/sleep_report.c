@@ -50,7 +50,8 @@ void sleep_error(const char *session, const json_t *answer, struct err *ret_err)
         if (is_full)
                 (void) err_set(ret_err, ERR_NO_SPACE,
                                "session %s stays awake: there is no room on the disk for its variables; free some "
-                               "space and try again", session);
+                               "space and try again",
+                               session);
         else
                 (void) err_set(ret_err, ERR_SYSTEM, "session %s stays awake: %.300s", session,
                                why ? why : "its kernel did not say why");

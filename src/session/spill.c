@@ -99,7 +99,8 @@ static int put_events(struct spill *spill, struct journal *journal, const char *
 int spill_run(struct caller *caller, struct journal *journal, const char *run_id, const char *text, size_t size,
               const char *box, struct err *err) {
         if (caller->manager->disk.is_short)
-                return err_set(err, ERR_NO_SPACE, "the host keeps the rest of its disk in reserve; read faster, or read "
+                return err_set(err, ERR_NO_SPACE,
+                               "the host keeps the rest of its disk in reserve; read faster, or read "
                                "the run again later");
         struct spill *spill = spill_make(caller->manager, caller->owner, box);
         int code = spill ? put_events(spill, journal, run_id, caller->cursor) : -ENOSPC;
@@ -108,8 +109,10 @@ int spill_run(struct caller *caller, struct journal *journal, const char *run_id
         if (code < 0) {
                 spill_free(spill);
                 if (code == -EBADMSG)
-                        return err_set(err, ERR_DAMAGED, "the output of run %s is damaged on the disk: its checksum is "
-                                       "not the one that was written", run_id);
+                        return err_set(err, ERR_DAMAGED,
+                                       "the output of run %s is damaged on the disk: its checksum is "
+                                       "not the one that was written",
+                                       run_id);
                 return err_sys(err, -code, "putting the output of run %s aside", run_id);
         }
         caller->spill = spill;
@@ -149,7 +152,7 @@ void spill_feed(struct caller *caller) {
                         return;
                 }
                 const struct caller_output output = { record.kind == RECORD_ERR, record.is_last, record.number, bytes,
-                                                     record.size };
+                                                      record.size };
                 caller->type->output(caller, &output);
         }
 }

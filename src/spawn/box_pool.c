@@ -63,7 +63,7 @@ void box_pool_weed(struct box_pool *pool) {
 }
 
 bool box_pool_take(struct box_pool *pool, const struct maker_request *request, const struct nursery *nursery,
-                struct pooled_box *ret_box) {
+                   struct pooled_box *ret_box) {
         if (!is_same_kind(&pool->kind, request))
                 return false;
         while (pool->n_boxes) {

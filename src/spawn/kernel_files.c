@@ -30,6 +30,8 @@ int kernel_files_find(char *ret_path, size_t room, struct err *err) {
                 (void) snprintf(ret_path, room, "%s", real ? real : path);
                 return 0;
         }
-        return err_set(err, ERR_NOT_FOUND, "the kernel's Python files are not beside %s; reinstall, or set "
-                                           "GLOVEBOX_KERNEL_DIR", program);
+        return err_set(err, ERR_NOT_FOUND,
+                       "the kernel's Python files are not beside %s; reinstall, or set "
+                       "GLOVEBOX_KERNEL_DIR",
+                       program);
 }

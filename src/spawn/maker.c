@@ -23,10 +23,10 @@
 #include "base/process_title.h"
 #include "engine/engine.h"
 #include "engine/seat.h"
-#include "spawn/spawn_elsewhere.h"
 #include "spawn/box_pool.h"
 #include "spawn/image_cache.h"
 #include "spawn/nursery.h"
+#include "spawn/spawn_elsewhere.h"
 #include "spawn/spawn_job.h"
 #include "store/registry.h"
 
@@ -69,8 +69,9 @@ static struct nursery *find_kind(const struct maker_request *request, bool light
                 *supervisor = (struct supervisor) { .fd = -1 };
         }
         struct nursery *nursery = &nurseries[n_nurseries++];
-        *nursery = (struct nursery) { .light = light, .supervisor = supervisor, .socket_fd = -1, .answer_fd = -1,
-                                       .pidfd = -1 };
+        *nursery = (struct nursery) {
+                .light = light, .supervisor = supervisor, .socket_fd = -1, .answer_fd = -1, .pidfd = -1
+        };
         (void) snprintf(nursery->image, sizeof(nursery->image), "%s", request->image);
         return nursery;
 }
@@ -123,7 +124,8 @@ static struct box_pool pool;
 static const struct nursery *untold;
 
 static void maker_describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
-        *ret_nursery = (struct maker_nursery) { .light = nursery->light, .state = nursery->state,
+        *ret_nursery = (struct maker_nursery) { .light = nursery->light,
+                                                .state = nursery->state,
                                                 .pid = nursery->pid,
                                                 .supervisor_pid = nursery->supervisor ? nursery->supervisor->pid : 0,
                                                 .forks = nursery->forks,
@@ -361,7 +363,8 @@ static void reap_elsewhere(int fd, pid_t pid, int status) {
 }
 
 /* Somebody waits: this is done at once. */
-static void maker_attach(const struct maker_settings *settings, int fd, const struct maker_request *request, int box_pidfd) {
+static void maker_attach(const struct maker_settings *settings, int fd, const struct maker_request *request,
+                         int box_pidfd) {
         struct maker_reply reply = { .attached = true };
         for (size_t i = 0; i < MAKER_FDS; i++)
                 reply.fds[i] = -1;

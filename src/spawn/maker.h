@@ -39,15 +39,15 @@ struct maker_request {
         bool allow_weaker;
         bool ephemeral; /* the workspace is a bounded tmpfs */
         bool is_program; /* it never sleeps: no state directory */
-        bool pooled;    /* for the pool: no caller waits */
-        bool fresh;     /* a Python of its own, never one forked from a nursery */
-        bool light;     /* forked from the nursery that has imported nothing: it needs none of the modules */
-        bool network;   /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
+        bool pooled; /* for the pool: no caller waits */
+        bool fresh; /* a Python of its own, never one forked from a nursery */
+        bool light; /* forked from the nursery that has imported nothing: it needs none of the modules */
+        bool network; /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
         char packages[1024]; /* state directory of the session whose packages are shown (store/packages.h), or "" */
-        bool of_key;         /* of an API key, not of the operator */
-        bool installs;       /* a helper box: writes packages, may be shown what pip's settings name */
-        bool attach;         /* no box: that of `kernel_id`, which is ready, is shown workspace, data and script */
-        bool box_is_leased;  /* of that box: it has a user of its own, `box_uid` */
+        bool of_key; /* of an API key, not of the operator */
+        bool installs; /* a helper box: writes packages, may be shown what pip's settings name */
+        bool attach; /* no box: that of `kernel_id`, which is ready, is shown workspace, data and script */
+        bool box_is_leased; /* of that box: it has a user of its own, `box_uid` */
         uid_t box_uid;
         char options[MAKER_OPTIONS_MAX]; /* JSON: {"env": {…}, "mounts": […], "data": "…"}; last, as it is short */
 };
@@ -58,7 +58,7 @@ enum maker_fd {
         MAKER_PIDFD,
         MAKER_CONTROL,
         MAKER_REQUESTS, /* a pipe: frames to the kernel */
-        MAKER_REPLIES,  /* a pipe: frames from the kernel */
+        MAKER_REPLIES, /* a pipe: frames from the kernel */
         MAKER_OUT,
         MAKER_ERR,
         MAKER_WORKSPACE,
@@ -102,8 +102,8 @@ struct maker_settings { /* lives as long as the maker */
         const char *socket_path; /* of the daemon */
         const char *group_prefix; /* of the names of control groups */
         const char *kernel_dir; /* holds the package glovebox_kernel */
-        const char *preload;    /* what nurseries import, but for the light ones */
-        uint64_t stock;         /* boxes to be kept without a kernel */
+        const char *preload; /* what nurseries import, but for the light ones */
+        uint64_t stock; /* boxes to be kept without a kernel */
         const char *const *read_paths, *const *write_paths; /* what callers may show, NULL-terminated */
         const char *const *key_write_paths; /* those of write_paths that sessions of keys may show, too */
         uint64_t df_bytes, np_bytes; /* what is large enough to be trimmed */

@@ -75,7 +75,7 @@ int nursery_start(struct nursery *nursery, const struct box_spec *spec, const ch
                 code = supervisor_start(nursery->supervisor, err);
         if (code == 0)
                 code = supervisor_start_nursery(nursery->supervisor, spec, nursery->light, preload, library_fd,
-                                          &nursery->socket_fd, &nursery->answer_fd, &nursery->pidfd, err);
+                                                &nursery->socket_fd, &nursery->answer_fd, &nursery->pidfd, err);
         if (code < 0) {
                 nursery_fail(nursery, err);
                 return -1;
@@ -216,7 +216,8 @@ static int wait_until_sealed(int verdict_fd, struct err *err) {
 
 /* It goes when it is sealed and the supervisor watches it. The supervisor is heard whatever the kernel said: each of
  * its answers belongs to a question. */
-static int nursery_seal(struct nursery *nursery, pid_t pid, int status_fd, int verdict_fd, int *ret_pidfd, struct err *err) {
+static int nursery_seal(struct nursery *nursery, pid_t pid, int status_fd, int verdict_fd, int *ret_pidfd,
+                        struct err *err) {
         struct err of_supervisor;
         if (supervisor_ask_to_watch(nursery->supervisor, pid, status_fd, err) < 0)
                 return -1;

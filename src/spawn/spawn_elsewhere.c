@@ -47,8 +47,8 @@ static void choose_user(struct spawn_job *job) {
 /* Bounded in files too, which not every engine's own can be. */
 static int show_tmpfs(struct spawn_job *job, struct seat *seat, const char *destination, unsigned mode,
                       struct err *err) {
-        _cleanup_fd_ int tree = tree_make_tmpfs(job->request->limits.tmp_bytes, LIMITS_TMP_FILES, job->uid,
-                                                job->gid, mode);
+        _cleanup_fd_ int tree =
+                tree_make_tmpfs(job->request->limits.tmp_bytes, LIMITS_TMP_FILES, job->uid, job->gid, mode);
         const struct box_mount mount = { tree, true, true, destination };
         if (tree < 0)
                 return err_sys(err, -tree, "making %s", destination);
@@ -81,16 +81,24 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct s
         const struct maker_request *request = job->request;
         choose_user(job);
         if (!job->is_leased)
-                return err_set(err, ERR_UNSUPPORTED, "engine %s shows files through mounts that only root can make: run "
-                               "the daemon as root, or use the engine native", engine->name);
+                return err_set(err, ERR_UNSUPPORTED,
+                               "engine %s shows files through mounts that only root can make: run "
+                               "the daemon as root, or use the engine native",
+                               engine->name);
         if (open_image(job, engine, err) < 0 || spawn_job_open_trees(job, err) < 0 ||
             seat_open(job->settings->data_dir, request->group, seat, err) < 0)
                 return -1;
-        const struct engine_order order = { .name = request->group, .owner = job->settings->owner,
-                                            .image = request->image, .runtime = request->runtime,
-                                            .seat = seat->path, .listen_fd = seat->listen_fd,
-                                            .limits = request->limits, .uid = job->uid, .gid = job->gid,
-                                            .network = request->network, .mounts = seat->mounts };
+        const struct engine_order order = { .name = request->group,
+                                            .owner = job->settings->owner,
+                                            .image = request->image,
+                                            .runtime = request->runtime,
+                                            .seat = seat->path,
+                                            .listen_fd = seat->listen_fd,
+                                            .limits = request->limits,
+                                            .uid = job->uid,
+                                            .gid = job->gid,
+                                            .network = request->network,
+                                            .mounts = seat->mounts };
         int code = show_all(job, seat, err);
         struct engine_order whole = order;
         whole.n_mounts = seat->n_mounts;
@@ -112,7 +120,7 @@ static void give_to(struct spawn_job *job, struct maker_reply *reply) {
 }
 
 int spawn_elsewhere(const struct maker_settings *settings, const struct maker_request *request,
-                     struct maker_reply *reply, struct err *err) {
+                    struct maker_reply *reply, struct err *err) {
         const struct engine *engine = engine_find(request->engine, err);
         struct spawn_job *job = engine ? calloc(1, sizeof(*job)) : NULL;
         struct seat *seat = job ? calloc(1, sizeof(*seat)) : NULL;

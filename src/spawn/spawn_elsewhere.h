@@ -6,4 +6,4 @@
 
 /* From the request to the reply; on failure nothing is left. May take as long as the engine's deadlines. */
 int spawn_elsewhere(const struct maker_settings *settings, const struct maker_request *request,
-                     struct maker_reply *reply, struct err *err);
+                    struct maker_reply *reply, struct err *err);

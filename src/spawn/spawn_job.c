@@ -20,8 +20,8 @@
 #include "box/policy.h"
 #include "box/seal/environment.h"
 #include "box/seal/tree.h"
-#include "spawn/spawn_job_state.h"
 #include "spawn/image_cache.h"
+#include "spawn/spawn_job_state.h"
 #include "store/packages.h"
 #include "wire/frame.h"
 
@@ -58,8 +58,7 @@ static int add_mount(struct spawn_job *job, int source_fd, const char *destinati
         int tree = fstat(source_fd, &status) < 0 ? -errno : share(job, source_fd, writable);
         if (tree < 0)
                 return tree_explain(tree, destination, err);
-        job->mounts[job->n_mounts++] =
-                (struct box_mount) { tree, S_ISDIR(status.st_mode), writable, destination };
+        job->mounts[job->n_mounts++] = (struct box_mount) { tree, S_ISDIR(status.st_mode), writable, destination };
         return 0;
 }
 
@@ -71,8 +70,8 @@ static int open_own_directory(const char *path, struct err *err) {
 static int open_workspace(struct spawn_job *job, const struct policy *policy, struct err *err) {
         const struct maker_request *request = job->request;
         if (request->ephemeral) {
-                job->workspace_fd = tree_make_tmpfs(request->limits.disk_bytes, request->limits.disk_files,
-                                                       job->uid, job->gid, 0755);
+                job->workspace_fd = tree_make_tmpfs(request->limits.disk_bytes, request->limits.disk_files, job->uid,
+                                                    job->gid, 0755);
                 return job->workspace_fd < 0 ? err_sys(err, -job->workspace_fd, "making a workspace") : 0;
         }
         _cleanup_fd_ int source = -1;
@@ -105,7 +104,7 @@ static int show_own(struct spawn_job *job, const char *parent, const char *name,
 static int show_settings(struct spawn_job *job, struct err *err) {
         size_t i;
         json_t *pair;
-        json_array_foreach(json_object_get(job->options, "shown"), i, pair) {
+        json_array_foreach (json_object_get(job->options, "shown"), i, pair) {
                 const char *source = json_string_value(json_array_get(pair, 0));
                 const char *destination = json_string_value(json_array_get(pair, 1));
                 _cleanup_fd_ int fd = source && destination ? open(source, O_PATH | O_CLOEXEC) : -1;
@@ -153,7 +152,7 @@ static int open_script(struct spawn_job *job, const struct policy *policy, struc
 static int open_mounts(struct spawn_job *job, const struct policy *policy, struct err *err) {
         size_t i;
         json_t *mount;
-        json_array_foreach(json_object_get(job->options, "mounts"), i, mount) {
+        json_array_foreach (json_object_get(job->options, "mounts"), i, mount) {
                 const char *source = json_string_value(json_object_get(mount, "source"));
                 const char *destination = json_string_value(json_object_get(mount, "destination"));
                 bool writable = json_is_true(json_object_get(mount, "writable"));
@@ -186,7 +185,7 @@ int spawn_job_read_env(struct spawn_job *job, struct err *err) {
         if (asprintf(&job->env[n++], "DF_BYTES=%" PRIu64, job->settings->df_bytes) < 0 ||
             asprintf(&job->env[n++], "NP_BYTES=%" PRIu64, job->settings->np_bytes) < 0)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        json_object_foreach(json_object_get(job->options, "env"), name, value) {
+        json_object_foreach (json_object_get(job->options, "env"), name, value) {
                 if (n == ENV_MAX + 2 || !json_is_string(value) || !*name || strchr(name, '='))
                         return err_set(err, ERR_USAGE, "env: names without \"=\" and texts only, at most %d", ENV_MAX);
                 if (asprintf(&job->env[n], "%s=%s", name, json_string_value(value)) < 0)
@@ -221,8 +220,8 @@ char **spawn_job_make_environment(struct spawn_job *job, struct err *err) {
                      image->has_layer ? ":" IMAGE_LAYER_PATH : "", python_path ? ":" : "",
                      python_path ? python_path : "") < 0 ||
             !usual ||
-            (has_packages && asprintf(&job->env[n + 1], "PATH=" PACKAGES_BIN ":%s",
-                                      path ? path : usual + strlen("PATH=")) < 0)) {
+            (has_packages &&
+             asprintf(&job->env[n + 1], "PATH=" PACKAGES_BIN ":%s", path ? path : usual + strlen("PATH=")) < 0)) {
                 (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 return NULL;
         }
@@ -254,9 +253,16 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
 /* Cold: the agent executes Python. */
 static int execute_kernel(struct spawn_job *job, char *const *environment, const int theirs[static KERNEL_FDS],
                           struct err *err) {
-        char *argv[] = { job->image.python, (char[]) { "-m" }, (char[]) { "glovebox_kernel" },
-                         (char[]) { "--requests" }, (char[]) { "3" }, (char[]) { "--replies" }, (char[]) { "4" },
-                         (char[]) { "--preload" }, (char *) job->request->preload, NULL };
+        char *argv[] = { job->image.python,
+                         (char[]) { "-m" },
+                         (char[]) { "glovebox_kernel" },
+                         (char[]) { "--requests" },
+                         (char[]) { "3" },
+                         (char[]) { "--replies" },
+                         (char[]) { "4" },
+                         (char[]) { "--preload" },
+                         (char *) job->request->preload,
+                         NULL };
         struct frame_writer payload = { 0 };
         frame_put_text(&payload, BOX_WORKSPACE);
         frame_put_texts(&payload, argv);
@@ -270,14 +276,16 @@ int spawn_job_start_kernel(struct spawn_job *job, struct maker_reply *reply, str
         struct nursery *nursery = job->nursery && job->nursery->state == NURSERY_READY ? job->nursery : NULL;
         int theirs[KERNEL_FDS];
         int code = open_channels(job->lease_fd >= 0, reply, theirs, err);
-        const struct nursery_birth birth = { .box = &job->box, .spec = &job->spec,
-                                             .environment = job->environment, .fds = theirs,
+        const struct nursery_birth birth = { .box = &job->box,
+                                             .spec = &job->spec,
+                                             .environment = job->environment,
+                                             .fds = theirs,
                                              .has_memory_cgroup = job->host->usable[CGROUP_MEMORY],
                                              .has_pids_cgroup = job->host->usable[CGROUP_PIDS],
                                              .is_awaited = !job->request->pooled,
                                              .mounts_follow = job->request->pooled };
-        bool is_forked = code == 0 && nursery && nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL],
-                                                              &reply->fds[MAKER_STATUS], err) == 0;
+        bool is_forked = code == 0 && nursery &&
+                         nursery_fork(nursery, &birth, &reply->fds[MAKER_KERNEL], &reply->fds[MAKER_STATUS], err) == 0;
         if (code == 0 && nursery && !is_forked)
                 daemon_log("a kernel starts cold: %s", err->message);
         if (code == 0 && !is_forked)
@@ -309,12 +317,16 @@ static int spawn_job_begin(struct spawn_job *job, struct err *err) {
 
 static void fill_spec(struct spawn_job *job) {
         const struct maker_request *request = job->request;
-        job->spec = (struct box_spec) { .name = request->group, .image = &job->image,
-                                           .limits = request->limits,
-                                           .allow_weaker = request->allow_weaker, .host_uid = job->uid,
-                                           .host_gid = job->gid, .workspace_fd = job->workspace_fd,
-                                           .mounts = job->mounts, .n_mounts = job->n_mounts,
-                                           .ret_listener_fd = request->network ? &job->listener_fd : NULL };
+        job->spec = (struct box_spec) { .name = request->group,
+                                        .image = &job->image,
+                                        .limits = request->limits,
+                                        .allow_weaker = request->allow_weaker,
+                                        .host_uid = job->uid,
+                                        .host_gid = job->gid,
+                                        .workspace_fd = job->workspace_fd,
+                                        .mounts = job->mounts,
+                                        .n_mounts = job->n_mounts,
+                                        .ret_listener_fd = request->network ? &job->listener_fd : NULL };
 }
 
 struct policy maker_policy(const struct maker_settings *settings, bool is_operator, bool of_key) {
@@ -361,7 +373,8 @@ static int start_box(struct spawn_job *job, struct err *err) {
         uint64_t template = supervisor ? supervisor_template_of(job->nursery->fingerprint, &job->spec) : 0;
         job->spec.from_template = supervisor && template && supervisor->template == template;
         if (supervisor && box_prepare(&job->spec, job->host, &job->birth, err) == 0) {
-                if (supervisor_clone_box(supervisor, &job->birth, template, err) == 0 && box_proceed(&job->birth, err) == 0) {
+                if (supervisor_clone_box(supervisor, &job->birth, template, err) == 0 &&
+                    box_proceed(&job->birth, err) == 0) {
                         job->is_settling = true;
                         return 0;
                 }
@@ -384,7 +397,7 @@ static int make_box(struct spawn_job *job, struct err *err) {
 static bool is_plain(const struct spawn_job *job) {
         const char *name;
         json_t *value;
-        json_object_foreach(job->options, name, value)
+        json_object_foreach (job->options, name, value)
                 if (strcmp(name, "env") != 0 && strcmp(name, "operator") != 0)
                         return false;
         const struct maker_request *request = job->request;
@@ -410,7 +423,7 @@ static bool take_from_pool(struct spawn_job *job, struct box_pool *pool) {
 }
 
 static struct spawn_job *spawn_job_new(const struct maker_settings *settings, const struct maker_request *request,
-                                 struct err *err) {
+                                       struct err *err) {
         struct spawn_job *job = calloc(1, sizeof(*job));
         if (!job) {
                 (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
@@ -425,8 +438,8 @@ static struct spawn_job *spawn_job_new(const struct maker_settings *settings, co
 }
 
 struct spawn_job *spawn_job_start(const struct maker_settings *settings, const struct cgroup_host *host,
-                            struct nursery *nursery, struct box_pool *pool, const struct maker_request *request,
-                            struct err *err) {
+                                  struct nursery *nursery, struct box_pool *pool, const struct maker_request *request,
+                                  struct err *err) {
         struct spawn_job *job = spawn_job_new(settings, request, err);
         if (!job)
                 return NULL;
@@ -508,16 +521,16 @@ static int open_late_trees(struct spawn_job *job, struct err *err) {
 }
 
 int spawn_job_attach(const struct maker_settings *settings, const struct maker_request *request, int box_pidfd,
-                  struct maker_reply *reply, struct err *err) {
+                     struct maker_reply *reply, struct err *err) {
         struct spawn_job *job = spawn_job_new(settings, request, err);
         if (!job)
                 return -1;
         job->is_leased = request->box_is_leased;
         job->uid = request->box_is_leased ? request->box_uid : geteuid();
         job->gid = request->box_is_leased ? (gid_t) request->box_uid : getegid(); /* leased as a pair: identity.h */
-        int code = read_options(job, err) < 0 || open_late_trees(job, err) < 0 ?
-                           -1 :
-                           late_mounts_attach(box_pidfd, job->mounts, job->n_mounts, job->uid, job->gid, err);
+        int code = read_options(job, err) < 0 || open_late_trees(job, err) < 0
+                           ? -1
+                           : late_mounts_attach(box_pidfd, job->mounts, job->n_mounts, job->uid, job->gid, err);
         if (code == 0)
                 reply->fds[MAKER_WORKSPACE] = take_fd(&job->workspace_fd);
         spawn_job_free(job);
@@ -527,11 +540,13 @@ int spawn_job_attach(const struct maker_settings *settings, const struct maker_r
 void spawn_job_store(struct spawn_job *job, struct box_pool *pool) {
         if (!job->nursery)
                 return; /* not below a supervisor: nothing could be forked into it */
-        const struct pooled_box made = { .box = job->box, .uid = job->uid, .gid = job->gid,
-                                        .supervisor_pid = job->nursery->supervisor->pid,
-                                        .fingerprint = job->fingerprint,
-                                        .lease_fd = take_fd(&job->lease_fd),
-                                        .workspace_fd = take_fd(&job->workspace_fd) };
+        const struct pooled_box made = { .box = job->box,
+                                         .uid = job->uid,
+                                         .gid = job->gid,
+                                         .supervisor_pid = job->nursery->supervisor->pid,
+                                         .fingerprint = job->fingerprint,
+                                         .lease_fd = take_fd(&job->lease_fd),
+                                         .workspace_fd = take_fd(&job->workspace_fd) };
         job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
         box_pool_put(pool, &made);
 }

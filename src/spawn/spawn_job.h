@@ -14,8 +14,8 @@ struct spawn_job;
 /* Begins with a box: one of the pool, or a new one. The nursery is ready or NULL; without a pool the job makes a box
  * for the pool. `settings`, `host` and `nursery` are borrowed until the end. NULL with err. */
 struct spawn_job *spawn_job_start(const struct maker_settings *settings, const struct cgroup_host *host,
-                            struct nursery *nursery, struct box_pool *pool, const struct maker_request *request,
-                            struct err *err);
+                                  struct nursery *nursery, struct box_pool *pool, const struct maker_request *request,
+                                  struct err *err);
 void spawn_job_free(struct spawn_job *job); /* takes apart what was not handed on */
 
 bool spawn_job_is_for_stock(const struct spawn_job *job);
@@ -31,7 +31,7 @@ int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct er
 
 /* Shows a box that is ready what the request asks for (box/late_mounts.h). The reply gets its new workspace, if any. */
 int spawn_job_attach(const struct maker_settings *settings, const struct maker_request *request, int box_pidfd,
-                  struct maker_reply *reply, struct err *err);
+                     struct maker_reply *reply, struct err *err);
 
 /* The box is sealed: puts it into the pool. */
 void spawn_job_store(struct spawn_job *job, struct box_pool *pool);

@@ -10,8 +10,12 @@
 
 #define SESSION_DIR "/run/session"
 
-enum { MOUNTS_MAX = 32, OUTPUT_PIPE_BYTES = 1 << 20, ENV_MAX = 256 /* beside our own few */,
-       KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */ };
+enum {
+        MOUNTS_MAX = 32,
+        OUTPUT_PIPE_BYTES = 1 << 20,
+        ENV_MAX = 256 /* beside our own few */,
+        KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */
+};
 
 /* Everything that is open while one box is being made. */
 struct spawn_job {

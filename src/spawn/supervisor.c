@@ -18,7 +18,7 @@
 #include "spawn/supervisor_image.h"
 #include "spawn/supervisor_message.h"
 
-#define NAMESPACES \
+#define NAMESPACES                                                                                                     \
         (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
 
 enum {
@@ -36,8 +36,8 @@ static int write_map(pid_t pid, const char *file, unsigned own) {
         char path[64], text[128];
         (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
         if (identity_has_range())
-                (void) snprintf(text, sizeof(text), "%d %u 1\n%d %u %d\n", BOX_UID, IDENTITY_FIRST_UID, LEASES_IN_NAMESPACE,
-                                IDENTITY_FIRST_UID + 1, IDENTITY_COUNT - 1);
+                (void) snprintf(text, sizeof(text), "%d %u 1\n%d %u %d\n", BOX_UID, IDENTITY_FIRST_UID,
+                                LEASES_IN_NAMESPACE, IDENTITY_FIRST_UID + 1, IDENTITY_COUNT - 1);
         else
                 (void) snprintf(text, sizeof(text), "%d %u 1\n", BOX_UID, own);
         _cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -139,8 +139,7 @@ static int fill_request(const struct box_spec *spec, const struct stage_fds *fds
         for (size_t i = 0; i < spec->n_mounts; i++) {
                 const struct box_mount *mount = &spec->mounts[i];
                 if (strlen(mount->destination) >= SUPERVISOR_DESTINATION_MAX)
-                        return err_set(err, ERR_LIMIT, "a mount's destination is too long: %.80s…",
-                                       mount->destination);
+                        return err_set(err, ERR_LIMIT, "a mount's destination is too long: %.80s…", mount->destination);
                 request->mounts[i].is_directory = mount->is_directory;
                 request->mounts[i].writable = mount->writable;
                 (void) strcpy(request->mounts[i].destination, mount->destination);
@@ -152,9 +151,10 @@ static int fill_request(const struct box_spec *spec, const struct stage_fds *fds
 }
 
 /* A supervisor that does not answer is left alone with its boxes: the next nursery gets another. */
-static int supervisor_tell(struct supervisor *supervisor, const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
-                struct err *err) {
-        int code = fd_passing_send(supervisor->fd, request, supervisor_request_size(request), slots, SUPERVISOR_SLOTS, 0);
+static int supervisor_tell(struct supervisor *supervisor, const struct supervisor_request *request,
+                           const int slots[static SUPERVISOR_SLOTS], struct err *err) {
+        int code =
+                fd_passing_send(supervisor->fd, request, supervisor_request_size(request), slots, SUPERVISOR_SLOTS, 0);
         if (code < 0) {
                 (void) err_set(err, ERR_GONE, "the supervisor is gone: %s", strerror(-code));
                 supervisor_leave(supervisor);
@@ -169,8 +169,8 @@ static int supervisor_hear(struct supervisor *supervisor, int *ret_pidfd, struct
         return code;
 }
 
-static int supervisor_ask(struct supervisor *supervisor, const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
-               int *ret_pidfd, struct err *err) {
+static int supervisor_ask(struct supervisor *supervisor, const struct supervisor_request *request,
+                          const int slots[static SUPERVISOR_SLOTS], int *ret_pidfd, struct err *err) {
         return supervisor_tell(supervisor, request, slots, err) < 0 ? -1 : supervisor_hear(supervisor, ret_pidfd, err);
 }
 
@@ -207,8 +207,9 @@ int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth,
         return box->pid > 0 ? 0 : err_set(err, ERR_GONE, "the box died while it was made");
 }
 
-int supervisor_start_nursery(struct supervisor *supervisor, const struct box_spec *spec, bool light, const char *preload, int library_fd,
-                       int *ret_socket_fd, int *ret_answer_fd, int *ret_pidfd, struct err *err) {
+int supervisor_start_nursery(struct supervisor *supervisor, const struct box_spec *spec, bool light,
+                             const char *preload, int library_fd, int *ret_socket_fd, int *ret_answer_fd,
+                             int *ret_pidfd, struct err *err) {
         _cleanup_free_ struct supervisor_request *request = calloc(1, sizeof(*request));
         _cleanup_(stage_fds_close) struct stage_fds fds;
         int slots[SUPERVISOR_SLOTS], ends[2] = { -1, -1 }, answers[2] = { -1, -1 };

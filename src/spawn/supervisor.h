@@ -48,8 +48,9 @@ uint64_t supervisor_template_of(uint64_t fingerprint, const struct box_spec *spe
 /* Starts a nursery with this image; of each kind, light or not, there is one: an older one ends. *ret_socket_fd takes
  * orders (box/seal/nursery_message.h), *ret_answer_fd is the pipe of its answers, *ret_pidfd the process. It is not
  * ready before it says so. */
-int supervisor_start_nursery(struct supervisor *supervisor, const struct box_spec *spec, bool light, const char *preload, int library_fd,
-                       int *ret_socket_fd, int *ret_answer_fd, int *ret_pidfd, struct err *err);
+int supervisor_start_nursery(struct supervisor *supervisor, const struct box_spec *spec, bool light,
+                             const char *preload, int library_fd, int *ret_socket_fd, int *ret_answer_fd,
+                             int *ret_pidfd, struct err *err);
 
 /* The wait status of the process with this pid, as the supervisor sees it, which is a child of the supervisor that was
  * not asked about before, will be written to status_fd (borrowed) as an int. Nothing is written when it had ended

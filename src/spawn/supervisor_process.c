@@ -30,7 +30,8 @@ enum {
         /* Far from 2, which is every kernel's pid in its box: libraries tell by a changed pid that they were forked. */
         NURSERY_FIRST_PID = 20000,
         NURSERY_PIDS = 8000,
-        NETWORK_DELAY_MS = 2, /* idle for so long, the supervisor makes networks ahead: a run that has just begun comes first */
+        NETWORK_DELAY_MS =
+                2, /* idle for so long, the supervisor makes networks ahead: a run that has just begun comes first */
 };
 
 static struct {
@@ -74,10 +75,12 @@ static void take_view(const int slots[static SUPERVISOR_SLOTS], struct stage_fds
         memcpy(ret_fds->device_fds, &slots[SUPERVISOR_DEVICES], sizeof(ret_fds->device_fds));
 }
 
-static int make_template(const struct supervisor_request *request, int slots[static SUPERVISOR_SLOTS], struct err *err) {
+static int make_template(const struct supervisor_request *request, int slots[static SUPERVISOR_SLOTS],
+                         struct err *err) {
         const struct box_spec spec = { .image = &request->image, .limits = request->limits };
-        struct stage_fds fds = { .sync_fd = -1, .control_fd = -1, .agent_fd = -1, .listener_fd = -1,
-                                  .template_fd = -1 };
+        struct stage_fds fds = {
+                .sync_fd = -1, .control_fd = -1, .agent_fd = -1, .listener_fd = -1, .template_fd = -1
+        };
         take_view(slots, &fds);
         return rootfs_template_make(&spec, &fds, err);
 }
@@ -95,17 +98,24 @@ static int clone_box(const struct supervisor_request *request, int slots[static 
         for (size_t i = 0; i < request->n_mounts; i++)
                 mounts[i] = (struct box_mount) { slots[SUPERVISOR_MOUNTS + i], request->mounts[i].is_directory,
                                                  request->mounts[i].writable, request->mounts[i].destination };
-        const struct box_spec spec = { .image = &request->image, .limits = request->limits,
+        const struct box_spec spec = { .image = &request->image,
+                                       .limits = request->limits,
                                        .from_template = request->makes_template || request->from_template,
-                                       .given_network = takes_ready_network(request, slots) && supervisor_network_enter(),
-                                       .host_uid = request->uid, .host_gid = request->gid,
-                                       .workspace_fd = slots[SUPERVISOR_WORKSPACE], .mounts = mounts,
+                                       .given_network =
+                                               takes_ready_network(request, slots) && supervisor_network_enter(),
+                                       .host_uid = request->uid,
+                                       .host_gid = request->gid,
+                                       .workspace_fd = slots[SUPERVISOR_WORKSPACE],
+                                       .mounts = mounts,
                                        .n_mounts = request->n_mounts };
-        struct box_birth birth = { .spec = &spec, .sync_fd = -1, .listener_fd = -1,
-                                   .has_memory_cgroup = request->has_memory_cgroup,
-                                   .has_pids_cgroup = request->has_pids_cgroup,
-                                   .box = { .pidfd = -1, .control_fd = -1,
-                                            .cgroup = { .v2_fd = -1, .entry_fd = slots[SUPERVISOR_ENTRY] } } };
+        struct box_birth birth = {
+                .spec = &spec,
+                .sync_fd = -1,
+                .listener_fd = -1,
+                .has_memory_cgroup = request->has_memory_cgroup,
+                .has_pids_cgroup = request->has_pids_cgroup,
+                .box = { .pidfd = -1, .control_fd = -1, .cgroup = { .v2_fd = -1, .entry_fd = slots[SUPERVISOR_ENTRY] } }
+        };
         memcpy(birth.box.cgroup.tasks_fd, &slots[SUPERVISOR_TASKS], sizeof(birth.box.cgroup.tasks_fd));
         take_view(slots, &birth.fds);
         birth.fds.sync_fd = take_fd(&slots[SUPERVISOR_SYNC]);
@@ -130,26 +140,31 @@ static void stop_nursery(bool light) {
                 (void) kill(nursery_pids[light], SIGKILL);
 }
 
-static void become_nursery(const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS], int report_fd)
-        __attribute__((noreturn));
-static void become_nursery(const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS], int report_fd) {
+static void become_nursery(const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
+                           int report_fd) __attribute__((noreturn));
+static void become_nursery(const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
+                           int report_fd) {
         sigset_t none;
         sigemptyset(&none);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
         signals_reset();
         const struct box_spec spec = { .image = &request->image, .limits = request->limits };
-        struct stage_fds fds = { .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1, .listener_fd = -1,
-                                  .template_fd = -1 };
+        struct stage_fds fds = {
+                .sync_fd = report_fd, .control_fd = -1, .agent_fd = -1, .listener_fd = -1, .template_fd = -1
+        };
         take_view(slots, &fds);
-        struct nursery_stage nursery = { .spec = &spec, .fds = &fds, .socket_fd = slots[SUPERVISOR_SOCKET],
+        struct nursery_stage nursery = { .spec = &spec,
+                                         .fds = &fds,
+                                         .socket_fd = slots[SUPERVISOR_SOCKET],
                                          .answer_fd = slots[SUPERVISOR_ANSWERS],
-                                         .library_fd = slots[SUPERVISOR_LIBRARY], .preload = request->preload,
+                                         .library_fd = slots[SUPERVISOR_LIBRARY],
+                                         .preload = request->preload,
                                          .light = request->light };
         nursery_stage_run(&nursery);
 }
 
-static int start_nursery(const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS], int *ret_pidfd,
-                         struct err *err) {
+static int start_nursery(const struct supervisor_request *request, const int slots[static SUPERVISOR_SLOTS],
+                         int *ret_pidfd, struct err *err) {
         int report[2];
         stop_nursery(request->light);
         if (pipe2(report, O_CLOEXEC) < 0)
@@ -157,9 +172,11 @@ static int start_nursery(const struct supervisor_request *request, const int slo
         _cleanup_fd_ int report_read = report[0];
         _cleanup_fd_ int report_write = report[1];
         pid_t wanted = NURSERY_FIRST_PID + nursery_count++ % NURSERY_PIDS;
-        struct clone_args args = { .flags = CLONE_NEWNS | CLONE_PIDFD, .exit_signal = SIGCHLD,
+        struct clone_args args = { .flags = CLONE_NEWNS | CLONE_PIDFD,
+                                   .exit_signal = SIGCHLD,
                                    .pidfd = (uint64_t) (uintptr_t) ret_pidfd,
-                                   .set_tid = (uint64_t) (uintptr_t) &wanted, .set_tid_size = 1 };
+                                   .set_tid = (uint64_t) (uintptr_t) &wanted,
+                                   .set_tid_size = 1 };
         pid_t pid = sys_clone3(&args);
         if (pid < 0 && (errno == EEXIST || errno == EINVAL || errno == EPERM)) {
                 args.set_tid = args.set_tid_size = 0;
@@ -203,7 +220,8 @@ static bool handle_request(int fd) {
         static struct supervisor_request request; /* large: not on the stack */
         int slots[SUPERVISOR_SLOTS];
         ssize_t size = fd_passing_receive(fd, &request, sizeof(request), slots, SUPERVISOR_SLOTS, 0);
-        if (size < (ssize_t) offsetof(struct supervisor_request, image) || (size_t) size != supervisor_request_size(&request))
+        if (size < (ssize_t) offsetof(struct supervisor_request, image) ||
+            (size_t) size != supervisor_request_size(&request))
                 return false;
         int pidfd = -1, code = -1;
         struct err err = { 0 };
@@ -239,7 +257,7 @@ static bool supervisor_process_reap(void) {
                         if (watched[i].pid != pid)
                                 continue;
                         /* Twice: for the daemon, and for the caller whose program it was. */
-                        (void) !write(watched[i].status_fd, (int[]){ status, status }, 2 * sizeof(status));
+                        (void) !write(watched[i].status_fd, (int[]) { status, status }, 2 * sizeof(status));
                         fd_close(&watched[i].status_fd);
                         watched[i] = watched[--n_watched];
                         break;

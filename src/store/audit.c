@@ -174,8 +174,7 @@ static int start(void *context, struct err *err) {
         return 0;
 }
 
-int audit_start(struct audit *audit, struct helper *helper, const char *data_dir, uint64_t max_bytes,
-                struct err *err) {
+int audit_start(struct audit *audit, struct helper *helper, const char *data_dir, uint64_t max_bytes, struct err *err) {
         audit->helper = helper;
         audit->data_dir = data_dir;
         audit->max_bytes = max_bytes;

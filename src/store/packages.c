@@ -124,13 +124,13 @@ static bool is_name(const char *text) {
 static json_t *clean_report(json_t *told) {
         json_t *installed = json_array(), *replaced = json_array(), *item;
         size_t i;
-        json_array_foreach(json_object_get(told, "installed"), i, item) {
+        json_array_foreach (json_object_get(told, "installed"), i, item) {
                 const char *name = json_string_value(json_object_get(item, "name"));
                 const char *version = json_string_value(json_object_get(item, "version"));
                 if (i < LISTED_MAX && is_name(name) && is_version(version))
                         json_array_append_new(installed, json_pack("{s:s, s:s}", "name", name, "version", version));
         }
-        json_array_foreach(json_object_get(told, "replaced"), i, item)
+        json_array_foreach (json_object_get(told, "replaced"), i, item)
                 if (i < LISTED_MAX && is_name(json_string_value(item)))
                         json_array_append(replaced, item);
         return json_pack("{s:o, s:o, s:b}", "installed", installed, "replaced", replaced, "covers_image",

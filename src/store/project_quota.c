@@ -59,7 +59,8 @@ static int find_free(int fd, const char *name, uint32_t *ret_number) {
 }
 
 static int set_limits(int fd, uint32_t number, uint64_t bytes, uint64_t files) {
-        struct if_dqblk quota = { .dqb_bhardlimit = bytes / QUOTA_BLOCK, .dqb_ihardlimit = files,
+        struct if_dqblk quota = { .dqb_bhardlimit = bytes / QUOTA_BLOCK,
+                                  .dqb_ihardlimit = files,
                                   .dqb_valid = QIF_LIMITS };
         return quotactl_on(fd, Q_SETQUOTA, number, &quota);
 }

@@ -115,7 +115,7 @@ static void note_left(const char *name, void *context) {
 static bool is_left(const char *name, void *context) {
         size_t i;
         json_t *left;
-        json_array_foreach((json_t *) context, i, left)
+        json_array_foreach ((json_t *) context, i, left)
                 if (strcmp(json_string_value(left), name) == 0)
                         return true;
         return false;
@@ -181,8 +181,9 @@ static bool take_message(const struct cgroup_host *host, int fd) {
         if (n_graves == WAITING_MAX)
                 close_grave(host, fd, 0);
         struct grave *grave = &graves[n_graves++];
-        *grave = (struct grave) { .number = message.number, .pidfd = fds[0], .lease_fd = fds[1],
-                                  .until_ms = loop_now_ms() + PATIENCE_MS };
+        *grave = (struct grave) {
+                .number = message.number, .pidfd = fds[0], .lease_fd = fds[1], .until_ms = loop_now_ms() + PATIENCE_MS
+        };
         (void) snprintf(grave->group, sizeof(grave->group), "%.63s", message.name);
         return true;
 }

@@ -14,22 +14,26 @@
 
 /* Columns that a statement changes stand in the checksum with their new values. */
 static const char *const texts[REGISTRY_STATEMENTS] = {
-        [REGISTRY_ADD] = "INSERT INTO session (" REGISTRY_COLUMNS ", checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
-                         "?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, glovebox_checksum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
-                         "?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17))",
+        [REGISTRY_ADD] =
+                "INSERT INTO session (" REGISTRY_COLUMNS ", checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
+                "?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, glovebox_checksum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
+                "?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17))",
         [REGISTRY_REMOVE] = "DELETE FROM session WHERE id = ?1",
-        [REGISTRY_TOUCH] = "UPDATE session SET used_ms = ?2, checksum = glovebox_checksum(id, name, owner, image, mode, "
-                           "memory_bytes, cpu_thousandths, pids, timeout_ms, tmp_bytes, disk_bytes, disk_files, "
-                           "allow_weaker, workspace, options, created_ms, ?2) WHERE id = ?1",
+        [REGISTRY_TOUCH] =
+                "UPDATE session SET used_ms = ?2, checksum = glovebox_checksum(id, name, owner, image, mode, "
+                "memory_bytes, cpu_thousandths, pids, timeout_ms, tmp_bytes, disk_bytes, disk_files, "
+                "allow_weaker, workspace, options, created_ms, ?2) WHERE id = ?1",
         [REGISTRY_LIMITS] = "UPDATE session SET memory_bytes = ?2, cpu_thousandths = ?3, pids = ?4, timeout_ms = ?5, "
                             "checksum = glovebox_checksum(id, name, owner, image, mode, ?2, ?3, ?4, ?5, tmp_bytes, "
                             "disk_bytes, disk_files, allow_weaker, workspace, options, created_ms, used_ms) "
                             "WHERE id = ?1",
-        [REGISTRY_ENGINE] = "UPDATE session SET image = ?2, options = ?3, checksum = glovebox_checksum(id, name, owner, "
-                            "?2, mode, memory_bytes, cpu_thousandths, pids, timeout_ms, tmp_bytes, disk_bytes, "
-                            "disk_files, allow_weaker, workspace, ?3, created_ms, used_ms) WHERE id = ?1",
-        [REGISTRY_NEXT] = "SELECT " REGISTRY_COLUMNS ", checksum = glovebox_checksum(" REGISTRY_COLUMNS ") FROM session "
-                          "WHERE (created_ms, id) > (?1, ?2) ORDER BY created_ms, id LIMIT 1",
+        [REGISTRY_ENGINE] =
+                "UPDATE session SET image = ?2, options = ?3, checksum = glovebox_checksum(id, name, owner, "
+                "?2, mode, memory_bytes, cpu_thousandths, pids, timeout_ms, tmp_bytes, disk_bytes, "
+                "disk_files, allow_weaker, workspace, ?3, created_ms, used_ms) WHERE id = ?1",
+        [REGISTRY_NEXT] =
+                "SELECT " REGISTRY_COLUMNS ", checksum = glovebox_checksum(" REGISTRY_COLUMNS ") FROM session "
+                "WHERE (created_ms, id) > (?1, ?2) ORDER BY created_ms, id LIMIT 1",
 };
 
 static const char id_letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -85,8 +89,7 @@ static const struct {
         size_t offset;
         int column;
 } number_columns[] = {
-#define NUMBER(field, number)                                                                                          \
-        { offsetof(struct registry_session, field), number }
+#define NUMBER(field, number) { offsetof(struct registry_session, field), number }
         NUMBER(limits.memory_bytes, 5),
         NUMBER(limits.cpu_thousandths, 6),
         NUMBER(limits.pids, 7),

@@ -111,9 +111,10 @@ static bool take_word(struct parser *parser, const char *word) {
 /* A quoted text, or a name that the packaging standard knows. */
 static bool take_value(struct parser *parser) {
         static const char *const names[] = {
-                "python_version",    "python_full_version",     "os_name",        "sys_platform",
-                "platform_release",  "platform_system",         "platform_version", "platform_machine",
-                "platform_python_implementation", "implementation_name", "implementation_version", "extra",
+                "python_version",      "python_full_version",    "os_name",
+                "sys_platform",        "platform_release",       "platform_system",
+                "platform_version",    "platform_machine",       "platform_python_implementation",
+                "implementation_name", "implementation_version", "extra",
         };
         skip_blanks(parser);
         char quote = *parser->at;
@@ -164,8 +165,8 @@ static bool take_marker(struct parser *parser) {
 /* pip takes what ends like an archive for a file, before it asks whether it is a requirement. */
 static bool looks_like_file(const char *text) {
         static const char *const endings[] = {
-                ".whl", ".zip", ".tar", ".tgz", ".tbz", ".txz", ".tlz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.lz",
-                ".tar.lzma", ".egg",
+                ".whl",    ".zip",     ".tar",    ".tgz",    ".tbz",      ".txz", ".tlz",
+                ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.lz", ".tar.lzma", ".egg",
         };
         size_t size = strcspn(text, ";");
         while (size > 0 && strchr(" \t", text[size - 1]))
@@ -197,7 +198,8 @@ static bool requirement_parse(struct parser *parser) {
         if (requirement_take(parser, ";") && !take_marker(parser))
                 return false;
         skip_blanks(parser);
-        return *parser->at == '\0' || requirement_fail(parser, "after the name may follow [extras], versions and a ; marker");
+        return *parser->at == '\0' ||
+               requirement_fail(parser, "after the name may follow [extras], versions and a ; marker");
 }
 
 int requirement_check(const char *text, struct err *err) {
@@ -210,7 +212,8 @@ int requirement_check(const char *text, struct err *err) {
         else if (*text == '-')
                 (void) requirement_fail(&parser, "options of pip are not accepted");
         else if (strchr(text, '/') && strcspn(text, "/") < strcspn(text, ";"))
-                (void) requirement_fail(&parser, "paths and addresses are not accepted, only names of packages in the index");
+                (void) requirement_fail(&parser,
+                                        "paths and addresses are not accepted, only names of packages in the index");
         else if (looks_like_file(text))
                 (void) requirement_fail(&parser, "it reads as the name of a file");
         if (!parser.fault && requirement_parse(&parser))

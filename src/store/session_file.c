@@ -26,10 +26,14 @@ static const struct {
         size_t offset;
 } numbers[] = {
 #define NUMBER(name, field) { name, offsetof(struct registry_session, field) }
-        NUMBER("memory_bytes", limits.memory_bytes), NUMBER("cpu_thousandths", limits.cpu_thousandths),
-        NUMBER("pids", limits.pids),                 NUMBER("timeout_ms", limits.timeout_ms),
-        NUMBER("tmp_bytes", limits.tmp_bytes),       NUMBER("disk_bytes", limits.disk_bytes),
-        NUMBER("disk_files", limits.disk_files),     NUMBER("created_ms", created_ms),
+        NUMBER("memory_bytes", limits.memory_bytes),
+        NUMBER("cpu_thousandths", limits.cpu_thousandths),
+        NUMBER("pids", limits.pids),
+        NUMBER("timeout_ms", limits.timeout_ms),
+        NUMBER("tmp_bytes", limits.tmp_bytes),
+        NUMBER("disk_bytes", limits.disk_bytes),
+        NUMBER("disk_files", limits.disk_files),
+        NUMBER("created_ms", created_ms),
         NUMBER("used_ms", used_ms),
 };
 

@@ -224,8 +224,7 @@ static int sync_parents(int workspace_fd, const char *relative, struct err *err)
         for (char *slash = strrchr(path, '/');; slash = strrchr(path, '/')) {
                 if (slash)
                         *slash = '\0';
-                _cleanup_fd_ int fd =
-                        sys_openat2(workspace_fd, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, BENEATH);
+                _cleanup_fd_ int fd = sys_openat2(workspace_fd, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, BENEATH);
                 if (fd < 0 || fsync(fd) < 0)
                         return workspace_fail(err, errno, relative);
                 if (!slash)

@@ -186,7 +186,7 @@ static int open_locked(const struct sockaddr_un *address, const char *path, stru
 /* A socket's address has room for 107 characters. A longer path is named through its directory, which stays open in
  * *ret_dir_fd as long as the address is used. */
 static int find_address(const char *path, struct sockaddr_un *ret_address, int *ret_dir_fd, struct err *err) {
-        *ret_address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+        *ret_address = (struct sockaddr_un) { .sun_family = AF_UNIX };
         size_t room = sizeof(ret_address->sun_path), length = strlen(path);
         const char *slash = strrchr(path, '/');
         if (path[0] != '/' || length >= PATH_MAX || strlen(slash) > room / 2)
@@ -221,7 +221,7 @@ void vault_close(struct vault *vault) {
 
 /* One request, one answer. Returns its status, or -1. */
 static int vault_ask(struct vault *vault, struct vault_message *message, const int *fds, size_t n_fds,
-               int ret_fds[static VAULT_FDS_MAX], size_t *ret_n_fds, struct err *err) {
+                     int ret_fds[static VAULT_FDS_MAX], size_t *ret_n_fds, struct err *err) {
         uint32_t operation = message->operation;
         message->mark = VAULT_MARK;
         *ret_n_fds = 0;

@@ -69,7 +69,8 @@ static struct entry **vault_process_find(struct process *process, const char *na
 }
 
 /* Takes the descriptors over on success. */
-static enum vault_status vault_process_put(struct process *process, const struct vault_message *message, int *fds, size_t n_fds) {
+static enum vault_status vault_process_put(struct process *process, const struct vault_message *message, int *fds,
+                                           size_t n_fds) {
         size_t length = strlen(message->name);
         if (length < 1 || length > VAULT_NAME_MAX)
                 return VAULT_MALFORMED;
@@ -139,7 +140,7 @@ static _Noreturn void end(struct process *process) {
 }
 
 static void vault_process_answer(struct process *process, enum vault_operation operation, enum vault_status status,
-                   const struct entry *entry) {
+                                 const struct entry *entry) {
         struct vault_message message = { .mark = VAULT_MARK, .operation = operation, .status = status };
         if (entry) {
                 message.serial = entry->serial;
@@ -213,8 +214,7 @@ static void accept_client(struct process *process) {
         }
         struct ucred peer;
         socklen_t size = sizeof(peer);
-        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid() ||
-            peer_is_in_box(fd))
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid() || peer_is_in_box(fd))
                 return;
         drain_client(process);
         if (process->client_fd >= 0) {
@@ -223,8 +223,9 @@ static void accept_client(struct process *process) {
                 return;
         }
         process->client_fd = take_fd(&fd);
-        struct vault_message hello = { .mark = VAULT_MARK, .operation = VAULT_HELLO, .status = VAULT_OK,
-                                       .serial = (uint64_t) getpid() };
+        struct vault_message hello = {
+                .mark = VAULT_MARK, .operation = VAULT_HELLO, .status = VAULT_OK, .serial = (uint64_t) getpid()
+        };
         if (vault_message_send(process->client_fd, &hello, NULL, 0, MSG_DONTWAIT) < 0)
                 fd_close(&process->client_fd);
 }

@@ -37,14 +37,14 @@ enum frame_type {
         FRAME_DONE = 22,    /* what the request promises */
         FRAME_CHANGED = 23, /* text name, u32 what, u32 whether a directory, u32 what two halves of a move share */
         /* host to agent: files */
-        FRAME_STAT = 32,    /* path, u32 follow → u32 mode, u64 size, u64 mtime in ns, u32 uid, u32 gid, text target */
-        FRAME_LIST = 33,    /* path, u64 from → u64 next, u32 count, (text name, u32 mode, u64 size, u64 mtime)… */
-        FRAME_READ = 34,    /* path, u64 offset, u32 size → u64 size of the file, bytes */
-        FRAME_WRITE = 35,   /* u32 flags[, path, u32 mode], bytes → u64 size */
-        FRAME_MOVE = 36,    /* path, path */
-        FRAME_REMOVE = 37,  /* path, u32 recursive */
-        FRAME_MKDIR = 38,   /* path, u32 mode, u32 parents too */
-        FRAME_WATCH = 39,   /* path */
+        FRAME_STAT = 32, /* path, u32 follow → u32 mode, u64 size, u64 mtime in ns, u32 uid, u32 gid, text target */
+        FRAME_LIST = 33, /* path, u64 from → u64 next, u32 count, (text name, u32 mode, u64 size, u64 mtime)… */
+        FRAME_READ = 34, /* path, u64 offset, u32 size → u64 size of the file, bytes */
+        FRAME_WRITE = 35, /* u32 flags[, path, u32 mode], bytes → u64 size */
+        FRAME_MOVE = 36, /* path, path */
+        FRAME_REMOVE = 37, /* path, u32 recursive */
+        FRAME_MKDIR = 38, /* path, u32 mode, u32 parents too */
+        FRAME_WATCH = 39, /* path */
         FRAME_UNWATCH = 40, /* ends the watch of this id */
 };
 
@@ -85,7 +85,7 @@ int frame_receive(int socket_fd, struct frame *ret_frame);
 struct frame_inbox {
         unsigned char header[FRAME_HEADER_SIZE];
         size_t header_size, payload_size; /* of what is there */
-        struct frame frame;               /* what came with the header */
+        struct frame frame; /* what came with the header */
 };
 
 /* Takes what there is, with the MSG_ flags given. 1 and a frame; 0 when more has to come; or as frame_receive. */

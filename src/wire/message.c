@@ -67,7 +67,7 @@ static bool header_read(enum message_side side, const char *header, struct messa
                 return false;
         if (!(side == MESSAGE_FROM_CLIENT ? types[type].of_client : types[type].of_daemon))
                 return false;
-        *ret_message = (struct message){ .type = (enum message_type) type, .request = le16toh(request), .size = size };
+        *ret_message = (struct message) { .type = (enum message_type) type, .request = le16toh(request), .size = size };
         return true;
 }
 
@@ -168,7 +168,7 @@ int message_parser_read_piece(struct message_parser *parser, int fd, void *bytes
         if (n <= 0)
                 return n < 0 ? -errno : -EPIPE;
         parser->data_left -= (size_t) n;
-        *ret_message = (struct message){ MESSAGE_DATA, parser->data_request, bytes, (size_t) n };
+        *ret_message = (struct message) { MESSAGE_DATA, parser->data_request, bytes, (size_t) n };
         return 1;
 }
 
@@ -177,7 +177,7 @@ static int next_piece(struct message_parser *parser, struct message *ret_message
         size_t size = parser->size < parser->data_left ? parser->size : parser->data_left;
         if (size == 0)
                 return 0;
-        *ret_message = (struct message){ MESSAGE_DATA, parser->data_request, parser->bytes + parser->start, size };
+        *ret_message = (struct message) { MESSAGE_DATA, parser->data_request, parser->bytes + parser->start, size };
         parser->start += size;
         parser->size -= size;
         parser->data_left -= size;
@@ -242,7 +242,7 @@ static struct message_block *block_for(struct message_queue *queue, size_t size)
         struct message_block *block = malloc(sizeof(*block) + room);
         if (!block)
                 return NULL;
-        *block = (struct message_block){ .room = room };
+        *block = (struct message_block) { .room = room };
         if (queue->last)
                 queue->last->next = block;
         else
@@ -280,8 +280,8 @@ static int put_parts(struct message_queue *queue, const struct iovec *parts, siz
         return 0;
 }
 
-static int message_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *lead, size_t n_lead,
-               const void *bytes, size_t size) {
+static int message_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *lead,
+                       size_t n_lead, const void *bytes, size_t size) {
         int code = check_put(queue, type, n_lead, size);
         if (code < 0)
                 return code;
@@ -373,7 +373,7 @@ int message_queue_flush(struct message_queue *queue, int socket_fd) {
                 struct iovec parts[PARTS_MAX];
                 struct msghdr envelope = { .msg_iov = parts };
                 for (struct message_block *at = queue->first; at && envelope.msg_iovlen < PARTS_MAX; at = at->next)
-                        parts[envelope.msg_iovlen++] = (struct iovec){ at->bytes + at->start, at->end - at->start };
+                        parts[envelope.msg_iovlen++] = (struct iovec) { at->bytes + at->start, at->end - at->start };
                 /* writev() with the two things it lacks: no SIGPIPE, and no blocking whatever the socket's mode is */
                 ssize_t n = sendmsg(socket_fd, &envelope, MSG_NOSIGNAL | MSG_DONTWAIT);
                 if (n < 0 && errno == EINTR)
@@ -398,10 +398,13 @@ int message_send_fds(int socket_fd, enum message_type type, uint16_t request, co
         unsigned char header[MESSAGE_HEADER_SIZE];
         header_write(header, type, request, size);
         struct iovec parts[2] = { { header, sizeof(header) }, { (void *) (uintptr_t) bytes, size } };
-        struct msghdr envelope = { .msg_iov = parts, .msg_iovlen = 2, .msg_control = control.bytes,
+        struct msghdr envelope = { .msg_iov = parts,
+                                   .msg_iovlen = 2,
+                                   .msg_control = control.bytes,
                                    .msg_controllen = CMSG_SPACE(sizeof(int) * n_fds) };
         struct cmsghdr *head = CMSG_FIRSTHDR(&envelope);
-        *head = (struct cmsghdr) { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+        *head = (struct cmsghdr) { .cmsg_level = SOL_SOCKET,
+                                   .cmsg_type = SCM_RIGHTS,
                                    .cmsg_len = CMSG_LEN(sizeof(int) * n_fds) };
         memcpy(CMSG_DATA(head), fds, sizeof(int) * n_fds);
         ssize_t n;
@@ -421,8 +424,9 @@ long message_parser_read_fds(struct message_parser *parser, int socket_fd, int *
         if (room <= 0)
                 return room < 0 ? room : -ENOBUFS;
         struct iovec part = { parser->bytes + parser->size, (size_t) room };
-        struct msghdr envelope = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
-                                   .msg_controllen = sizeof(control.bytes) };
+        struct msghdr envelope = {
+                .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)
+        };
         ssize_t n = recvmsg(socket_fd, &envelope, MSG_CMSG_CLOEXEC);
         if (n < 0)
                 return -errno;

@@ -52,13 +52,13 @@ struct message_parser {
         char *bytes;
         size_t start, size, room; /* bytes[start..start+size) is not parsed yet */
         bool failed;
-        bool in_pieces;        /* see message_parser_take_pieces */
-        size_t data_left;      /* of the DATA whose pieces are being handed out */
+        bool in_pieces; /* see message_parser_take_pieces */
+        size_t data_left; /* of the DATA whose pieces are being handed out */
         uint16_t data_request; /* whose it is */
 };
 
 static inline struct message_parser message_parser_make(enum message_side side) {
-        return (struct message_parser){ .side = side };
+        return (struct message_parser) { .side = side };
 }
 void message_parser_release(struct message_parser *parser);
 
@@ -98,7 +98,7 @@ struct message_queue {
 };
 
 static inline struct message_queue message_queue_make(size_t max) {
-        return (struct message_queue){ .max = max };
+        return (struct message_queue) { .max = max };
 }
 void message_queue_release(struct message_queue *queue);
 

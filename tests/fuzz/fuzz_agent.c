@@ -39,8 +39,9 @@ static void must(int condition) {
 /* ---- files ---- */
 
 static char directory[] = "/tmp/glovebox-fuzz-XXXXXX";
-static const char *const names[] = { "",      "a",      "b",    "d",    "d/a",  "d/e",
-                                     "d/e/f", "none/x", "fifo", "link", "self", "d/.." };
+static const char *const names[] = {
+        "", "a", "b", "d", "d/a", "d/e", "d/e/f", "none/x", "fifo", "link", "self", "d/.."
+};
 
 static bool files_changed = true; /* making them again takes longer than all the rest */
 

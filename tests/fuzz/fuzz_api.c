@@ -10,10 +10,10 @@
 #include "base/memory.h"
 #include "daemon/daemon.h"
 #include "http/query.h"
-#include "text.h"
 #include "session/caller.h"
 #include "session/serve_options.h"
 #include "session/session_config.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -54,8 +54,10 @@ static void read_query(const char *line) {
 static void read_body(const char *body, size_t size) {
         static const struct serve_options options = { .image = "host", .limits = LIMITS_DEFAULT };
         static const char *const none[] = { NULL };
-        static const struct maker_settings settings = { .data_dir = "/nonexistent", .socket_path = "/nonexistent/s",
-                                                        .read_paths = none, .write_paths = none,
+        static const struct maker_settings settings = { .data_dir = "/nonexistent",
+                                                        .socket_path = "/nonexistent/s",
+                                                        .read_paths = none,
+                                                        .write_paths = none,
                                                         .key_write_paths = none };
         static struct daemon daemon;
         static struct registry_session row;

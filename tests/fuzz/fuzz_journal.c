@@ -18,8 +18,8 @@ static void must(int condition) {
 
 static int dir_fd = -1;
 static char dir_path[] = "/tmp/glovebox-fuzz-XXXXXX";
-static const char *const names[] = { "events",        "events.damaged", "events.new",   "out.0",
-                                     "out.1",         "err.0",          "err.1",        "out.0.damaged",
+static const char *const names[] = { "events",        "events.damaged", "events.new",    "out.0",
+                                     "out.1",         "err.0",          "err.1",         "out.0.damaged",
                                      "out.1.damaged", "err.0.damaged",  "err.1.damaged", "inbox" };
 
 static void empty_dir(void) {
@@ -59,7 +59,8 @@ static void repair(uint8_t *events, size_t size) {
                         if (size - at < 16 || payload > size - at - 16)
                                 return;
                         memset(events + at + 5, 0, 3);
-                        uint32_t crc = crc32c(crc32c(0, events + at, 12), events + at + 16, payload < 96 ? payload : 96);
+                        uint32_t crc =
+                                crc32c(crc32c(0, events + at, 12), events + at + 16, payload < 96 ? payload : 96);
                         for (size_t i = 0; i < 4; i++)
                                 events[at + 12 + i] = (uint8_t) (crc >> (8 * i));
                         at += 16 + payload;

@@ -23,8 +23,8 @@ static void add(struct sum *sum, const void *bytes, size_t size) {
 static void check(enum message_side side, const struct message *message) {
         if (message->size > message_payload_max(message->type))
                 abort();
-        bool of_client = message->type == MESSAGE_REQUEST || message->type == MESSAGE_DATA ||
-                         message->type == MESSAGE_END;
+        bool of_client =
+                message->type == MESSAGE_REQUEST || message->type == MESSAGE_DATA || message->type == MESSAGE_END;
         if (side == MESSAGE_FROM_CLIENT ? !of_client : message->type == MESSAGE_REQUEST)
                 abort();
 }

@@ -11,8 +11,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static void check_accepted(const char *path) {
-        static const char *const closed[] = { "/proc", "/sys", "/dev", "/etc",
-                                              "/run",  "/usr", "/bin", "/opt/glovebox" };
+        static const char *const closed[] = {
+                "/proc", "/sys", "/dev", "/etc", "/run", "/usr", "/bin", "/opt/glovebox"
+        };
         if (path[0] != '/' || path[1] == '\0' || strstr(path, "//") || strstr(path, "/../") || strstr(path, "/./"))
                 abort();
         if (path[strlen(path) - 1] == '/')

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text.h"
 #include "store/requirement.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

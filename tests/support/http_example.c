@@ -215,8 +215,8 @@ static void form(struct api_request *api_request, const struct http_pairs *query
                                                    .on_gone = on_gone };
         struct err err;
         (void) query;
-        if (multipart_open(http_header(api_request->request, "Content-Type"), &parts, api_request, &api_request->multipart,
-                           &err) < 0) {
+        if (multipart_open(http_header(api_request->request, "Content-Type"), &parts, api_request,
+                           &api_request->multipart, &err) < 0) {
                 http_problem_err(api_request->request, &err);
                 forget(api_request);
                 return;

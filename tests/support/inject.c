@@ -112,7 +112,7 @@ enum { LIVE_CALLS_MAX = 8192 };
 #define LIVE_KILL UINT32_MAX
 struct live {
         uint32_t armed, index, error, depth; /* by the test; armed last */
-        uint32_t count, failed;              /* by us; failed: 1 + number of the call that did */
+        uint32_t count, failed; /* by us; failed: 1 + number of the call that did */
         char name[16];
         int32_t calls[LIVE_CALLS_MAX];
 };
@@ -143,9 +143,11 @@ static bool is_meant(const volatile struct live *live, pid_t pid) {
 /* Calls that cannot fail, or not like that: a process's ids and signal mask, its end, killing and waiting for its own
  * child; close, which has closed whatever it says; the waiting between two requests. */
 static bool can_fail(int number) {
-        static const int cannot[] = { SYS_getpid, SYS_getuid, SYS_getgid, SYS_geteuid, SYS_getegid, SYS_getppid,
-                                      SYS_rt_sigprocmask, SYS_umask, SYS_exit_group, SYS_kill, SYS_wait4, SYS_poll,
-                                      SYS_epoll_wait, SYS_close, 424 /* pidfd_send_signal */ };
+        static const int cannot[] = { SYS_getpid,         SYS_getuid,  SYS_getgid,
+                                      SYS_geteuid,        SYS_getegid, SYS_getppid,
+                                      SYS_rt_sigprocmask, SYS_umask,   SYS_exit_group,
+                                      SYS_kill,           SYS_wait4,   SYS_poll,
+                                      SYS_epoll_wait,     SYS_close,   424 /* pidfd_send_signal */ };
         for (size_t i = 0; i < sizeof(cannot) / sizeof(cannot[0]); i++)
                 if (number == cannot[i])
                         return false;
@@ -235,8 +237,7 @@ static int serve(int listener, pid_t pid, int pidfd, struct plan *plan) {
 
 static volatile struct live *map_control(const char *path) {
         int fd = open(path, O_RDWR | O_CLOEXEC);
-        void *mapped = fd < 0 ? MAP_FAILED
-                              : mmap(NULL, sizeof(struct live), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        void *mapped = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(struct live), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (mapped == MAP_FAILED)
                 die(path);
         (void) close(fd);
@@ -254,7 +255,8 @@ int main(int argc, char **argv) {
         if (is_live)
                 plan.live = map_control(argv[2]);
         else {
-                plan = (struct plan) { .index = strtoul(argv[1], NULL, 10), .error = atoi(argv[2]),
+                plan = (struct plan) { .index = strtoul(argv[1], NULL, 10),
+                                       .error = atoi(argv[2]),
                                        .trace = fopen(argv[3], "we") };
                 if (!plan.trace)
                         die(argv[3]);

@@ -105,7 +105,8 @@ static void test_values(void) {
         ok(cgroup_text_find_number("low 0\noom 3\noom_kill 2\n", "oom_kill", &number) == 0 && number == 2,
            "oom_kill is not oom");
         ok(cgroup_text_find_number("oom_kill_disable 0\nunder_oom 0\noom_kill 1", "oom_kill", &number) == 0 &&
-                   number == 1, "v1 writes it among others");
+                   number == 1,
+           "v1 writes it among others");
         ok(cgroup_text_find_number("oom_kill 99999999999999999999", "oom_kill", &number) == -EINVAL && number == 1,
            "a number that does not fit is refused");
         ok(cgroup_text_find_number("oom_kill", "oom_kill", &number) == -ENOENT, "a key alone is nothing");

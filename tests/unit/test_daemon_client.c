@@ -239,11 +239,11 @@ static void test_calls(void) {
         ok(seen.events == 1, "the event");
         ok(json_object_get(got, "status") && !json_object_get(got, "whose"), "the answer is ours");
         json_decref(got);
-        seen = (struct seen){ .leave = 1 };
+        seen = (struct seen) { .leave = 1 };
         ok(call("stream", &request, &got, &err) == DAEMON_CALL_LEFT, "a callback may end it");
         is_text(seen.text, "o:one ", "at once");
 
-        request = (struct daemon_request){ 0 };
+        request = (struct daemon_request) { 0 };
         ok(call("fail", &request, &got, &err) < 0 && err.code == ERR_NOT_FOUND, "the daemon's error keeps its code");
         is_text(err.message, "no session x; make it", "and its words");
         ok(call("hang_up", &request, &got, &err) < 0 && err.code == ERR_GONE, "a daemon that hangs up");
@@ -281,7 +281,7 @@ static void test_data(void) {
         int ends[2];
         ok(pipe2(ends, O_CLOEXEC) == 0 && write(ends[1], "hello", 5) == 5, "five bytes in a pipe");
         (void) close(ends[1]);
-        request = (struct daemon_request){ .with_input = true, .input_fd = ends[0] };
+        request = (struct daemon_request) { .with_input = true, .input_fd = ends[0] };
         ok(call("count", &request, &got, &err) == 0 && json_integer_value(json_object_get(got, "size")) == 5,
            "an input is passed on to its end");
         json_decref(got);

@@ -35,7 +35,8 @@ static void test_kinds(int top) {
         write_file(dir, "file", 1 << 20);
         ok(measure(dir, 100).bytes - empty >= 1 << 20 && measure(dir, 100).files == 1, "a file counts");
         ok(linkat(dir, "file", dir, "again", 0) == 0 && linkat(dir, "file", dir, "and again", 0) == 0 &&
-                   measure(dir, 100).bytes - empty < 2 << 20 && measure(dir, 100).files == 3, "once, whatever names it has");
+                   measure(dir, 100).bytes - empty < 2 << 20 && measure(dir, 100).files == 3,
+           "once, whatever names it has");
         _cleanup_fd_ int hole = openat(dir, "hole", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
         ok(ftruncate(hole, 1ll << 32) == 0 && measure(dir, 100).bytes - empty < 2 << 20, "a hole takes no room");
         ok(symlinkat("/", dir, "link") == 0 && measure(dir, 100).files == 5, "a link is not followed");

@@ -363,7 +363,7 @@ static void test_requests(void) {
                 "\r\nGET http://a.b/ HTTP/1.1\r\n\r\n",
         };
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-                refusal = (struct refusal){ 0 };
+                refusal = (struct refusal) { 0 };
                 ok(parse(bad[i], &request, &refusal) == -1 && refusal.status >= 400 && *refusal.reason &&
                            *refusal.advice,
                    "bad request no. %zu is refused in words", i);

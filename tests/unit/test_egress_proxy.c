@@ -161,7 +161,8 @@ static void test_shares(const struct place *place) {
         (void) egress_rules_add(&greedy, "a.invalid", false, NULL);
         (void) egress_rules_add(&modest, "a.invalid", false, NULL);
         for (size_t i = 0; i < BOXES; i++) {
-                struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                struct sockaddr_in address = { .sin_family = AF_INET,
+                                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                                .sin_port = htons(admit(place, &greedy)) };
                 for (size_t n = 0; n < EACH; n++) {
                         int fd = held[i * EACH + n] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -219,7 +220,8 @@ int main(int argc, char **argv) {
         }
         struct place place = { .egress = &egress, .pidfd = (int) syscall(SYS_pidfd_open, getpid(), 0) };
         place.server_fd = listen_on_loopback(&place.server_port);
-        ok(place.pidfd >= 0 && egress_start(&operator, "/tmp", &egress, &err) == 0, "the proxy starts: %s", err.message);
+        ok(place.pidfd >= 0 && egress_start(&operator, "/tmp", &egress, &err) == 0, "the proxy starts: %s",
+           err.message);
         test_trusted(&place);
         test_via(&place);
         test_shares(&place);

@@ -56,8 +56,9 @@ static void test_queues(void) {
         char greedy[] = "g", modest[] = "m";
         struct err err = { 0 };
         ok(pipe(fds) == 0, "a pipe");
-        struct helper_job_order job = { .fds = { fds[0] }, .n_fds = 1, .work = say_hello, .done = on_hello,
-                                        .queue = "greedy", .context = greedy };
+        struct helper_job_order job = {
+                .fds = { fds[0] }, .n_fds = 1, .work = say_hello, .done = on_hello, .queue = "greedy", .context = greedy
+        };
         for (unsigned i = 0; i < 10; i++)
                 n_began += helper_job_start(loop, &job, &err) != NULL;
         struct helper_job *dropped = helper_job_start(loop, &job, &err);

@@ -24,8 +24,7 @@ static const struct {
         const char *bytes;
         size_t size;
 } rows[] = {
-#define ROW(what, status, text)                                                                                        \
-        { what, status, text, sizeof(text) - 1 }
+#define ROW(what, status, text) { what, status, text, sizeof(text) - 1 }
         ROW("a plain request is taken", 0, GET "\r\n"),
         ROW("HTTP/1.0 is taken", 0, "GET / HTTP/1.0\r\nHost: a\r\n\r\n"),
         ROW("a head without its end is waited for", -1, GET),

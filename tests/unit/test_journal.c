@@ -23,7 +23,7 @@ struct fixture {
 };
 
 static void set_up(struct fixture *f) {
-        *f = (struct fixture){ 0 };
+        *f = (struct fixture) { 0 };
         scratch_make(f->dir);
         f->dir_fd = open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         must(f->dir_fd >= 0 && pipe2(f->pipe, O_CLOEXEC) == 0, "pipe");
@@ -155,7 +155,9 @@ static void test_a_request_can_be_sent_again_and_its_answers_read_again(void) {
         ok(begin(&f, "first") == 0 && answer(&f, "one") == 3, "a run is answered");
         is_text(received(&f), "one", "the answer is read");
         ok(end(&f, "{}", 2) == 0 && journal_holds(f.journal) == JOURNAL_HOLDS_KERNEL, "and it ends");
-        struct journal_request asked = { .id = "ask", .type = 4, .payload = "{\"id\":\"ask\"}", .size = 12, .carried = 1 };
+        struct journal_request asked = {
+                .id = "ask", .type = 4, .payload = "{\"id\":\"ask\"}", .size = 12, .carried = 1
+        };
         ok(journal_ask(f.journal, &asked, &f.err) == 0 && begin(&f, "busy") < 0 && f.err.code == ERR_BUSY,
            "a request that is no run keeps runs out");
         ok(answer(&f, "two") == 3 && answer(&f, "three") == 5, "it is answered");
@@ -212,8 +214,7 @@ static bool is_sound(struct fixture *f, const char *first, const char *second) {
                 return false;
         if (journal_open_run(f->journal) && end(f, "x", 1) < 0)
                 return false;
-        if (begin(f, "next") < 0 || feed(f, JOURNAL_OUT, "new", 3) != 3 ||
-            end(f, "{}", 2) < 0)
+        if (begin(f, "next") < 0 || feed(f, JOURNAL_OUT, "new", 3) != 3 || end(f, "{}", 2) < 0)
                 return false;
         return open_it(f) == 0 && !f->torn && strcmp(tell(f, "next"), "OnewR{}") == 0;
 }
@@ -517,8 +518,8 @@ static void test_old_runs_are_dropped(void) {
         int failed = 0;
         for (int i = 0; i < 2500; i++) {
                 (void) snprintf(id, sizeof(id), "run-%d", i);
-                failed += begin(&f, id) < 0 || feed(&f, JOURNAL_OUT, id, strlen(id)) == 0 ||
-                          end(&f, id, strlen(id)) < 0;
+                failed +=
+                        begin(&f, id) < 0 || feed(&f, JOURNAL_OUT, id, strlen(id)) == 0 || end(&f, id, strlen(id)) < 0;
                 if (i == 0)
                         (void) journal_event(f.journal, id, 1, &stale, &f.err);
         }
@@ -540,8 +541,7 @@ static void test_old_runs_are_dropped(void) {
         must(open_it(&f) == 0, f.err.message);
         for (int i = 0; i < 6; i++) {
                 (void) snprintf(id, sizeof(id), "big-%d", i);
-                failed += begin(&f, id) < 0 || flood(&f, JOURNAL_OUT, 15) == 0 ||
-                          end(&f, id, strlen(id)) < 0;
+                failed += begin(&f, id) < 0 || flood(&f, JOURNAL_OUT, 15) == 0 || end(&f, id, strlen(id)) < 0;
         }
         ok(failed == 0 && begin(&f, "small") == 0, "six runs of 15 MiB, and a small one");
         ok(journal_list(f.journal, runs, 10) < 7 && journal_find(f.journal, "big-5", runs, &f.err) == 0 &&
@@ -632,8 +632,7 @@ static void run_scratch(struct fixture *f, const char *bytes, size_t size) {
         must(journal_scratch_open(&f->journal, &f->err) == 0, "scratch");
         ok(journal_list(f->journal, &(struct journal_run) { 0 }, 1) == 0 && !journal_open_run(f->journal),
            "it is empty");
-        ok(begin(f, "run") == 0 && feed(f, JOURNAL_OUT, bytes, size) == size &&
-                   end(f, "{}", 2) == 0,
+        ok(begin(f, "run") == 0 && feed(f, JOURNAL_OUT, bytes, size) == size && end(f, "{}", 2) == 0,
            "a run of %zu bytes", size);
         ok(strncmp(stream_of(f, "run", JOURNAL_OUT), bytes, size) == 0, "its output can be read");
         ok(stream_of(f, "run", JOURNAL_ERR)[0] == '\0', "and there is none of another");

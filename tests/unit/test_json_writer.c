@@ -14,7 +14,12 @@ static const struct {
         { "control characters", "\b\t\n\f\r\x01\x1f\x7f", 8, "\"\\b\\t\\n\\f\\r\\u0001\\u001f\x7f\"" },
         { "a NUL", "a\0b", 3, "\"a\\u0000b\"" },
         { "UTF-8", "z\xc3\xbcrich", 7, "\"z\xc3\xbcrich\"" },
-        { "what is no UTF-8", "12345678\xff" "9", 10, "\"12345678\xef\xbf\xbd" "9\"" },
+        { "what is no UTF-8",
+          "12345678\xff"
+          "9",
+          10,
+          "\"12345678\xef\xbf\xbd"
+          "9\"" },
         { "a character that is cut off", "x\xe2\x82", 3, "\"x\xef\xbf\xbd\"" },
 };
 

@@ -162,8 +162,8 @@ int main(void) {
         int listener_fd = listen_abstract();
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
                 if (abi < tests[i].min_abi) {
-                        ok(1, "%s # SKIP needs Landlock ABI %d, the kernel has %d", tests[i].promise,
-                           tests[i].min_abi, abi);
+                        ok(1, "%s # SKIP needs Landlock ABI %d, the kernel has %d", tests[i].promise, tests[i].min_abi,
+                           abi);
                         continue;
                 }
                 int step = run_child(tests[i].body);

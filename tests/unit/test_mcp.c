@@ -22,8 +22,8 @@ static void test_base64(void) {
                            memcmp(text.bytes ? text.bytes : "", rows[i].encoded, text.size) == 0,
                    "base64 of \"%s\"", rows[i].plain);
                 ok(base64_decode(rows[i].encoded, strlen(rows[i].encoded), plain, &size) == 0 &&
-                              size == strlen(rows[i].plain) && memcmp(plain, rows[i].plain, size) == 0,
-                      "and back");
+                           size == strlen(rows[i].plain) && memcmp(plain, rows[i].plain, size) == 0,
+                   "and back");
                 json_writer_release(&text);
         }
         char plain[16];
@@ -52,7 +52,7 @@ static void test_output(void) {
         mcp_output_release(&output);
         struct mcp_output part = { .skip = 6 };
         ok(mcp_output_add(&part, "abcdefghij", 10) && part.head_size == 4 && memcmp(part.head, "ghij", 4) == 0,
-              "what comes before the first byte wanted is skipped");
+           "what comes before the first byte wanted is skipped");
         mcp_output_release(&part);
 }
 
@@ -88,18 +88,21 @@ static int read_era(const char *text, const char *header, enum mcp_era *ret_era)
 static void test_eras(void) {
         enum mcp_era era;
         ok(read_era("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", NULL, &era) == 0 && era == MCP_LEGACY,
-              "a message that names no version is of the older era");
+           "a message that names no version is of the older era");
         ok(read_era("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{\"" MCP_META
-                       "protocolVersion\":\"" MCP_MODERN_VERSION "\",\"" MCP_META "clientCapabilities\":{}}}}", NULL, &era) == 0 &&
-                      era == MCP_MODERN,
-              "one that names its version is of the modern one");
+                    "protocolVersion\":\"" MCP_MODERN_VERSION "\",\"" MCP_META "clientCapabilities\":{}}}}",
+                    NULL, &era) == 0 &&
+                   era == MCP_MODERN,
+           "one that names its version is of the modern one");
         ok(read_era("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}", MCP_MODERN_VERSION, &era) ==
-                      MCP_INVALID_PARAMS,
-              "a header alone is not enough");
+                   MCP_INVALID_PARAMS,
+           "a header alone is not enough");
         ok(read_era("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":{\"_meta\":{\"" MCP_META
-                       "protocolVersion\":\"1\"}}}", NULL, &era) == MCP_UNSUPPORTED_VERSION,
-              "an unknown version is refused");
-        ok(read_era("{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"x\"}", NULL, &era) == MCP_INVALID_REQUEST, "null is no id");
+                    "protocolVersion\":\"1\"}}}",
+                    NULL, &era) == MCP_UNSUPPORTED_VERSION,
+           "an unknown version is refused");
+        ok(read_era("{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"x\"}", NULL, &era) == MCP_INVALID_REQUEST,
+           "null is no id");
         ok(read_era("[]", NULL, &era) == MCP_INVALID_REQUEST, "batches are refused");
         ok(read_era("{", NULL, &era) == MCP_PARSE_ERROR, "what is no JSON is told as such");
 }

@@ -23,7 +23,9 @@ static const struct {
         { "the daemon sends no request", MESSAGE_FROM_DAEMON, -EPROTO, { 0, 0, 0, 0, MESSAGE_REQUEST, 0, 1, 0 } },
         { "END is empty", MESSAGE_FROM_CLIENT, -EPROTO, { 1, 0, 0, 0, MESSAGE_END, 0, 1, 0 } },
         { "1 MiB of DATA waits for its bytes", MESSAGE_FROM_CLIENT, 0, { 0, 0, 16, 0, MESSAGE_DATA, 0, 1, 0 } },
-        { "one byte more is refused before it comes", MESSAGE_FROM_CLIENT, -EPROTO,
+        { "one byte more is refused before it comes",
+          MESSAGE_FROM_CLIENT,
+          -EPROTO,
           { 1, 0, 16, 0, MESSAGE_DATA, 0, 1, 0 } },
         { "4 GiB is refused", MESSAGE_FROM_DAEMON, -EPROTO, { 255, 255, 255, 255, MESSAGE_ANSWER, 0, 1, 0 } },
 };
@@ -189,7 +191,8 @@ static void test_data_in_pieces(void) {
         struct message_queue queue = message_queue_make(1 << 20);
         struct message_parser parser = message_parser_make(MESSAGE_FROM_CLIENT);
         message_parser_take_pieces(&parser);
-        ok(message_queue_send(&queue, ends[0], MESSAGE_DATA, 9, 0, content, SIZE) == 1, "more than a socket takes at once");
+        ok(message_queue_send(&queue, ends[0], MESSAGE_DATA, 9, 0, content, SIZE) == 1,
+           "more than a socket takes at once");
         ok(message_queue_size(&queue) > 0 && message_queue_size(&queue) < SIZE, "only the rest waits");
         ok(message_queue_send(&queue, ends[0], MESSAGE_END, 9, 0, NULL, 0) == 1, "the next one waits behind it");
         size_t got = 0, straight = 0;

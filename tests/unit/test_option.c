@@ -23,8 +23,8 @@ static void attempt_begin(struct attempt *attempt, const char *const *words) {
         *attempt = (struct attempt) { .options = RUN_OPTIONS_DEFAULT };
         for (size_t i = 0; i < WORDS_MAX && words[i]; i++)
                 attempt->words[i] = (char *) (uintptr_t) words[i];
-        attempt->result = option_parse(&run_option_table, &attempt->options, attempt->words, &attempt->rest,
-                                       &attempt->err);
+        attempt->result =
+                option_parse(&run_option_table, &attempt->options, attempt->words, &attempt->rest, &attempt->err);
 }
 
 static void attempt_end(struct attempt *attempt) {

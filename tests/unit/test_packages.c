@@ -40,7 +40,7 @@ static bool is_there(const char *name) {
 
 static int settle(json_t **report, struct err *err) {
         static const struct limits limits = { .disk_bytes = 1 << 20, .disk_files = 20 };
-        *err = (struct err){ 0 };
+        *err = (struct err) { 0 };
         return packages_settle(state, &limits, report, err);
 }
 

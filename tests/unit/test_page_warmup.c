@@ -96,7 +96,8 @@ int main(void) {
         ok(holds(arena), "every byte is what it was");
         arena[READ * PAGE] ^= 1;
         arena[READ * PAGE] ^= 1;
-        ok(cow_snapshot_return() == 0 && kind_of(arena + READ * PAGE) != 'o' && holds(arena), "and pages can be given back");
+        ok(cow_snapshot_return() == 0 && kind_of(arena + READ * PAGE) != 'o' && holds(arena),
+           "and pages can be given back");
 
         ok(page_warmup_open() == 0, "opened again");
         code = page_warmup_begin();

@@ -55,26 +55,29 @@ static enum err_code decide_as_operator(const char *source, bool writable) {
         return decide(&policy, source, writable);
 }
 
-#define refused(source, reason, ...)                                                               \
-        do {                                                                                       \
-                bool _no = decide_as_operator(source, false) == ERR_REFUSED;                       \
-                ok(_no && strstr(last.message, reason), __VA_ARGS__);                              \
-                if (!_no || !strstr(last.message, reason))                                         \
-                        printf("# %s: %s\n", err_code_name(last.code), last.message);              \
+#define refused(source, reason, ...)                                                                                   \
+        do {                                                                                                           \
+                bool _no = decide_as_operator(source, false) == ERR_REFUSED;                                           \
+                ok(_no &&strstr(last.message, reason), __VA_ARGS__);                                                   \
+                if (!_no || !strstr(last.message, reason))                                                             \
+                        printf("# %s: %s\n", err_code_name(last.code), last.message);                                  \
         } while (0)
 
-#define allowed(source, writable, ...)                                                             \
-        do {                                                                                       \
-                bool _yes = decide_as_operator(source, writable) == ERR_NONE;                      \
-                ok(_yes, __VA_ARGS__);                                                             \
-                if (!_yes)                                                                         \
-                        printf("# %s: %s\n", err_code_name(last.code), last.message);              \
+#define allowed(source, writable, ...)                                                                                 \
+        do {                                                                                                           \
+                bool _yes = decide_as_operator(source, writable) == ERR_NONE;                                          \
+                ok(_yes, __VA_ARGS__);                                                                                 \
+                if (!_yes)                                                                                             \
+                        printf("# %s: %s\n", err_code_name(last.code), last.message);                                  \
         } while (0)
 
 static void build_world(void) {
-        static const char *const directories[] = { "home", "home/.ssh", "home/.ssh/deep", "home/.ssh/deep/below",
-                                                   "home/project", "newhome", "state", "state/box", "data", "data/a",
-                                                   "data/b", "data/in", "data/out" };
+        static const char *const directories[] = {
+                "home",         "home/.ssh", "home/.ssh/deep", "home/.ssh/deep/below",
+                "home/project", "newhome",   "state",          "state/box",
+                "data",         "data/a",    "data/b",         "data/in",
+                "data/out"
+        };
         if (!mkdtemp(top))
                 abort();
         for (size_t i = 0; i < ELEMENTS(directories); i++)
@@ -261,19 +264,54 @@ static const struct {
         const char *path;
         enum err_code code;
 } destinations[] = {
-        { "/data", ERR_NONE }, { "/data/set", ERR_NONE }, { "/mnt/x", ERR_NONE }, { "/tmp/x", ERR_NONE },
-        { "/workspace/in", ERR_NONE }, { "/home/me", ERR_NONE }, { "/procedure", ERR_NONE }, { "/opt/tool", ERR_NONE },
-        { "/a b", ERR_NONE }, { "/d\xc3\xa4ten", ERR_NONE }, { "/...", ERR_NONE },
-        { "", ERR_USAGE }, { "data", ERR_USAGE }, { "./data", ERR_USAGE }, { "/", ERR_USAGE }, { "//", ERR_USAGE },
-        { "/data/", ERR_USAGE }, { "/data//x", ERR_USAGE }, { "//data", ERR_USAGE }, { "/data/..", ERR_USAGE },
-        { "/../data", ERR_USAGE }, { "/data/./x", ERR_USAGE }, { "/.", ERR_USAGE }, { "/da\nta", ERR_USAGE },
-        { "/\x1b[2J", ERR_USAGE }, { "/a\x7f", ERR_USAGE },
-        { "/proc", ERR_REFUSED }, { "/proc/sys", ERR_REFUSED }, { "/sys", ERR_REFUSED }, { "/dev/shm", ERR_REFUSED },
-        { "/etc", ERR_REFUSED }, { "/etc/passwd", ERR_REFUSED }, { "/run/x", ERR_REFUSED }, { "/var/run", ERR_REFUSED },
-        { "/usr", ERR_REFUSED }, { "/usr/local", ERR_REFUSED }, { "/bin", ERR_REFUSED }, { "/sbin/x", ERR_REFUSED },
-        { "/lib", ERR_REFUSED }, { "/lib32", ERR_REFUSED }, { "/lib64/x", ERR_REFUSED }, { "/opt", ERR_REFUSED },
-        { "/opt/glovebox", ERR_REFUSED }, { "/opt/glovebox/agent", ERR_REFUSED }, { "/tmp", ERR_REFUSED },
-        { "/workspace", ERR_REFUSED }, { "/session", ERR_REFUSED }, { "/sandbox", ERR_REFUSED },
+        { "/data", ERR_NONE },
+        { "/data/set", ERR_NONE },
+        { "/mnt/x", ERR_NONE },
+        { "/tmp/x", ERR_NONE },
+        { "/workspace/in", ERR_NONE },
+        { "/home/me", ERR_NONE },
+        { "/procedure", ERR_NONE },
+        { "/opt/tool", ERR_NONE },
+        { "/a b", ERR_NONE },
+        { "/d\xc3\xa4ten", ERR_NONE },
+        { "/...", ERR_NONE },
+        { "", ERR_USAGE },
+        { "data", ERR_USAGE },
+        { "./data", ERR_USAGE },
+        { "/", ERR_USAGE },
+        { "//", ERR_USAGE },
+        { "/data/", ERR_USAGE },
+        { "/data//x", ERR_USAGE },
+        { "//data", ERR_USAGE },
+        { "/data/..", ERR_USAGE },
+        { "/../data", ERR_USAGE },
+        { "/data/./x", ERR_USAGE },
+        { "/.", ERR_USAGE },
+        { "/da\nta", ERR_USAGE },
+        { "/\x1b[2J", ERR_USAGE },
+        { "/a\x7f", ERR_USAGE },
+        { "/proc", ERR_REFUSED },
+        { "/proc/sys", ERR_REFUSED },
+        { "/sys", ERR_REFUSED },
+        { "/dev/shm", ERR_REFUSED },
+        { "/etc", ERR_REFUSED },
+        { "/etc/passwd", ERR_REFUSED },
+        { "/run/x", ERR_REFUSED },
+        { "/var/run", ERR_REFUSED },
+        { "/usr", ERR_REFUSED },
+        { "/usr/local", ERR_REFUSED },
+        { "/bin", ERR_REFUSED },
+        { "/sbin/x", ERR_REFUSED },
+        { "/lib", ERR_REFUSED },
+        { "/lib32", ERR_REFUSED },
+        { "/lib64/x", ERR_REFUSED },
+        { "/opt", ERR_REFUSED },
+        { "/opt/glovebox", ERR_REFUSED },
+        { "/opt/glovebox/agent", ERR_REFUSED },
+        { "/tmp", ERR_REFUSED },
+        { "/workspace", ERR_REFUSED },
+        { "/session", ERR_REFUSED },
+        { "/sandbox", ERR_REFUSED },
         { "/work", ERR_REFUSED },
 };
 

@@ -55,8 +55,8 @@ static int raise_all_permitted(void) {
 static int become_powerful_user(void) {
         if (geteuid() != 0)
                 return unshare(CLONE_NEWUSER) < 0 ? -errno : 0;
-        if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
-            setresgid(TENANT, TENANT, TENANT) < 0 || setresuid(TENANT, TENANT, TENANT) < 0)
+        if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresgid(TENANT, TENANT, TENANT) < 0 ||
+            setresuid(TENANT, TENANT, TENANT) < 0)
                 return -errno;
         if (raise_all_permitted() < 0)
                 return -1;

@@ -18,14 +18,14 @@ static struct err err;
 
 static struct registry *open_it(const char *dir) {
         struct registry *registry = NULL;
-        err = (struct err){ 0 };
+        err = (struct err) { 0 };
         return registry_open(dir, &registry, quarantined, &err) < 0 ? NULL : registry;
 }
 
 /* Large enough that a few dozen of them fill many pages. */
 static const struct registry_session *make(int i) {
         static struct registry_session session;
-        session = (struct registry_session){ .mode = "fast", .image = "python", .limits = LIMITS_DEFAULT };
+        session = (struct registry_session) { .mode = "fast", .image = "python", .limits = LIMITS_DEFAULT };
         (void) registry_make_id(session.id, NULL);
         (void) snprintf(session.name, sizeof(session.name), "session-%d", i);
         (void) snprintf(session.workspace, sizeof(session.workspace), "/srv/work/%d", i);
@@ -309,8 +309,9 @@ static void test_a_registry_without_checksums_gets_them(void) {
         registry = open_it(dir);
         ok(registry && quarantined[0] == '\0' && count(registry) == 3, "and opens again");
         registry_close(registry);
-        change(dir, "UPDATE session SET memory_bytes = memory_bytes + 1 WHERE created_ms = (SELECT max(created_ms) FROM "
-                    "session)");
+        change(dir,
+               "UPDATE session SET memory_bytes = memory_bytes + 1 WHERE created_ms = (SELECT max(created_ms) FROM "
+               "session)");
         registry = open_it(dir);
         ok(registry && quarantined[0] != '\0', "a row that was changed by something else is damage");
         registry_close(registry);

@@ -79,7 +79,7 @@ int main(void) {
         for (size_t i = 0; i < ELEMENTS(good); i++)
                 ok(requirement_check(good[i], &err) == 0, "is taken: %s", good[i]);
         for (size_t i = 0; i < ELEMENTS(bad); i++) {
-                err = (struct err){ 0 };
+                err = (struct err) { 0 };
                 ok(requirement_check(bad[i], &err) < 0 && err.code == ERR_USAGE && strstr(err.message, "attrs>=23"),
                    "is refused, number %zu", i);
         }

@@ -43,9 +43,18 @@ static void test_whole_result(void) {
         const struct run_artifact artifact = { .path = "/workspace/a\xff.png", .mime = "image/png", .size = 5 };
         json_t *isolation = json_pack("{s:s}", "engine", "native");
         const struct run_result result = {
-                .run_id = "r1", .status = RUN_OOM, .output = { "a\0\xff", 3, 17 }, .exit_code = 137, .oom_killed = true,
-                .duration_ms = 12, .cpu_ms = 7, .memory_peak_bytes = 1ull << 40, .error = &error,
-                .artifacts = &artifact, .n_artifacts = 1, .isolation = isolation,
+                .run_id = "r1",
+                .status = RUN_OOM,
+                .output = { "a\0\xff", 3, 17 },
+                .exit_code = 137,
+                .oom_killed = true,
+                .duration_ms = 12,
+                .cpu_ms = 7,
+                .memory_peak_bytes = 1ull << 40,
+                .error = &error,
+                .artifacts = &artifact,
+                .n_artifacts = 1,
+                .isolation = isolation,
         };
         json_t *json = run_result_to_json(&result);
         ok(json != NULL, "a result becomes JSON");

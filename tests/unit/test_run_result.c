@@ -11,18 +11,21 @@ static const struct {
         const char *what, *payload, *status, *result, *error; /* error NULL: any */
         int exit_code;
 } replies[] = {
-        { "no value", "{\"id\":\"" ID "\",\"status\":\"ok\",\"exit_code\":0,\"result\":null,\"error\":null}", "ok", "null",
-          "null", 0 },
-        { "a value", "{\"id\":\"" ID "\",\"status\":\"ok\",\"exit_code\":0,\"execution_count\":7,\"result\":{\"text/plain\":\"\\u00fc 2\"}}", "ok",
-          "{\"text/plain\":\"\\u00fc 2\"}", "null", 0 },
-        { "an exception", "{\"status\":\"error\",\"exit_code\":1,\"error\":{\"name\":\"E\",\"traceback\":\"…\"}}", "error",
-          "null", "{\"name\":\"E\",\"traceback\":\"…\"}", 1 },
+        { "no value", "{\"id\":\"" ID "\",\"status\":\"ok\",\"exit_code\":0,\"result\":null,\"error\":null}", "ok",
+          "null", "null", 0 },
+        { "a value",
+          "{\"id\":\"" ID
+          "\",\"status\":\"ok\",\"exit_code\":0,\"execution_count\":7,\"result\":{\"text/plain\":\"\\u00fc 2\"}}",
+          "ok", "{\"text/plain\":\"\\u00fc 2\"}", "null", 0 },
+        { "an exception", "{\"status\":\"error\",\"exit_code\":1,\"error\":{\"name\":\"E\",\"traceback\":\"…\"}}",
+          "error", "null", "{\"name\":\"E\",\"traceback\":\"…\"}", 1 },
         { "an exit", "{\"status\":\"exit\",\"exit_code\":3}", "error", "null", "null", 3 },
         { "an exit that went well", "{\"status\":\"exit\",\"exit_code\":0}", "ok", "null", "null", 0 },
         { "an interrupt", "{\"status\":\"interrupted\",\"exit_code\":130}", "interrupted", "null", "null", 130 },
         { "a refusal", "{\"ok\":false,\"error\":\"no such context\"}", "error", "null", NULL, 1 },
         { "nonsense", "{\"status\":{},\"exit_code\":\"many\",\"result\":5,\"error\":[]}", "error", "5", "[]", 0 },
-        { "a number without end", "{\"status\":\"ok\",\"exit_code\":11111111111111111111111111}", "ok", "null", "null", 0 },
+        { "a number without end", "{\"status\":\"ok\",\"exit_code\":11111111111111111111111111}", "ok", "null", "null",
+          0 },
         { "a status with an escape", "{\"status\":\"\\u006fk\"}", "error", "null", "null", 0 },
 };
 

@@ -91,9 +91,11 @@ int main(void) {
                 scratch_make(dir);
                 put("file");
                 must(mkdir(at("directory"), 0755) == 0 && symlink("file", at("link")) == 0, "made");
-                ok(stat_snapshot_add(&list, at("file"), false) == 0 && stat_snapshot_add(&list, at("missing"), false) == 0 &&
+                ok(stat_snapshot_add(&list, at("file"), false) == 0 &&
+                           stat_snapshot_add(&list, at("missing"), false) == 0 &&
                            stat_snapshot_add(&list, at("directory"), false) == 0 &&
-                           stat_snapshot_add(&list, at("link"), false) == 0 && stat_snapshot_add(&list, at("link"), true) == 0,
+                           stat_snapshot_add(&list, at("link"), false) == 0 &&
+                           stat_snapshot_add(&list, at("link"), true) == 0,
                    "%s: added", cases[i].what);
                 (void) usleep(20000); /* times of change tick every few milliseconds on older kernels */
                 cases[i].change();

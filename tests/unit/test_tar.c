@@ -66,7 +66,7 @@ static int read_bytes(const void *bytes, size_t size, uint64_t max) {
         _cleanup_(stream_free) struct stream *stream = NULL;
         struct tar tar;
         int n = 0, more;
-        err = (struct err){ 0 };
+        err = (struct err) { 0 };
         if (stream_open_memory(bytes, size, max, &stream, &err) < 0)
                 return -1;
         tar_init(&tar, stream);

@@ -18,8 +18,8 @@ static char dir[256], path[300];
 static struct err err;
 
 static int open_it(struct vault *ret_vault, bool *ret_new) {
-        err = (struct err){ 0 };
-        *ret_vault = (struct vault){ .fd = -1 };
+        err = (struct err) { 0 };
+        *ret_vault = (struct vault) { .fd = -1 };
         return vault_open(path, ret_vault, ret_new, &err);
 }
 
@@ -98,7 +98,7 @@ static void test_it_outlives_its_opener(void) {
                 struct vault vault;
                 bool is_new = false;
                 if (open_it(&vault, &is_new) < 0 || !is_new ||
-                    vault_put(&vault, "box", "a\0note", 6, (int[]){ held[1], held[0] }, 2, &err) < 0)
+                    vault_put(&vault, "box", "a\0note", 6, (int[]) { held[1], held[0] }, 2, &err) < 0)
                         _exit(1);
                 (void) kill(getpid(), SIGKILL);
         }
@@ -285,7 +285,8 @@ static void test_an_idle_vault_ends(void) {
         ok(vault_drop(&vault, "kept", &err) == 0, "the entry is dropped");
         vault_close(&vault);
         int status = 1;
-        ok(waitpid(pid, &status, 0) == pid && status == 0, "one that nobody uses ends by itself, though the one with a dot is there");
+        ok(waitpid(pid, &status, 0) == pid && status == 0,
+           "one that nobody uses ends by itself, though the one with a dot is there");
         ok(access(path, F_OK) < 0, "and removes its socket");
 }
 
@@ -320,14 +321,14 @@ static int fill_it(void) {
         char name[20];
         for (; n < 200; n++) {
                 (void) snprintf(name, sizeof(name), "entry-%d", n);
-                if (vault_put(&vault, name, NULL, 0, (int[]){ 0, 1 }, 2, &err) < 0)
+                if (vault_put(&vault, name, NULL, 0, (int[]) { 0, 1 }, 2, &err) < 0)
                         break;
         }
         if (n < 10 || n == 200 || err.code != ERR_LIMIT)
                 return 2;
         if (look(&vault)->n != (size_t) n)
                 return 3;
-        if (vault_drop(&vault, "entry-0", &err) < 0 || vault_put(&vault, name, NULL, 0, (int[]){ 0, 1 }, 2, &err) < 0)
+        if (vault_drop(&vault, "entry-0", &err) < 0 || vault_put(&vault, name, NULL, 0, (int[]) { 0, 1 }, 2, &err) < 0)
                 return 4;
         return vault_end(&vault, &err) < 0 ? 5 : 0;
 }

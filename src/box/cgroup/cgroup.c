@@ -30,7 +30,16 @@ enum { OWN_PROCESSES = 2, CPU_PERIOD_US = 100000, DEPTH_MAX = 8 };
 #define SOCKETS "memory.kmem.tcp.limit_in_bytes"
 
 /* Every file that is written, in the order that the kernel demands (memsw may never be below the plain limit). */
-enum knob_value { KNOB_MEMORY, KNOB_SOCKETS, KNOB_ZERO, KNOB_ONE, KNOB_PIDS, KNOB_CPU_MAX, KNOB_CPU_QUOTA, KNOB_CPU_PERIOD };
+enum knob_value {
+        KNOB_MEMORY,
+        KNOB_SOCKETS,
+        KNOB_ZERO,
+        KNOB_ONE,
+        KNOB_PIDS,
+        KNOB_CPU_MAX,
+        KNOB_CPU_QUOTA,
+        KNOB_CPU_PERIOD
+};
 static const struct knob {
         enum cgroup_controller controller;
         bool v2;
@@ -146,8 +155,8 @@ static int change_limits(const struct cgroup_host *host, enum cgroup_controller 
         bool v2 = cgroup_host_in_v2(host, controller);
         for (size_t i = 0; i < ELEMENTS(knobs); i++) {
                 const struct knob *knob = &knobs[i];
-                bool is_amount = knob->value == KNOB_MEMORY || knob->value == KNOB_PIDS || knob->value == KNOB_CPU_MAX ||
-                                 knob->value == KNOB_CPU_QUOTA;
+                bool is_amount = knob->value == KNOB_MEMORY || knob->value == KNOB_PIDS ||
+                                 knob->value == KNOB_CPU_MAX || knob->value == KNOB_CPU_QUOTA;
                 if (knob->controller != controller || knob->v2 != v2 || !is_amount)
                         continue;
                 char text[64];
@@ -281,8 +290,8 @@ static int create_in(const struct cgroup_host *host, const char *name, const str
         if (dirs[CGROUP_ACCOUNT] < 0)
                 return -1;
         cgroup->entry_fd = openat(dirs[CGROUP_ACCOUNT], "tasks", O_WRONLY | O_CLOEXEC);
-        return cgroup->entry_fd < 0 ?
-                       err_sys(err, errno, "cannot open %s/%s/tasks", host->parent[CGROUP_ACCOUNT], name) : 0;
+        return cgroup->entry_fd < 0 ? err_sys(err, errno, "cannot open %s/%s/tasks", host->parent[CGROUP_ACCOUNT], name)
+                                    : 0;
 }
 
 static void remove_made(const struct cgroup_host *host, const char *name, const int dirs[static CGROUP_PLACES]) {
@@ -452,7 +461,7 @@ static int remove_directory(const char *path, bool patient) {
                         (void) cgroup_kill_listed(dir_fd);
                         remove_below(dir_fd, 0);
                 }
-                (void) nanosleep(&(struct timespec){ .tv_nsec = sleep_us * 1000 }, NULL);
+                (void) nanosleep(&(struct timespec) { .tv_nsec = sleep_us * 1000 }, NULL);
                 if (sleep_us < 12800)
                         sleep_us *= 2;
         }

@@ -47,7 +47,7 @@ bool cgroup_host_in_v2(const struct cgroup_host *host, enum cgroup_controller co
 struct cgroup {
         const struct cgroup_host *host;
         char name[64];
-        int v2_fd;    /* directory of the v2 tree for CLONE_INTO_CGROUP, or -1 */
+        int v2_fd; /* directory of the v2 tree for CLONE_INTO_CGROUP, or -1 */
         int tasks_fd[CGROUP_CONTROLLERS]; /* v1: open `tasks` of each controller, for cgroup_enter; or -1 */
         int entry_fd; /* one more to enter: cpuacct's tasks, or cgroup.procs after cgroup_open_v2_entry; or -1 */
         uint64_t oom_kills_before;

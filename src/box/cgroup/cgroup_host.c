@@ -215,7 +215,7 @@ static char *read_proc(const char *path) {
 static void find_hierarchy(const char *mountinfo, const char *proc_cgroup, const char *controller,
                            struct hierarchy *ret) {
         char path[CGROUP_PATH_MAX];
-        *ret = (struct hierarchy){ .mounted = false };
+        *ret = (struct hierarchy) { .mounted = false };
         if (cgroup_text_find_mount(mountinfo, controller, &ret->mount) < 0)
                 return;
         ret->mounted = true;
@@ -225,7 +225,7 @@ static void find_hierarchy(const char *mountinfo, const char *proc_cgroup, const
 }
 
 void cgroup_host_look(struct cgroup_host *host) {
-        *host = (struct cgroup_host){ .kind = CGROUP_NONE };
+        *host = (struct cgroup_host) { .kind = CGROUP_NONE };
         const char *relative = getenv("GLOVEBOX_CGROUP_PARENT");
         if (relative && *relative && !cgroup_text_is_relative(relative)) {
                 (void) snprintf(host->why_not, sizeof(host->why_not),

@@ -85,7 +85,7 @@ static int kill_by_list(int dir_fd, int64_t deadline_ms) {
                         return found;
                 if (now_ms() >= deadline_ms)
                         return -ETIMEDOUT;
-                (void) nanosleep(&(struct timespec){ .tv_nsec = sleep_us * 1000 }, NULL);
+                (void) nanosleep(&(struct timespec) { .tv_nsec = sleep_us * 1000 }, NULL);
                 if (sleep_us < 10000)
                         sleep_us *= 2;
         }
@@ -108,7 +108,7 @@ static int wait_until_empty(int dir_fd, int64_t deadline_ms) {
                 int64_t left_ms = deadline_ms - now_ms();
                 if (left_ms <= 0)
                         return -ETIMEDOUT;
-                (void) poll(&(struct pollfd){ .fd = fd, .events = POLLPRI }, 1, (int) (left_ms < 100 ? left_ms : 100));
+                (void) poll(&(struct pollfd) { .fd = fd, .events = POLLPRI }, 1, (int) (left_ms < 100 ? left_ms : 100));
         }
 }
 

@@ -20,7 +20,7 @@ static bool next_line(const char **text, struct piece *ret_line) {
         if (**text == '\0')
                 return false;
         size_t size = strcspn(*text, "\n");
-        *ret_line = (struct piece){ *text, size };
+        *ret_line = (struct piece) { *text, size };
         *text += size + ((*text)[size] == '\n');
         return true;
 }
@@ -31,8 +31,8 @@ static bool next_field(struct piece *rest, char separator, struct piece *ret_fie
                 return false;
         const char *end = memchr(rest->at, separator, rest->size);
         size_t size = end ? (size_t) (end - rest->at) : rest->size;
-        *ret_field = (struct piece){ rest->at, size };
-        *rest = end ? (struct piece){ end + 1, rest->size - size - 1 } : (struct piece){ NULL, 0 };
+        *ret_field = (struct piece) { rest->at, size };
+        *rest = end ? (struct piece) { end + 1, rest->size - size - 1 } : (struct piece) { NULL, 0 };
         return true;
 }
 

@@ -31,7 +31,8 @@ _Noreturn static void watchdog_wait(const struct cgroup_host *host, const char *
         _exit(EXIT_SUCCESS);
 }
 
-int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, struct cleanup_watchdog *ret_watchdog, struct err *err) {
+int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, struct cleanup_watchdog *ret_watchdog,
+                           struct err *err) {
         int ends[2];
         if (pipe2(ends, O_CLOEXEC) < 0)
                 return err_sys(err, errno, "making a pipe");

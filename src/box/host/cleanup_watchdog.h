@@ -11,7 +11,8 @@ struct cleanup_watchdog {
 };
 
 /* Starts it before the control groups called `name` are made. */
-int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, struct cleanup_watchdog *ret_watchdog, struct err *err);
+int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, struct cleanup_watchdog *ret_watchdog,
+                           struct err *err);
 
 /* Everything was cleaned up: the watchdog may go. Waits until it has. */
 void cleanup_watchdog_dismiss(struct cleanup_watchdog *watchdog);

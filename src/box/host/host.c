@@ -74,14 +74,14 @@ static void run_probe(struct host_report *report, const struct host_probe *probe
         if (report->n_rows == HOST_ROWS_MAX)
                 return;
         struct host_row *row = &report->rows[report->n_rows];
-        *row = (struct host_row){ .name = probe->name, .title = probe->title, .need = probe->need };
+        *row = (struct host_row) { .name = probe->name, .title = probe->title, .need = probe->need };
         probe->probe(report, row);
         report->n_rows++;
 }
 
 void host_look(struct host_report *ret_report, const struct host_probe *more, size_t n_more) {
         struct host_report *report = ret_report;
-        *report = (struct host_report){ .root = is_host_root() };
+        *report = (struct host_report) { .root = is_host_root() };
         struct utsname name;
         if (uname(&name) == 0)
                 (void) snprintf(report->kernel, sizeof(report->kernel), "%.79s", name.release);

@@ -27,7 +27,7 @@ struct trial_mount_attr {
 };
 
 static struct host_trial failed(enum host_trial_step step, int code) {
-        return (struct host_trial){ .step = (int) step, .sys_errno = code < 0 ? -code : errno };
+        return (struct host_trial) { .step = (int) step, .sys_errno = code < 0 ? -code : errno };
 }
 
 static void wait_for(pid_t pid) {
@@ -43,7 +43,7 @@ static struct host_trial try_mounts(void) {
         if (mkdir("/tmp/proc", 0700) < 0 ||
             mount("proc", "/tmp/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
                 return failed(TRIAL_PROC, 0);
-        return (struct host_trial){ .step = TRIAL_PASSED };
+        return (struct host_trial) { .step = TRIAL_PASSED };
 }
 
 static struct host_trial try_in_child(uid_t uid, gid_t gid, int result_fd) {

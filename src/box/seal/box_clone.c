@@ -63,10 +63,16 @@ static int map_ids(const struct box_spec *spec, pid_t pid, bool drop_groups, str
 
 int box_clone(struct box_birth *birth, bool into_group, struct err *err) {
         struct box *box = &birth->box;
-        struct stage stage = { .spec = birth->spec, .fds = &birth->fds, .cgroup = &box->cgroup,
-                               .drop_groups = may_set_groups(), .has_memory_cgroup = birth->has_memory_cgroup,
-                               .has_pids_cgroup = birth->has_pids_cgroup, .root_fd = -1, .mount_bound_fd = -1 };
-        struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD, .exit_signal = SIGCHLD,
+        struct stage stage = { .spec = birth->spec,
+                               .fds = &birth->fds,
+                               .cgroup = &box->cgroup,
+                               .drop_groups = may_set_groups(),
+                               .has_memory_cgroup = birth->has_memory_cgroup,
+                               .has_pids_cgroup = birth->has_pids_cgroup,
+                               .root_fd = -1,
+                               .mount_bound_fd = -1 };
+        struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD,
+                                   .exit_signal = SIGCHLD,
                                    .pidfd = (uint64_t) (uintptr_t) &box->pidfd };
         if (birth->spec->given_network)
                 args.flags &= ~(uint64_t) CLONE_NEWNET;

@@ -30,21 +30,33 @@ static const char *const fixed[] = {
 
 /* Libraries size their thread pools by the host's processors unless told otherwise. */
 static const char *const thread_variables[] = {
-        "OMP_NUM_THREADS",     "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",   "NUMEXPR_NUM_THREADS",
-        "VECLIB_MAXIMUM_THREADS", "ARROW_NUM_THREADS",  "PYTHON_CPU_COUNT", "LOKY_MAX_CPU_COUNT",
-        "POLARS_MAX_THREADS",  "RAYON_NUM_THREADS",
+        "OMP_NUM_THREADS",        "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",  "NUMEXPR_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS", "ARROW_NUM_THREADS",    "PYTHON_CPU_COUNT", "LOKY_MAX_CPU_COUNT",
+        "POLARS_MAX_THREADS",     "RAYON_NUM_THREADS",
 };
 
 /* In both spellings: programs disagree about which one counts. */
 static const char *const proxy_variables[] = {
-        "http_proxy=" BOX_PROXY_URL,  "https_proxy=" BOX_PROXY_URL,   "no_proxy=localhost,127.0.0.1,::1",
-        "HTTP_PROXY=" BOX_PROXY_URL,  "HTTPS_PROXY=" BOX_PROXY_URL,   "NO_PROXY=localhost,127.0.0.1,::1",
+        "http_proxy=" BOX_PROXY_URL, "https_proxy=" BOX_PROXY_URL, "no_proxy=localhost,127.0.0.1,::1",
+        "HTTP_PROXY=" BOX_PROXY_URL, "HTTPS_PROXY=" BOX_PROXY_URL, "NO_PROXY=localhost,127.0.0.1,::1",
 };
 
 /* What an image has no say in: they describe the box, not the image. */
 static const char *const of_box[] = {
-        "HOME", "USER", "LOGNAME", "SHELL", "TERM", "PATH", "PYTHONPATH", "WORKSPACE_DIR", "MPLBACKEND",
-        "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "GLOVEBOX", "PWD", "HOSTNAME",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "TERM",
+        "PATH",
+        "PYTHONPATH",
+        "WORKSPACE_DIR",
+        "MPLBACKEND",
+        "PYTHONUNBUFFERED",
+        "PYTHONDONTWRITEBYTECODE",
+        "GLOVEBOX",
+        "PWD",
+        "HOSTNAME",
 };
 
 struct list {

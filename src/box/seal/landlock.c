@@ -65,8 +65,12 @@ static const struct {
         const char *path;
         uint64_t rights;
 } devices[] = {
-        { "/dev/null", FS_NODE },     { "/dev/zero", FS_NODE },    { "/dev/full", FS_NODE },
-        { "/dev/random", FS_NODE },   { "/dev/urandom", FS_NODE }, { "/dev/tty", FS_TERMINAL },
+        { "/dev/null", FS_NODE },
+        { "/dev/zero", FS_NODE },
+        { "/dev/full", FS_NODE },
+        { "/dev/random", FS_NODE },
+        { "/dev/urandom", FS_NODE },
+        { "/dev/tty", FS_TERMINAL },
         { "/dev/pts", FS_TERMINAL | FS_READ_DIR }, /* and so /dev/ptmx, which is a link to a file in there */
 };
 

@@ -71,4 +71,3 @@ int mount_point_attach(int root_fd, int tree_fd, const char *path, bool is_direc
         }
         return target < 0 ? target : mount_point_put(tree_fd, target);
 }
-

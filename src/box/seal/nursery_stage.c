@@ -37,14 +37,46 @@ enum { REPORT_FD = 6 };
 /* Everything that CAP_SYS_ADMIN in a user namespace opens, but for setns; and what no import needs. Kernels inherit it
  * below their own, stricter filter. */
 static const uint16_t forbidden[] = {
-        SYS_mount,         SYS_umount2,         SYS_pivot_root,       SYS_chroot,         SYS_open_tree,
-        SYS_move_mount,    SYS_fsopen,          SYS_fsconfig,         SYS_fsmount,        SYS_fspick,
-        SYS_mount_setattr, SYS_unshare,         SYS_bpf,              SYS_perf_event_open, SYS_ptrace,
-        SYS_process_vm_readv, SYS_process_vm_writev, SYS_userfaultfd, SYS_io_uring_setup, SYS_io_uring_enter,
-        SYS_io_uring_register, SYS_add_key,     SYS_request_key,      SYS_open_by_handle_at, SYS_quotactl,
-        SYS_sethostname,   SYS_setdomainname,   SYS_swapon,           SYS_swapoff,        SYS_reboot,
-        SYS_kexec_load,    SYS_init_module,     SYS_finit_module,     SYS_delete_module,  SYS_kcmp,
-        SYS_pidfd_getfd,   SYS_process_madvise, SYS_acct,             SYS_syslog,         SYS_fanotify_init,
+        SYS_mount,
+        SYS_umount2,
+        SYS_pivot_root,
+        SYS_chroot,
+        SYS_open_tree,
+        SYS_move_mount,
+        SYS_fsopen,
+        SYS_fsconfig,
+        SYS_fsmount,
+        SYS_fspick,
+        SYS_mount_setattr,
+        SYS_unshare,
+        SYS_bpf,
+        SYS_perf_event_open,
+        SYS_ptrace,
+        SYS_process_vm_readv,
+        SYS_process_vm_writev,
+        SYS_userfaultfd,
+        SYS_io_uring_setup,
+        SYS_io_uring_enter,
+        SYS_io_uring_register,
+        SYS_add_key,
+        SYS_request_key,
+        SYS_open_by_handle_at,
+        SYS_quotactl,
+        SYS_sethostname,
+        SYS_setdomainname,
+        SYS_swapon,
+        SYS_swapoff,
+        SYS_reboot,
+        SYS_kexec_load,
+        SYS_init_module,
+        SYS_finit_module,
+        SYS_delete_module,
+        SYS_kcmp,
+        SYS_pidfd_getfd,
+        SYS_process_madvise,
+        SYS_acct,
+        SYS_syslog,
+        SYS_fanotify_init,
 };
 
 static int install_filter(void) {
@@ -144,11 +176,24 @@ static int nursery_stage_execute(const struct nursery_stage *nursery) {
                 return -ENOMEM;
         /* One thread in every pool: a process with threads cannot be forked. */
         static const char *const one_thread[] = {
-                ("HOME=" BOX_HOME), "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC",
-                "USER=sandbox", "MPLBACKEND=Agg", "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1",
-                "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "NUMEXPR_NUM_THREADS=1",
-                "ARROW_NUM_THREADS=1", "POLARS_MAX_THREADS=1", "RAYON_NUM_THREADS=1", "VECLIB_MAXIMUM_THREADS=1",
-                "MALLOC_CONF=background_thread:false", "JE_ARROW_MALLOC_CONF=background_thread:false",
+                ("HOME=" BOX_HOME),
+                "LANG=C.UTF-8",
+                "LC_ALL=C.UTF-8",
+                "TZ=UTC",
+                "USER=sandbox",
+                "MPLBACKEND=Agg",
+                "PYTHONUNBUFFERED=1",
+                "PYTHONDONTWRITEBYTECODE=1",
+                "OMP_NUM_THREADS=1",
+                "OPENBLAS_NUM_THREADS=1",
+                "MKL_NUM_THREADS=1",
+                "NUMEXPR_NUM_THREADS=1",
+                "ARROW_NUM_THREADS=1",
+                "POLARS_MAX_THREADS=1",
+                "RAYON_NUM_THREADS=1",
+                "VECLIB_MAXIMUM_THREADS=1",
+                "MALLOC_CONF=background_thread:false",
+                "JE_ARROW_MALLOC_CONF=background_thread:false",
         };
         struct variables variables = { .texts = { path, environment_path(image) }, .n = 2 };
         if (!variables.texts[1])
@@ -156,8 +201,12 @@ static int nursery_stage_execute(const struct nursery_stage *nursery) {
         for (size_t i = 0; i < ELEMENTS(one_thread); i++)
                 variables.texts[variables.n++] = one_thread[i];
         (void) environment_add_image(image, add_variable, &variables);
-        const char *const argv[] = { image->python, "-m", "glovebox_kernel.nursery",
-                                     nursery->light ? "" : nursery->preload, nursery->light ? "light" : NULL, NULL };
+        const char *const argv[] = { image->python,
+                                     "-m",
+                                     "glovebox_kernel.nursery",
+                                     nursery->light ? "" : nursery->preload,
+                                     nursery->light ? "light" : NULL,
+                                     NULL };
         (void) execve(argv[0], (char *const *) (uintptr_t) argv,
                       usual ? usual : (char *const *) (uintptr_t) variables.texts);
         int code = -errno;

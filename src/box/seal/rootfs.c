@@ -66,8 +66,8 @@ int rootfs_root(struct stage *stage, struct err *err) {
         /* Nothing that we mount may travel back to the host, nor the other way. */
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return err_sys(err, errno, "making the mounts private");
-        int code = stage->spec->from_template ? attach_root(stage, stage->fds->template_fd, place, err) :
-                                             rootfs_root_at(stage, place, err);
+        int code = stage->spec->from_template ? attach_root(stage, stage->fds->template_fd, place, err)
+                                              : rootfs_root_at(stage, place, err);
         if (code < 0)
                 return -1;
         return fchdir(stage->root_fd) < 0 ? err_sys(err, errno, "entering the root of the box") : 0;
@@ -141,8 +141,8 @@ int rootfs_etc(struct stage *stage, struct err *err) {
 static const struct {
         const char *path, *target;
 } device_links[] = {
-        { "dev/fd", "/proc/self/fd" },         { "dev/stdin", "/proc/self/fd/0" }, { "dev/stdout", "/proc/self/fd/1" },
-        { "dev/stderr", "/proc/self/fd/2" },   { "dev/ptmx", "pts/ptmx" },
+        { "dev/fd", "/proc/self/fd" },       { "dev/stdin", "/proc/self/fd/0" }, { "dev/stdout", "/proc/self/fd/1" },
+        { "dev/stderr", "/proc/self/fd/2" }, { "dev/ptmx", "pts/ptmx" },
 };
 
 int rootfs_device_nodes(struct stage *stage, struct err *err) {
@@ -167,7 +167,8 @@ int rootfs_device_nodes(struct stage *stage, struct err *err) {
 int rootfs_devices(struct stage *stage, struct err *err) {
         if (!stage->spec->from_template && rootfs_device_nodes(stage, err) < 0)
                 return -1;
-        if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=" BOX_TERMINALS_MAX) < 0)
+        if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+                  "newinstance,ptmxmode=0666,mode=0620,max=" BOX_TERMINALS_MAX) < 0)
                 return err_sys(err, errno, "making /dev/pts");
         int code = attach_tmpfs(stage, "dev/shm", LIMITS_SHM_MIB * MIB, 4096, 01777);
         return code < 0 ? err_sys(err, -code, "making /dev/shm") : 0;
@@ -178,23 +179,30 @@ static const char *const proc_read_only[] = { "proc/sys", "proc/bus", "proc/fs",
 
 /* Covered: they tell about the host, or are ways into the kernel. */
 static const char *const proc_covered[] = {
-        "proc/kcore",       "proc/keys",        "proc/key-users",   "proc/kmsg",        "proc/kallsyms",
-        "proc/interrupts",  "proc/softirqs",    "proc/timer_list",  "proc/timer_stats", "proc/latency_stats",
-        "proc/sched_debug", "proc/schedstat",   "proc/kpagecount",  "proc/kpageflags",  "proc/kpagecgroup",
-        "proc/config.gz",   "proc/iomem",       "proc/ioports",     "proc/modules",     "proc/slabinfo",
-        "proc/vmallocinfo", "proc/pagetypeinfo", "proc/zoneinfo",   "proc/buddyinfo",   "proc/diskstats",
-        "proc/partitions",  "proc/swaps",       "proc/locks",       "proc/cmdline",     "proc/bootconfig",
-        "proc/mdstat",      "proc/dma",         "proc/fb",          "proc/misc",        "proc/devices",
-        "proc/crypto",      "proc/execdomains", "proc/consoles",    "proc/sys/kernel/random/boot_id",
+        "proc/kcore",         "proc/keys",        "proc/key-users",
+        "proc/kmsg",          "proc/kallsyms",    "proc/interrupts",
+        "proc/softirqs",      "proc/timer_list",  "proc/timer_stats",
+        "proc/latency_stats", "proc/sched_debug", "proc/schedstat",
+        "proc/kpagecount",    "proc/kpageflags",  "proc/kpagecgroup",
+        "proc/config.gz",     "proc/iomem",       "proc/ioports",
+        "proc/modules",       "proc/slabinfo",    "proc/vmallocinfo",
+        "proc/pagetypeinfo",  "proc/zoneinfo",    "proc/buddyinfo",
+        "proc/diskstats",     "proc/partitions",  "proc/swaps",
+        "proc/locks",         "proc/cmdline",     "proc/bootconfig",
+        "proc/mdstat",        "proc/dma",         "proc/fb",
+        "proc/misc",          "proc/devices",     "proc/crypto",
+        "proc/execdomains",   "proc/consoles",    "proc/sys/kernel/random/boot_id",
 };
-static const char *const proc_covered_directories[] = { "proc/acpi", "proc/asound", "proc/scsi", "proc/driver",
-                                                         "proc/tty",  "proc/dynamic_debug", "proc/pressure" };
+static const char *const proc_covered_directories[] = { "proc/acpi",    "proc/asound", "proc/scsi",
+                                                        "proc/driver",  "proc/tty",    "proc/dynamic_debug",
+                                                        "proc/pressure" };
 
 int rootfs_proc(struct stage *stage, struct err *err) {
         if ((!stage->spec->from_template && mkdirat(stage->root_fd, "proc", 0555) < 0) ||
             mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") < 0)
-                return err_sys(err, errno, "mounting /proc; inside a container it must not be masked "
-                                           "(docker run --security-opt systempaths=unconfined)");
+                return err_sys(err, errno,
+                               "mounting /proc; inside a container it must not be masked "
+                               "(docker run --security-opt systempaths=unconfined)");
         return 0;
 }
 
@@ -339,7 +347,8 @@ int rootfs_writable(struct stage *stage, struct err *err) {
 int rootfs_mounts(struct stage *stage, struct err *err) {
         for (size_t i = 0; i < stage->spec->n_mounts; i++) {
                 const struct box_mount *mounted = &stage->spec->mounts[i];
-                int code = mount_point_attach(stage->root_fd, mounted->tree_fd, mounted->destination, mounted->is_directory);
+                int code = mount_point_attach(stage->root_fd, mounted->tree_fd, mounted->destination,
+                                              mounted->is_directory);
                 if (code == -EROFS || code == -ENOENT || code == -EACCES)
                         return err_set(err, ERR_USAGE,
                                        "cannot mount at %s: the image has no such place and is read-only; "

@@ -47,7 +47,7 @@ static const char *path_below(const char *path, const char *directory) {
 
 static void need(struct opening *opening, const char *path, bool is_ours) {
         if (opening->n_needs < NEEDED_MAX)
-                opening->needs[opening->n_needs++] = (struct need){ path, is_ours };
+                opening->needs[opening->n_needs++] = (struct need) { path, is_ours };
 }
 
 static void list_needs(struct opening *opening) {
@@ -89,8 +89,8 @@ static int stands_in_the_way(const struct opening *opening, const char *path, co
                 if (needed->is_ours)
                         return 1;
                 return err_set(opening->err, ERR_USAGE,
-                               "cannot mount at %s: in the image %s is a %s; choose another destination",
-                               needed->path, path, what);
+                               "cannot mount at %s: in the image %s is a %s; choose another destination", needed->path,
+                               path, what);
         }
         return 0;
 }
@@ -102,8 +102,7 @@ static int show_directory(const struct opening *opening, int parent_fd, const ch
         if (fd >= 0 && lacks_a_place(opening, fd, path))
                 return open_up(opening, fd, path);
         _cleanup_fd_ int tree =
-                fd < 0 ? -1 :
-                         sys_open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+                fd < 0 ? -1 : sys_open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
         int code = tree < 0 ? -errno : mount_point_attach(opening->stage->root_fd, tree, path, true);
         return code < 0 ? err_sys(opening->err, -code, "showing %s", path) : 0;
 }
@@ -112,7 +111,8 @@ static int show_file(const struct opening *opening, int parent_fd, const char *n
         int hidden = stands_in_the_way(opening, path, "file");
         if (hidden)
                 return hidden < 0 ? -1 : 0;
-        _cleanup_fd_ int tree = sys_open_tree(parent_fd, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+        _cleanup_fd_ int tree =
+                sys_open_tree(parent_fd, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
         int code = tree < 0 ? -errno : mount_point_attach(opening->stage->root_fd, tree, path, false);
         return code < 0 ? err_sys(opening->err, -code, "showing %s", path) : 0;
 }

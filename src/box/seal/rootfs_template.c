@@ -14,8 +14,8 @@ static int kept_fd = -1; /* -1: attached at its place, or there is none */
 
 int rootfs_template_copy(void) {
         const unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
-        int tree = kept_fd >= 0 ? sys_open_tree(kept_fd, "", flags | AT_EMPTY_PATH) :
-                                  sys_open_tree(AT_FDCWD, PLACE, flags);
+        int tree = kept_fd >= 0 ? sys_open_tree(kept_fd, "", flags | AT_EMPTY_PATH)
+                                : sys_open_tree(AT_FDCWD, PLACE, flags);
         return tree < 0 ? -errno : tree;
 }
 

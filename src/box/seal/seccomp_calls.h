@@ -4,6 +4,8 @@
  * What is in no list is absent too, so that a call of a future kernel starts out closed and libraries fall back as they
  * do on an older kernel. Numbers are those of the target's own headers; a call that an architecture does not have is
  * left out there. */
+/* Tables: clang-format would break them in the middle of a row. */
+/* clang-format off */
 #pragma once
 
 #include <asm/unistd.h>

@@ -48,7 +48,8 @@ static int step_keyring(struct stage *stage, struct err *err) {
         (void) stage;
         int code = privilege_join_fresh_keyring();
         if (code == -EDQUOT)
-                return err_set(err, ERR_LIMIT, "this user has as many keys as the kernel allows, and a box needs one: "
+                return err_set(err, ERR_LIMIT,
+                               "this user has as many keys as the kernel allows, and a box needs one: "
                                "end some boxes, or raise kernel.keys.maxkeys (sysctl)");
         return code < 0 ? err_sys(err, -code, "joining a fresh keyring") : 0;
 }
@@ -83,7 +84,8 @@ static int step_listen(struct stage *stage, struct err *err) {
         if (stage->fds->listener_fd < 0)
                 return 0;
         _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        const struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(BOX_PROXY_PORT),
+        const struct sockaddr_in address = { .sin_family = AF_INET,
+                                             .sin_port = htons(BOX_PROXY_PORT),
                                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         if (fd < 0 || bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 ||
             listen(fd, PROXY_BACKLOG) < 0)
@@ -104,8 +106,8 @@ static int step_no_more_namespaces(struct stage *stage, struct err *err) {
         static const struct {
                 const char *name, *count;
         } bounds[] = {
-                { "max_user_namespaces", "1" }, { "max_pid_namespaces", "0" },  { "max_net_namespaces", "0" },
-                { "max_ipc_namespaces", "0" },  { "max_uts_namespaces", "0" },  { "max_time_namespaces", "0" },
+                { "max_user_namespaces", "1" },   { "max_pid_namespaces", "0" }, { "max_net_namespaces", "0" },
+                { "max_ipc_namespaces", "0" },    { "max_uts_namespaces", "0" }, { "max_time_namespaces", "0" },
                 { "max_cgroup_namespaces", "1" },
         };
         _cleanup_fd_ int dir_fd = open("proc/sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -202,8 +204,9 @@ static int step_descriptors(struct stage *stage, struct err *err) {
         if (syscall(SYS_close_range, 6, ~0u, 0) < 0)
                 return err_sys(err, errno, "closing descriptors");
         static struct stage_fds sealed_fds;
-        sealed_fds = (struct stage_fds) { .control_fd = AGENT_CONTROL_FD, .agent_fd = 4, .sync_fd = 5,
-                                            .listener_fd = -1, .template_fd = -1 };
+        sealed_fds = (struct stage_fds) {
+                .control_fd = AGENT_CONTROL_FD, .agent_fd = 4, .sync_fd = 5, .listener_fd = -1, .template_fd = -1
+        };
         stage->fds = &sealed_fds;
         return 0;
 }

@@ -43,7 +43,8 @@ static int write_map(pid_t pid, const char *file, unsigned inside, unsigned outs
 /* A user namespace that exists only to describe a mapping; the process in it ends before this returns. */
 static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid, bool for_root) {
         int pidfd = -1;
-        struct clone_args args = { .flags = CLONE_NEWUSER | CLONE_PIDFD, .exit_signal = SIGCHLD,
+        struct clone_args args = { .flags = CLONE_NEWUSER | CLONE_PIDFD,
+                                   .exit_signal = SIGCHLD,
                                    .pidfd = (uint64_t) (uintptr_t) &pidfd };
         pid_t parent = getpid(), pid = sys_clone3(&args);
         if (pid < 0)

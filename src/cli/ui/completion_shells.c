@@ -104,8 +104,9 @@ void completion_print_zsh(void) {
                         put_zsh_arguments(verbs[i].options, verbs[i].completion);
                 }
         }
-        (void) printf("    esac\n}\n"
-                      "if [[ $funcstack[1] == _glovebox ]]; then _glovebox \"$@\"; else compdef _glovebox glovebox; fi\n");
+        (void) printf(
+                "    esac\n}\n"
+                "if [[ $funcstack[1] == _glovebox ]]; then _glovebox \"$@\"; else compdef _glovebox glovebox; fi\n");
 }
 
 /* ---- fish ---- */
@@ -177,8 +178,10 @@ void completion_print_fish(void) {
                                       verb->name, part->name);
                         put_fish(part->summary);
                         (void) printf("\n");
-                        (void) snprintf(when, sizeof(when), "__fish_seen_subcommand_from %s; and "
-                                        "__fish_seen_subcommand_from %s", verb->name, part->name);
+                        (void) snprintf(when, sizeof(when),
+                                        "__fish_seen_subcommand_from %s; and "
+                                        "__fish_seen_subcommand_from %s",
+                                        verb->name, part->name);
                         put_fish_table(when, &part->options, part->completion);
                 }
         }

@@ -20,12 +20,18 @@ static enum inline_image_kind kind_of_terminal(void) {
                 const char *variable, *value; /* value "": that it is set is enough */
                 enum inline_image_kind kind;
         } known[] = {
-                { "KITTY_WINDOW_ID", "", INLINE_IMAGE_KITTY },       { "TERM", "xterm-kitty", INLINE_IMAGE_KITTY },
-                { "TERM", "xterm-ghostty", INLINE_IMAGE_KITTY },     { "TERM_PROGRAM", "ghostty", INLINE_IMAGE_KITTY },
-                { "TERM_PROGRAM", "iTerm.app", INLINE_IMAGE_ITERM }, { "LC_TERMINAL", "iTerm2", INLINE_IMAGE_ITERM },
-                { "TERM_PROGRAM", "WezTerm", INLINE_IMAGE_ITERM },   { "TERM_PROGRAM", "vscode", INLINE_IMAGE_ITERM },
-                { "TERM", "foot", INLINE_IMAGE_SIXEL },              { "TERM", "foot-extra", INLINE_IMAGE_SIXEL },
-                { "TERM", "mlterm", INLINE_IMAGE_SIXEL },            { "TERM", "xterm-sixel", INLINE_IMAGE_SIXEL },
+                { "KITTY_WINDOW_ID", "", INLINE_IMAGE_KITTY },
+                { "TERM", "xterm-kitty", INLINE_IMAGE_KITTY },
+                { "TERM", "xterm-ghostty", INLINE_IMAGE_KITTY },
+                { "TERM_PROGRAM", "ghostty", INLINE_IMAGE_KITTY },
+                { "TERM_PROGRAM", "iTerm.app", INLINE_IMAGE_ITERM },
+                { "LC_TERMINAL", "iTerm2", INLINE_IMAGE_ITERM },
+                { "TERM_PROGRAM", "WezTerm", INLINE_IMAGE_ITERM },
+                { "TERM_PROGRAM", "vscode", INLINE_IMAGE_ITERM },
+                { "TERM", "foot", INLINE_IMAGE_SIXEL },
+                { "TERM", "foot-extra", INLINE_IMAGE_SIXEL },
+                { "TERM", "mlterm", INLINE_IMAGE_SIXEL },
+                { "TERM", "xterm-sixel", INLINE_IMAGE_SIXEL },
         };
         if (*inline_image_variable("TMUX") || strncmp(inline_image_variable("TERM"), "screen", 6) == 0)
                 return INLINE_IMAGE_NONE; /* what is in between would not pass it on */
@@ -59,11 +65,11 @@ static uint8_t *decode(const char *text, size_t *ret_size) {
         uint32_t bits = 0;
         for (unsigned i = 0; bytes && text[i] && text[i] != '='; i++) {
                 char c = text[i];
-                unsigned value = c >= 'A' && c <= 'Z' ? (unsigned) (c - 'A') :
-                                 c >= 'a' && c <= 'z' ? (unsigned) (c - 'a') + 26 :
-                                 c >= '0' && c <= '9' ? (unsigned) (c - '0') + 52 :
-                                 c == '+'             ? 62u :
-                                                        63u;
+                unsigned value = c >= 'A' && c <= 'Z'   ? (unsigned) (c - 'A')
+                                 : c >= 'a' && c <= 'z' ? (unsigned) (c - 'a') + 26
+                                 : c >= '0' && c <= '9' ? (unsigned) (c - '0') + 52
+                                 : c == '+'             ? 62u
+                                                        : 63u;
                 bits = (bits << 6 | value) & 0xffffff;
                 if (i % 4 == 1)
                         bytes[n++] = (uint8_t) (bits >> 4);
@@ -81,7 +87,8 @@ static void put_kitty(FILE *file, const char *base64) {
         for (bool first = true; left > 0; first = false) {
                 size_t size = left < KITTY_CHUNK ? left : KITTY_CHUNK;
                 left -= size;
-                (void) fprintf(file, "\033_G%sm=%d;%.*s\033\\", first ? "a=T,f=100," : "", left > 0, (int) size, base64);
+                (void) fprintf(file, "\033_G%sm=%d;%.*s\033\\", first ? "a=T,f=100," : "", left > 0, (int) size,
+                               base64);
                 base64 += size;
         }
         (void) fputc('\n', file);
