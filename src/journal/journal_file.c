@@ -10,6 +10,7 @@
 
 #include "base/crc32c.h"
 #include "base/fd.h"
+#include "base/fnv.h"
 
 static const char magic[8] = "GLVBJNL";
 
@@ -154,11 +155,8 @@ static uint32_t checksum_2(uint32_t size, uint8_t kind, const uint8_t *checked) 
         uint8_t head[5];
         journal_put_u32(head, size);
         head[4] = kind;
-        uint32_t sum = 2166136261u;
-        for (size_t i = 0; i < sizeof(head); i++)
-                sum = (sum ^ head[i]) * 16777619u;
-        for (size_t i = 0; i < size && i < JOURNAL_CHECKED_2; i++)
-                sum = (sum ^ checked[i]) * 16777619u;
+        uint32_t sum = fnv_add(FNV_START, head, sizeof(head));
+        sum = fnv_add(sum, checked, size < JOURNAL_CHECKED_2 ? size : JOURNAL_CHECKED_2);
         return (sum >> 24) ^ (sum & 0xffffff);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/data_dir.h"
 #include "base/data_id.h"
+#include "base/fnv.h"
 #include "base/memory.h"
 #include "box/host/identity.h"
 #include "session/custody.h"
@@ -77,10 +78,8 @@ static const struct share_row share_rows[MANAGER_SHARES] = {
 
 /* Before there was an id in the data directory, groups were named by its path. */
 static void name_old_groups(struct session_manager *manager) {
-        uint32_t hash = 2166136261u; /* FNV-1a */
-        for (const char *at = manager->data_dir; *at; at++)
-                hash = (hash ^ (unsigned char) *at) * 16777619u;
-        (void) snprintf(manager->old_group_prefix, sizeof(manager->old_group_prefix), "k-%08x-", hash);
+        (void) snprintf(manager->old_group_prefix, sizeof(manager->old_group_prefix), "k-%08x-",
+                        fnv_of_text(manager->data_dir));
 }
 
 void manager_init(struct session_manager *manager, const struct serve_options *options) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/fnv.h"
 #include "base/remove_tree.h"
 #include "session/caller.h"
 #include "session/install.h"
@@ -39,10 +40,7 @@ static int make_directories(struct session *session, struct err *err) {
 /* ---- among the others ---- */
 
 static size_t row_of(const char *text) {
-        uint32_t hash = 2166136261u; /* FNV-1a */
-        for (; *text; text++)
-                hash = (hash ^ (unsigned char) *text) * 16777619u;
-        return hash % MANAGER_SESSION_ROWS;
+        return fnv_of_text(text) % MANAGER_SESSION_ROWS;
 }
 
 static void list(struct session *session) {

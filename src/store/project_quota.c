@@ -1,4 +1,5 @@
 #include "store/project_quota.h"
+#include "base/fnv.h"
 
 #include <errno.h>
 #include <linux/dqblk_xfs.h>
@@ -17,10 +18,7 @@ enum { NUMBER_BITS = 20, TRIES = 64, QUOTA_BLOCK = 1024 /* dqb_bhardlimit counts
 static const uint32_t base = 0x47500000;
 
 uint32_t project_quota_number(const char *name) {
-        uint32_t hash = 2166136261u; /* FNV-1a */
-        for (; *name; name++)
-                hash = (hash ^ (unsigned char) *name) * 16777619u;
-        return base | (hash & ((1u << NUMBER_BITS) - 1));
+        return base | (fnv_of_text(name) & ((1u << NUMBER_BITS) - 1));
 }
 
 uint32_t project_quota_next(uint32_t number) {
