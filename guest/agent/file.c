@@ -9,6 +9,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/memory.h"
 #include "bounds.h"
 #include "path.h"
@@ -101,11 +102,6 @@ int file_read(struct request *request) {
         return 0;
 }
 
-static void close_directory(DIR **directory) {
-        if (*directory)
-                (void) closedir(*directory);
-}
-
 static int put_entries(DIR *directory, struct frame_writer *entries, uint32_t *count) {
         while (*count < FILE_LIST_MAX) {
                 struct stat status;
@@ -137,7 +133,7 @@ int file_list(struct request *request) {
         _cleanup_fd_ int fd = open_for_reading(path, O_DIRECTORY, &status);
         if (fd < 0)
                 return fd;
-        _cleanup_(close_directory) DIR *directory = fdopendir(fd);
+        _cleanup_dir_ DIR *directory = fdopendir(fd);
         if (!directory)
                 return -errno;
         (void) take_fd(&fd);

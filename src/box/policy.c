@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/policy_private.h"
@@ -227,16 +228,11 @@ static int check_home(const struct question *question, const char *home, struct 
                        question->shown, policy_show_path(home, shown_home));
 }
 
-static void close_directory(DIR **directory) {
-        if (*directory)
-                (void) closedir(*directory);
-}
-
 static int check_homes(const struct question *question, struct err *err) {
         struct passwd *user = getpwuid(getuid());
         if (check_home(question, getenv("HOME"), err) < 0 || check_home(question, user ? user->pw_dir : NULL, err) < 0)
                 return -1;
-        _cleanup_(close_directory) DIR *homes = opendir("/home");
+        _cleanup_dir_ DIR *homes = opendir("/home");
         struct dirent *entry;
         while (homes && (entry = readdir(homes))) {
                 char home[sizeof("/home/") + NAME_MAX];

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/private_dir.h"
@@ -84,11 +85,6 @@ static bool search_directory(struct search *search, int parent_fd, const char *n
         return fd >= 0 && search_level(search, fd, false, depth);
 }
 
-static void close_directory(DIR **directory) {
-        if (*directory)
-                (void) closedir(*directory);
-}
-
 static bool search_level(struct search *search, int dir_fd, bool is_source, int depth) {
         if (private_dir_is_marked(dir_fd))
                 return name_descriptor(dir_fd, search->ret_path);
@@ -97,7 +93,7 @@ static bool search_level(struct search *search, int dir_fd, bool is_source, int 
                 return false;
         }
         int own_fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        _cleanup_(close_directory) DIR *directory = own_fd < 0 ? NULL : fdopendir(own_fd);
+        _cleanup_dir_ DIR *directory = own_fd < 0 ? NULL : fdopendir(own_fd);
         if (!directory) {
                 fd_close(&own_fd);
                 return false;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "cli/box_rows.h"
@@ -89,11 +90,6 @@ static int copy_file_in(struct daemon_client *client, int fd, const char *sessio
 static int copy_in(struct daemon_client *client, const char *from, const char *session, const char *to, int depth,
                    struct err *err);
 
-static void close_directory(DIR **directory) {
-        if (*directory)
-                (void) closedir(*directory);
-}
-
 static int copy_directory_in(struct daemon_client *client, const char *from, const char *session, const char *to,
                              int depth, struct err *err) {
         struct daemon_request request = { 0 };
@@ -102,7 +98,7 @@ static int copy_directory_in(struct daemon_client *client, const char *from, con
                 *err = exists;
                 return -1;
         }
-        _cleanup_(close_directory) DIR *directory = opendir(from);
+        _cleanup_dir_ DIR *directory = opendir(from);
         if (!directory)
                 return err_sys(err, errno, "cannot list %.300s", from);
         for (struct dirent *entry; (entry = readdir(directory));) {

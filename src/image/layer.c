@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/memory.h"
 #include "base/open_beneath.h"
 #include "image/interrupt.h"
@@ -49,11 +50,6 @@ int layer_open(int host_fd, const struct python *python, int *ret_fd, struct err
         return 0;
 }
 
-static void close_directory(DIR **dir) {
-        if (*dir)
-                (void) closedir(*dir);
-}
-
 static int compare_json_strings(const void *a, const void *b) {
         return strcasecmp(json_string_value(*(json_t *const *) a), json_string_value(*(json_t *const *) b));
 }
@@ -77,7 +73,7 @@ static json_t *list_packages(int layer_fd) {
         static const char suffix[] = ".dist-info";
         json_t *packages = json_array();
         _cleanup_fd_ int fd = openat(layer_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        _cleanup_(close_directory) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+        _cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
         if (dir)
                 (void) take_fd(&fd);
         for (struct dirent *entry; dir && (entry = readdir(dir));) {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/memory.h"
 #include "base/open_beneath.h"
 #include "image/path.h"
@@ -71,14 +72,9 @@ static int add_entry(int root_fd, const char *name, struct image *image, struct 
         return S_ISDIR(st.st_mode) || (S_ISREG(st.st_mode) && !etc) ? add_tree(root_fd, name, image, err) : 0;
 }
 
-static void close_directory(DIR **dir) {
-        if (*dir)
-                (void) closedir(*dir);
-}
-
 int rootfs_show(int root_fd, struct image *image, struct err *err) {
         _cleanup_fd_ int fd = openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        _cleanup_(close_directory) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+        _cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
         if (!dir)
                 return err_sys(err, errno, "cannot list the image");
         (void) take_fd(&fd);

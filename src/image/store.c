@@ -13,17 +13,13 @@
 #include <unistd.h>
 
 #include "base/data_dir.h"
+#include "base/dir.h"
 #include "base/memory.h"
 #include "base/open_beneath.h"
 #include "image/image.h"
 #include "image/tree.h"
 
 #define WORK_PREFIX ".tmp-"
-
-static void close_directory(DIR **dir) {
-        if (*dir)
-                (void) closedir(*dir);
-}
 
 int image_check_name(const char *name, struct err *err) {
         static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -71,7 +67,7 @@ static DIR *read_images(int images_fd, struct err *err) {
 }
 
 int store_list(int images_fd, char (**ret_names)[65], size_t *ret_n, struct err *err) {
-        _cleanup_(close_directory) DIR *dir = read_images(images_fd, err);
+        _cleanup_dir_ DIR *dir = read_images(images_fd, err);
         if (!dir)
                 return -1;
         _cleanup_free_ char(*names)[65] = NULL;
@@ -97,7 +93,7 @@ int store_list(int images_fd, char (**ret_names)[65], size_t *ret_n, struct err 
 
 /* A work directory that can be locked belongs to a process that has ended. */
 static void sweep(int images_fd) {
-        _cleanup_(close_directory) DIR *dir = read_images(images_fd, NULL);
+        _cleanup_dir_ DIR *dir = read_images(images_fd, NULL);
         for (struct dirent *entry; dir && (entry = readdir(dir));) {
                 if (strncmp(entry->d_name, WORK_PREFIX, strlen(WORK_PREFIX)) != 0)
                         continue;

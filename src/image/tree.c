@@ -8,12 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
-
-static void close_directory(DIR **dir) {
-        if (*dir)
-                (void) closedir(*dir);
-}
 
 /* Opens a fresh description, so that reading it does not move the caller's. */
 static DIR *open_directory(int dir_fd, const char *name) {
@@ -31,7 +27,7 @@ static bool is_dot(const char *name) {
 }
 
 int tree_empty(int dir_fd) {
-        _cleanup_(close_directory) DIR *dir = open_directory(dir_fd, ".");
+        _cleanup_dir_ DIR *dir = open_directory(dir_fd, ".");
         if (!dir)
                 return -errno;
         for (;;) {
@@ -64,7 +60,7 @@ int tree_remove(int dir_fd, const char *name) {
 }
 
 int tree_measure(int dir_fd, const char *name, uint64_t *bytes, uint64_t *entries) {
-        _cleanup_(close_directory) DIR *dir = open_directory(dir_fd, name);
+        _cleanup_dir_ DIR *dir = open_directory(dir_fd, name);
         if (!dir)
                 return -errno;
         for (;;) {

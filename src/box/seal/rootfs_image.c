@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
@@ -143,18 +144,13 @@ static int show_entry(const struct opening *opening, int fd, const char *name, i
         return S_ISREG(status.st_mode) ? show_file(opening, fd, name, path) : 0; /* no device, socket or FIFO */
 }
 
-static void close_directory(DIR **directory) {
-        if (*directory)
-                (void) closedir(*directory);
-}
-
 /* `fd` is a directory of an attached tree; what it holds is shown in a directory of our own. */
 static int open_up(const struct opening *opening, int fd, const char *path) {
         _cleanup_fd_ int into_fd = mount_point_make_directory(opening->stage->root_fd, path);
         if (into_fd < 0)
                 return err_sys(opening->err, -into_fd, "making %s", path);
         _cleanup_fd_ int list_fd = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        _cleanup_(close_directory) DIR *directory = list_fd < 0 ? NULL : fdopendir(list_fd);
+        _cleanup_dir_ DIR *directory = list_fd < 0 ? NULL : fdopendir(list_fd);
         if (!directory)
                 return err_sys(opening->err, errno, "listing %s of the image", path);
         (void) take_fd(&list_fd);
