@@ -105,7 +105,7 @@ int box_prepare(const struct box_spec *spec, const struct cgroup_host *host, str
             (spec->ret_listener_fd && make_pair(SOCK_SEQPACKET, &birth.listener_fd, &birth.fds.listener_fd, err) < 0))
                 goto undo;
         fd_passing_refuse(box->control_fd); /* the agent is ours, and sends none */
-        if ((spec->kept && cleanup_watchdog_start(host, spec->name, &box->watchdog, err) < 0) ||
+        if ((spec->kept && cleanup_watchdog_start(host, spec->name, spec->kept_file, &box->watchdog, err) < 0) ||
             cgroup_create(host, spec->name, &spec->limits, spec->allow_weaker, &box->cgroup, err) < 0)
                 goto undo;
         birth.has_memory_cgroup = host->usable[CGROUP_MEMORY];

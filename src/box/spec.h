@@ -38,6 +38,7 @@ struct box_spec {
         bool from_template; /* the parts that all boxes of the image share are copied from box/seal/rootfs_template.h; needs no `image` */
         bool given_network; /* the cloning process is in its network namespace already, with loopback up */
         bool kept; /* a watchdog cleans up if we are killed; without one that is the caller's business */
+        const char *kept_file; /* that the watchdog removes too, and its directory if it is empty then; or NULL */
         uid_t host_uid; /* what BOX_UID is outside of the box */
         gid_t host_gid;
         int workspace_fd; /* detached tree shown as /workspace */

@@ -14,9 +14,10 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/cgroup/cgroup.h"
+#include "box/host/cleanup_watchdog.h"
 #include "cli/run_program.h"
 
-enum { ID_LENGTH = 32, PREFIX_MIN = 6, TEXT_MAX = 2048, WHAT_MAX = 80 };
+enum { ID_LENGTH = 32, PREFIX_MIN = 6, TEXT_MAX = 2048, WHAT_MAX = 80, TRIES = 10 };
 
 static uint64_t wall_ms(void) {
         struct timespec now;
@@ -26,15 +27,29 @@ static uint64_t wall_ms(void) {
 
 /* ---- a run of our own ---- */
 
-void local_run_announce(struct local_run *run, const char *data_dir, const char *id,
-                        const struct run_request *request) {
-        char directory[4150], what[WHAT_MAX + 1];
+void local_run_name(struct local_run *run, const char *data_dir, const char *id) {
+        (void) snprintf(run->path, sizeof(run->path), "%.4090s/runs/%.32s", data_dir, id);
+}
+
+/* The last run that ends removes the directory, perhaps between the two calls. */
+static int create_file(const char *path) {
+        char directory[4200];
+        (void) snprintf(directory, sizeof(directory), "%.*s", (int) (strrchr(path, '/') - path), path);
+        int fd = -1;
+        for (unsigned i = 0; i < TRIES && fd < 0; i++) {
+                if (mkdir(directory, 0700) < 0 && errno != EEXIST)
+                        return -1;
+                fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+                if (fd < 0 && errno != ENOENT)
+                        return -1;
+        }
+        return fd;
+}
+
+void local_run_announce(struct local_run *run, const struct run_request *request) {
+        char what[WHAT_MAX + 1];
         struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-        (void) snprintf(directory, sizeof(directory), "%.4090s/runs", data_dir);
-        (void) snprintf(run->path, sizeof(run->path), "%s/%.32s", directory, id);
-        if (mkdir(directory, 0700) < 0 && errno != EEXIST)
-                return;
-        run->fd = open(run->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        run->fd = create_file(run->path);
         if (run->fd < 0)
                 return;
         run_program_describe(request, what, sizeof(what));
@@ -48,7 +63,7 @@ void local_run_announce(struct local_run *run, const char *data_dir, const char 
 
 void local_run_end(struct local_run *run) {
         if (run->fd >= 0)
-                (void) unlink(run->path);
+                cleanup_remove_file(run->path);
         fd_close(&run->fd);
 }
 

@@ -16,8 +16,11 @@ struct local_run {
 
 #define LOCAL_RUN_NONE ((struct local_run) { .fd = -1 })
 
-/* A run that cannot be listed runs all the same. */
-void local_run_announce(struct local_run *run, const char *data_dir, const char *id, const struct run_request *request);
+/* Fills `path`, for the watchdog, which removes the file of a run that was killed. */
+void local_run_name(struct local_run *run, const char *data_dir, const char *id);
+
+/* Makes the file, when the watchdog is there. A run that cannot be listed runs all the same. */
+void local_run_announce(struct local_run *run, const struct run_request *request);
 void local_run_end(struct local_run *run);
 
 /* Adds them to `processes`, an array of what the daemon's `ps` answers. */

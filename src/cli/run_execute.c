@@ -55,8 +55,8 @@ struct cold_run {
 
 static void cold_run_release(struct cold_run *cold) {
         relay_release(&cold->run.relay);
-        (void) box_end(&cold->box, NULL, NULL);
         local_run_end(&cold->listed);
+        (void) box_end(&cold->box, NULL, NULL);
         egress_stop(&cold->egress);
         fd_close(&cold->listener_fd);
         free(cold->rules);
@@ -243,6 +243,8 @@ static int run_in_box(struct cold_run *cold, const struct box_spec *spec, char *
                 return -1;
         int code = box_start(spec, &cold->host, &cold->box, err);
         if (code == 0)
+                local_run_announce(&cold->listed, cold->run.request);
+        if (code == 0)
                 code = open_network(cold, err);
         run_phase("box");
         if (code == 0)
@@ -251,6 +253,7 @@ static int run_in_box(struct cold_run *cold, const struct box_spec *spec, char *
         if (code == 0)
                 code = relay_run(&cold->run.relay, err);
         run_phase("run");
+        local_run_end(&cold->listed); /* before the watchdog goes */
         return code == 0 ? box_end(&cold->box, &cold->run.usage, err) : code;
 }
 
@@ -276,6 +279,7 @@ static int carry_out(struct cold_run *cold, struct err *err) {
                 .limits = request->limits,
                 .allow_weaker = request->allow_weaker,
                 .kept = true,
+                .kept_file = cold->listed.path,
                 .host_uid = cold->host_uid,
                 .host_gid = cold->host_gid,
                 .workspace_fd = cold->run.workspace_fd,
@@ -305,7 +309,7 @@ int run_execute(const struct run_request *request, struct err *err) {
                                                              .listed = LOCAL_RUN_NONE };
         if (run_begin(request, &cold.run, err) < 0)
                 return -1;
-        local_run_announce(&cold.listed, cold.run.data_dir, cold.run.id, request);
+        local_run_name(&cold.listed, cold.run.data_dir, cold.run.id);
         if (open_everything(&cold, err) < 0 || start_proxy(&cold, err) < 0)
                 return -1;
         run_phase("files");

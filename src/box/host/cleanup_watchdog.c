@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +13,15 @@
 #include "base/fd.h"
 #include "base/process_title.h"
 
-_Noreturn static void watchdog_wait(const struct cgroup_host *host, const char *name, int fd) {
+void cleanup_remove_file(const char *path) {
+        char directory[4200];
+        const char *slash = strrchr(path, '/');
+        (void) unlink(path);
+        (void) snprintf(directory, sizeof(directory), "%.*s", slash ? (int) (slash - path) : 0, path);
+        (void) rmdir(directory);
+}
+
+_Noreturn static void watchdog_wait(const struct cgroup_host *host, const char *name, const char *file, int fd) {
         /* A new session: Ctrl-C does not reach it. */
         (void) setsid();
         process_title_set("watchdog", name);
@@ -26,13 +36,16 @@ _Noreturn static void watchdog_wait(const struct cgroup_host *host, const char *
         if (chdir("/") < 0)
                 _exit(EXIT_FAILURE);
         char dismissed;
-        if (fd_read_exactly(3, &dismissed, 1) < 0)
+        if (fd_read_exactly(3, &dismissed, 1) < 0) {
                 (void) cgroup_destroy_by_name(host, name, NULL);
+                if (file)
+                        cleanup_remove_file(file);
+        }
         _exit(EXIT_SUCCESS);
 }
 
-int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, struct cleanup_watchdog *ret_watchdog,
-                           struct err *err) {
+int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, const char *file,
+                           struct cleanup_watchdog *ret_watchdog, struct err *err) {
         int ends[2];
         if (pipe2(ends, O_CLOEXEC) < 0)
                 return err_sys(err, errno, "making a pipe");
@@ -45,7 +58,7 @@ int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, str
         }
         if (pid == 0) {
                 fd_close(&ends[1]);
-                watchdog_wait(host, name, ends[0]);
+                watchdog_wait(host, name, file, ends[0]);
         }
         fd_close(&ends[0]);
         *ret_watchdog = (struct cleanup_watchdog) { pid, ends[1] };

@@ -10,9 +10,13 @@ struct cleanup_watchdog {
         int fd;
 };
 
-/* Starts it before the control groups called `name` are made. */
-int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, struct cleanup_watchdog *ret_watchdog,
-                           struct err *err);
+/* Starts it before the control groups called `name` are made, and before `file` is (an absolute path, or NULL), which it
+ * removes too. */
+int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, const char *file,
+                           struct cleanup_watchdog *ret_watchdog, struct err *err);
+
+/* Removes a file, and its directory if that is empty then. */
+void cleanup_remove_file(const char *path);
 
 /* Everything was cleaned up: the watchdog may go. Waits until it has. */
 void cleanup_watchdog_dismiss(struct cleanup_watchdog *watchdog);
