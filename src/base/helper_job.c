@@ -268,11 +268,15 @@ static int take_share(struct helper_job *job, struct err *err) {
         return code;
 }
 
+static struct helper_job *refuse_job(struct err *err) {
+        (void) err_set(err, ERR_BUSY, "the daemon has too much to wait for at once; try again in a moment");
+        return NULL;
+}
+
 struct helper_job *helper_job_start(struct loop *loop, const struct helper_job_order *order, struct err *err) {
         struct helper_job *job = n_jobs < MAX ? calloc(1, sizeof(*job)) : NULL;
-        (void) err_set(err, ERR_BUSY, "the daemon has too much to wait for at once; try again in a moment");
         if (!job)
-                return NULL;
+                return refuse_job(err);
         *job = (struct helper_job) {
                 .loop = loop, .order = *order, .fd = -1, .pid_fd = -1, .pid = -1, .state = JOB_RUNS
         };
@@ -294,7 +298,7 @@ struct helper_job *helper_job_start(struct loop *loop, const struct helper_job_o
         if (code == 0)
                 return job;
         helper_job_free(job);
-        return NULL;
+        return refuse_job(err);
 }
 
 void helper_job_drop(struct helper_job **job) {

@@ -221,6 +221,8 @@ def test_many_hostile_boxes_keep_nobody_waiting(daemon: Daemon, client: Client) 
 
 def test_a_box_that_computes_long_weighs_less_than_one_that_answers_at_once(daemon: Daemon, client: Client) -> None:
     groups = daemon.glovebox.groups
+    for session in client.request("session.list")["sessions"]:  # of other tests: their boxes have weights, too
+        client.request("session.remove", session=session["name"])
     client.execute("1 + 1", "short")
     computing = daemon.client()
     number = computing.begin("execute", session="long", code="while True: pass", timeout_ms=20000)
