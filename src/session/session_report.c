@@ -54,8 +54,6 @@ json_t *session_isolation(const struct session *session) {
         struct session_engine engine = session_engine_of(&session->row);
         if (*engine.name)
                 tell_engine(session, &engine, report);
-        else
-                json_object_set_new(report, "isolation", json_string("container"));
         /* Its user id on the host is leased when the box is made. */
         if (!session->kernel || session->kernel->state == KERNEL_MAKING)
                 json_object_set_new(report, "uid_map", json_null());

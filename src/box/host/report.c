@@ -42,6 +42,7 @@ json_t *report_make(const struct box_spec *spec, const struct cgroup_host *host,
         json_t *report = json_object();
         int abi = landlock_abi();
         json_object_set_new(report, "engine", json_string("native"));
+        json_object_set_new(report, "isolation", json_string("container")); /* the kind that a caller can demand */
         json_object_set_new(report, "image", json_string(spec->image->name));
         json_t *names = json_array();
         for (size_t i = 0; i < ELEMENTS(namespaces); i++)
