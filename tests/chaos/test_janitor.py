@@ -31,7 +31,8 @@ def fill(client: Client, name: str, directories: int) -> None:
 
 
 def janitor(daemon: Daemon) -> int:
-    return int(wait_for("a janitor", lambda: next(_named("glovebox-janito", lambda pid: _parent(pid) == daemon.pid), 0)))
+    named = "glovebox-janito"  # fifteen characters of its name
+    return int(wait_for("a janitor", lambda: next(_named(named, lambda pid: _parent(pid) == daemon.pid), 0)))
 
 
 @pytest.mark.timeout(240)
