@@ -95,7 +95,7 @@ apt_install() { # packages
         local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120)
         as_root "${apt[@]}" install -y --no-install-recommends "$@" >/dev/null 2>&1 && return 0
         as_root "${apt[@]}" update
-        as_root "${apt[@]}" install -y --no-install-recommends "$@"
+        three_times as_root "${apt[@]}" install -y --no-install-recommends "$@"
 }
 
 install_packages() { # rows
@@ -139,17 +139,31 @@ ensure_meson() {
         else
                 say "installing meson into $venv (the distribution has ${candidate:-none}, 1.0 or later is needed)"
                 ensure_venv
-                "$venv/bin/python" -m pip install --quiet 'meson>=1.0'
+                three_times "$venv/bin/python" -m pip install --quiet 'meson>=1.0'
         fi
 }
 
-# Python packages of the tests, or of the benchmark; installed again only when the list changed.
+# Downloads are cut or damaged now and then: three tries, with a pause between them.
+three_times() { # command
+        local try
+        for try in 1 2 3; do
+                "$@" && return 0
+                test $try = 3 && return 1
+                say "that failed; trying again (${try} of 2) in $((try * 10)) s"
+                sleep $((try * 10))
+        done
+}
+
+# Python packages of the tests, or of the benchmark; installed again only when a list changed. Beside requirements.txt,
+# constraints.txt pins what those packages need in turn: pip then looks at one version of each instead of trying many.
 ensure_requirements() { # list, directory
+        local constraints=${1/requirements/constraints} pip=("$2/bin/python" -m pip install --quiet -r "$1")
+        if test -e "$constraints"; then pip+=(-c "$constraints"); else constraints=/dev/null; fi
         ensure_venv "$2"
-        cmp -s "$1" "$2/requirements.done" && return 0
+        cat "$1" "$constraints" | cmp -s - "$2/requirements.done" && return 0
         say "installing what $1 lists into $2"
-        "$2/bin/python" -m pip install --quiet -r "$1"
-        cp "$1" "$2/requirements.done"
+        three_times "${pip[@]}"
+        cat "$1" "$constraints" >"$2/requirements.done"
 }
 
 # MCP clients of the tests: npm packages (one of them is the Node that they need), and both generations of the Python one.
@@ -159,7 +173,7 @@ ensure_mcp_clients() {
         cmp -s tests/mcp/package.json build/mcp/package.done && return 0
         say "installing what tests/mcp/package.json lists into build/mcp"
         cp tests/mcp/package.json build/mcp/package.json
-        npm install --prefix build/mcp --no-audit --no-fund --ignore-scripts --loglevel=error >/dev/null
+        three_times npm install --prefix build/mcp --no-audit --no-fund --ignore-scripts --loglevel=error >/dev/null
         cp tests/mcp/package.json build/mcp/package.done
 }
 
