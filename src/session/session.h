@@ -43,9 +43,6 @@ enum session_removal {
 /* Where in its state directory the workspace of a session goes that is being removed. */
 #define SESSION_REMOVED_WORKSPACE "removed"
 
-/* What a kernel wrote when it was put to sleep, in state/<id>/kernel. Code in the box can put anything there. */
-#define SESSION_SLEEP_FILE "sleep"
-
 struct session {
         struct session_manager *manager;
         struct session *next, **backlink; /* among all; what points here */
@@ -143,10 +140,6 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
 
 /* The journal of a session without a kernel; the caller closes it. */
 int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err);
-
-/* What its kernel wrote when it fell asleep, under its final name. */
-bool session_has_sleep_file(const struct session *session);
-void session_remove_sleep_file(const struct session *session);
 
 /* The isolation report of its boxes: a new reference. */
 json_t *session_isolation(const struct session *session);
