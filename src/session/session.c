@@ -89,11 +89,12 @@ static void on_frame(struct kernel *kernel, enum kernel_frame type, const struct
 
 /* Records where the variables are now. */
 static void settle_variables(struct session *session, struct kernel *kernel) {
-        if (session->ending && session->state != SESSION_ASLEEP)
+        bool is_requested = session_ends_kernel(session);
+        if (is_requested && session->state != SESSION_ASLEEP)
                 (void) journal_hold(kernel->journal, JOURNAL_HOLDS_NOTHING, NULL); /* it was requested */
         recovery_settle(session, kernel->journal);
         session_move(session, journal_holds(kernel->journal) == JOURNAL_HOLDS_FILE ? SESSION_ASLEEP
-                              : session->ending                                    ? SESSION_NEW
+                              : is_requested                                       ? SESSION_NEW
                                                                                    : SESSION_LOST);
 }
 
@@ -117,15 +118,15 @@ static void fail_unwoken(struct session *session, const struct kernel *kernel) {
 
 static void on_ended(struct kernel *kernel) {
         struct session *session = kernel->owner;
-        bool was_running = session->runs && session->runs->started && kernel->was_ready;
-        if (session->is_program && kernel->was_ready)
+        bool was_ready = kernel_was_ready(kernel), was_running = was_ready && session->runs && session->runs->started;
+        if (session->is_program && was_ready)
                 program_end(session);
         if (was_running && session_collect_first(session, NULL))
                 return; /* this is called again */
         if (!session->ephemeral)
                 custody_drop(session->manager, kernel->id);
         enum session_question asked = session_question_dropped(session);
-        if (!kernel->was_ready)
+        if (!was_ready)
                 fail_unready(session, kernel);
         else if (was_running)
                 session_finish_run_dead(session);
@@ -133,9 +134,8 @@ static void on_ended(struct kernel *kernel) {
                 settle_variables(session, kernel);
         else
                 session_move(session, SESSION_LOST);
-        if (asked == SESSION_ASKED_WAKE && !session->ending)
+        if (asked == SESSION_ASKED_WAKE && !session_ends_kernel(session))
                 fail_unwoken(session, kernel);
-        session->ending = false;
         session_question_refuse(session);
         session->kernel = NULL;
         kernel_free(kernel);
@@ -151,7 +151,7 @@ const struct kernel_listener session_kernel_listener = { on_ready, on_failed, on
 /* ---- what is next ---- */
 
 static bool has_run_to_start(const struct session *session) {
-        return session->runs && !session->runs->started && !session_is_going(session) && !session->ending &&
+        return session->runs && !session->runs->started && !session_is_going(session) && !session_ends_kernel(session) &&
                session->asked == SESSION_ASKED_NOTHING;
 }
 

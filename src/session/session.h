@@ -73,7 +73,6 @@ struct session {
         struct caller *caller; /* who waits for the answer to a trim or sleep */
         struct install *install; /* that is under way, or NULL */
         struct install *helps;   /* this is the helper box of an install */
-        bool ending; /* the kernel is ending; the next run waits for another */
         struct helper_job *job; /* copies what an ephemeral run left, while its answer waits */
         void (*on_collected)(struct session *session);
         struct json_writer collected; /* what it found: an array */
@@ -147,6 +146,11 @@ json_t *session_isolation(const struct session *session);
 /* Changes its state. A move that is not in the table is a bug: it is logged, and made anyway. */
 void session_move(struct session *session, enum session_state state);
 const char *session_state_name(const struct session *session);
+
+/* Is its kernel being ended on request? Then the next run waits for another one. */
+static inline bool session_ends_kernel(const struct session *session) {
+        return session->kernel && session->kernel->end_cause == KERNEL_END_REQUESTED;
+}
 
 static inline bool session_is_going(const struct session *session) {
         return session->removal != SESSION_STAYS;

@@ -153,12 +153,12 @@ void session_order_kernel(struct session *session) {
 /* ---- its end ---- */
 
 void session_end_kernel(struct session *session) {
-        session->ending = true;
+        kernel_note_end(session->kernel, KERNEL_END_REQUESTED);
         kernel_kill(session->kernel);
 }
 
 void session_break_off_kernel(struct session *session) {
-        session->kernel->broke_protocol = true;
+        kernel_note_end(session->kernel, KERNEL_END_PROTOCOL);
         kernel_kill(session->kernel);
 }
 
@@ -206,6 +206,7 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
                 return;
         }
         session_move(session, SESSION_NEW); /* the last daemon was ending it, or it had not begun */
-        session->ending = journal_holds(session->kernel->journal) == JOURNAL_HOLDS_NOTHING;
+        if (journal_holds(session->kernel->journal) == JOURNAL_HOLDS_NOTHING)
+                kernel_note_end(session->kernel, KERNEL_END_REQUESTED);
         kernel_kill(session->kernel);
 }

@@ -10,7 +10,7 @@ extern const struct kernel_listener session_kernel_listener;
 /* Gives the session a kernel, which may not be ready yet. If it gets none, its runs have failed. */
 void session_order_kernel(struct session *session);
 
-/* Ends the kernel on request: this is no loss, and the next run gets another one. */
+/* Ends the kernel on request: its variables do not count as lost, and the next run gets another one. */
 void session_end_kernel(struct session *session);
 
 /* Ends a kernel that broke the protocol: its further answers would be one run late. */

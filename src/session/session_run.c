@@ -136,7 +136,8 @@ static void leave_run(struct session *session) {
         remove_first_run(session);
         if (session->ephemeral) {
                 /* The helper box of an install must be dead before its files are examined. */
-                session->kernel->is_over = session->kernel->ephemeral && !session->helps;
+                if (session->kernel->ephemeral && !session->helps)
+                        kernel_note_end(session->kernel, KERNEL_END_OVER);
                 session_remove(session, false);
         } else
                 session_advance(session);
@@ -171,7 +172,7 @@ void session_finish_run(struct session *session, const struct kernel_reply *repl
         if (session_collect_first(session, reply) || disk_hold_result(session, reply, session_finish_run))
                 return;
         run_finish(session->runs, reply);
-        if (session->kernel->state != KERNEL_DEAD) {
+        if (!kernel_is_dead(session->kernel)) {
                 leave_run(session);
                 return;
         }
