@@ -8,16 +8,17 @@
 #include "mcp/server.h"
 #include "store/registry.h"
 
-#define SANDBOX { .name = "sandbox", .about = "its handle, of create_sandbox; the default one without it", .max = 64 }
+#define SANDBOX { .name = "sandbox", .about = "handle from create_sandbox; the default one if left out", .max = 64 }
 #define RUN_HOW                                                                                                        \
         SANDBOX,                                                                                                       \
                 { .name = "timeout_s",                                                                                 \
                   .kind = TOOL_NUMBER,                                                                                 \
                   .min = 0.01,                                                                                         \
                   .max = 86400,                                                                                        \
-                  .about = "stop it after so many seconds" },                                                          \
+                  .about = "stop it after so many seconds; 3600 if left out" },                                        \
         {                                                                                                              \
-                .name = "background", .kind = TOOL_TRUTH, .about = "return at once with a run_id for read_output"      \
+                .name = "background", .kind = TOOL_TRUTH,                                                              \
+                .about = "return at once with a run_id for read_output; later runs in this sandbox wait for it"        \
         }
 
 const struct mcp_tool tools[] = {
@@ -25,15 +26,18 @@ const struct mcp_tool tools[] = {
           .title = "Run Python",
           .tells_place = true,
           .run = tool_run_python,
-          .about = "Run Python code. Variables, imports and files stay for the next call. Returns what it prints, the "
-                   "value of the last expression, figures as images, and links to files saved in "
-                   "/workspace/artifacts. What takes longer than 45 s goes on in the background.",
+          .about =
+                  "Run Python code. Variables, imports and files stay for the next call. Returns what it prints, the "
+                  "value of the last expression, figures as images (saved as figure-N.png, too), and links to files in "
+                  "/workspace/artifacts, which the user can open. After 45 s it goes on in the background.",
           .arguments = { { .name = "code", .is_required = true }, RUN_HOW } },
         { .name = "run_shell",
           .title = "Run a shell command",
           .tells_place = true,
           .run = tool_run_shell,
-          .about = "Run a shell command in /workspace. Returns its output and, when it is not 0, its exit status.",
+          .about =
+                  "Run a shell command in /workspace. Standard input is empty. Returns its output and, when it is not 0, "
+                  "its exit status. After 45 s it goes on in the background.",
           .arguments = { { .name = "command", .is_required = true }, RUN_HOW } },
         { .name = "read_file",
           .title = "Read a file",
@@ -58,30 +62,32 @@ const struct mcp_tool tools[] = {
           .hints = TOOL_READS,
           .run = tool_list_files,
           .about = "List a directory below /workspace.",
-          .arguments = { { .name = "path", .max = 4095, .about = "/workspace without it" }, SANDBOX } },
+          .arguments = { { .name = "path", .max = 4095, .about = "/workspace if left out" }, SANDBOX } },
         { .name = "install_packages",
           .title = "Install Python packages",
           .hints = TOOL_IDEMPOTENT | TOOL_OPEN_WORLD,
           .run = tool_install,
-          .about = "Install packages with pip, by name (\"attrs>=23\"). Works without a network of the sandbox.",
+          .about =
+                  "Install Python packages by name (\"attrs>=23\"), for run_python and run_shell, also where the sandbox has "
+                  "no network. May take minutes.",
           .arguments = { { .name = "packages", .kind = TOOL_TEXTS, .is_required = true }, SANDBOX } },
         { .name = "read_output",
           .title = "Read a run's output",
           .hints = TOOL_READS,
           .run = tool_read_output,
           .about = "Read a run's output from a byte on: of one in the background, or what was left out. At the end of "
-                   "the run its result follows.",
+                   "the run its result follows. To look for a line, write the output to a file and use read_file.",
           .arguments = { { .name = "run_id", .is_required = true, .max = 160 },
                          { .name = "offset",
                            .kind = TOOL_INTEGER,
                            .min = 0,
                            .max = 1e12,
-                           .about = "first byte wanted" },
+                           .about = "first byte wanted; 0 if left out" },
                          { .name = "wait_s",
                            .kind = TOOL_NUMBER,
                            .min = 0,
                            .max = 50,
-                           .about = "wait so long for the end; 5 without it" } } },
+                           .about = "wait up to so long for its end; 5 if left out" } } },
         { .name = "interrupt",
           .title = "Interrupt a run",
           .hints = TOOL_IDEMPOTENT,
