@@ -107,7 +107,7 @@ bool http_connection_wants_input(const struct http_connection *connection) {
         case PHASE_HEAD: /* a client that sends requests and reads no answers has to wait */
                 return !connection->input_ended && http_out_size(&connection->out) < HTTP_OUT_HIGH;
         case PHASE_BODY:
-                return request->events && request->events->on_body && !request->is_paused;
+                return request->events && request->events->on_body;
         case PHASE_DISCARD:
         case PHASE_LAST:
                 return !connection->input_ended;
@@ -120,7 +120,7 @@ static void begin_request(struct http_connection *connection) {
         struct http_request *request = &connection->request;
         http_head_reset(&request->head);
         request->body_max = UINT64_MAX;
-        request->is_paused = request->told_end = request->sent_continue = request->is_bodiless = false;
+        request->told_end = request->sent_continue = request->is_bodiless = false;
         request->replaced = 0;
         connection->n_requests++;
         set_phase(connection, PHASE_HEAD);
@@ -173,12 +173,10 @@ static size_t take_body(struct http_connection *connection, const char *bytes, s
         return taken;
 }
 
-/* The end of the body is told once the handler listens and does not pause. */
-static void tell_body_end(struct http_connection *connection) {
+/* The handler gets the end of the body once its callbacks ask for it. */
+static void report_body_end(struct http_connection *connection) {
         struct http_request *request = &connection->request;
-        if (connection->phase != PHASE_ANSWER || request->told_end || request->is_paused || !request->events)
-                return;
-        if (!request->events->on_body_end)
+        if (connection->phase != PHASE_ANSWER || request->told_end || !request->events || !request->events->on_body_end)
                 return;
         request->told_end = true;
         request->events->on_body_end(request->context);
@@ -187,7 +185,7 @@ static void tell_body_end(struct http_connection *connection) {
 size_t http_connection_feed(struct http_connection *connection, const char *bytes, size_t size) {
         size_t at = 0;
         connection->is_busy = true;
-        tell_body_end(connection);
+        report_body_end(connection);
         while (at < size && http_connection_wants_input(connection)) {
                 if (connection->phase <= PHASE_HEAD)
                         at += take_head(connection, bytes + at, size - at);
@@ -195,7 +193,7 @@ size_t http_connection_feed(struct http_connection *connection, const char *byte
                         at = size;
                 else
                         at += take_body(connection, bytes + at, size - at);
-                tell_body_end(connection);
+                report_body_end(connection);
         }
         connection->is_busy = false;
         return at;

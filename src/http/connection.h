@@ -39,7 +39,7 @@ struct http_request {
         uint64_t body_max;
         const struct http_events *events;
         void *context;
-        bool is_paused, told_end, sent_continue;
+        bool told_end, sent_continue;
 
         struct http_out fields; /* headers of the answer */
         unsigned replaced;      /* bits of the default headers that are among them */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/message.h"
+#include "tests/support/message_io.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -49,7 +49,7 @@ static struct sum parse(enum message_side side, const uint8_t *bytes, size_t siz
         if (in_pieces)
                 message_parser_take_pieces(&parser);
         while (size > 0 && sum.last >= 0) {
-                long taken = message_parser_feed(&parser, bytes, size < piece ? size : piece);
+                long taken = message_io_feed(&parser, bytes, size < piece ? size : piece);
                 if (taken <= 0)
                         abort(); /* the messages were taken, so there is room; a broken parser is left below */
                 bytes += taken;
