@@ -105,12 +105,10 @@ int file_read(struct request *request) {
 static int put_entries(DIR *directory, struct frame_writer *entries, uint32_t *count) {
         while (*count < FILE_LIST_MAX) {
                 struct stat status;
-                errno = 0;
-                const struct dirent *entry = readdir(directory);
+                const struct dirent *entry = dir_next(directory);
                 if (!entry)
                         return -errno; /* 0 at the end */
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-                    fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0) /* gone meanwhile */
+                if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0) /* gone meanwhile */
                         continue;
                 frame_put_text(entries, entry->d_name);
                 put_status(entries, &status);

@@ -1,6 +1,5 @@
 #include "removal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/memory.h"
 #include "bounds.h"
 #include "link.h"
@@ -49,11 +49,8 @@ static DIR *open_directory(int dir_fd, const char *name, int *ret_code) {
 }
 
 static const char *next_name(DIR *directory) {
-        const struct dirent *entry;
-        while ((entry = readdir(directory)))
-                if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-                        return entry->d_name;
-        return NULL;
+        const struct dirent *entry = dir_next(directory);
+        return entry ? entry->d_name : NULL;
 }
 
 static void note(struct removal *removal, int code) {

@@ -234,10 +234,8 @@ static int check_homes(const struct question *question, struct err *err) {
                 return -1;
         _cleanup_dir_ DIR *homes = opendir("/home");
         struct dirent *entry;
-        while (homes && (entry = readdir(homes))) {
+        while (homes && (entry = dir_next(homes))) {
                 char home[sizeof("/home/") + NAME_MAX];
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-                        continue;
                 snprintf(home, sizeof(home), "/home/%s", entry->d_name);
                 if (check_home(question, home, err) < 0)
                         return -1;

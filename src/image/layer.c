@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "base/dir.h"
+#include "base/fd.h"
 #include "base/memory.h"
 #include "base/open_beneath.h"
 #include "image/interrupt.h"
 #include "image/record.h"
 #include "image/store.h"
-#include "image/tree.h"
 
 static const char *const scientific[] = {
         "numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "pyarrow", "rdkit"
@@ -89,9 +89,31 @@ static json_t *list_packages(int layer_fd) {
         return sorted(packages);
 }
 
+/* Adds up what the files below `name` hold, hard links once each. */
+static int measure_tree(int dir_fd, const char *name, uint64_t *bytes, uint64_t *entries) {
+        _cleanup_fd_ int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+        if (!dir)
+                return -errno;
+        (void) take_fd(&fd);
+        struct dirent *entry;
+        while ((entry = dir_next(dir))) {
+                struct stat st;
+                if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                        return -errno;
+                (*entries)++;
+                if (S_ISREG(st.st_mode))
+                        *bytes += (uint64_t) st.st_size / (st.st_nlink ? st.st_nlink : 1);
+                int code = S_ISDIR(st.st_mode) ? measure_tree(dirfd(dir), entry->d_name, bytes, entries) : 0;
+                if (code < 0)
+                        return code;
+        }
+        return -errno;
+}
+
 static json_t *describe(int work_fd, int layer_fd, const struct python *python, const struct pip_job *job) {
         uint64_t bytes = 0, entries = 0;
-        (void) tree_measure(work_fd, LAYER_DIR, &bytes, &entries);
+        (void) measure_tree(work_fd, LAYER_DIR, &bytes, &entries);
         json_t *requested = json_array();
         for (size_t i = 0; i < job->n_packages; i++)
                 json_array_append_new(requested, json_string(job->packages[i]));

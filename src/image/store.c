@@ -16,8 +16,8 @@
 #include "base/dir.h"
 #include "base/memory.h"
 #include "base/open_beneath.h"
+#include "base/remove_tree.h"
 #include "image/image.h"
-#include "image/tree.h"
 
 #define WORK_PREFIX ".tmp-"
 
@@ -99,7 +99,7 @@ static void sweep(int images_fd) {
                         continue;
                 _cleanup_fd_ int fd = open_beneath(images_fd, entry->d_name, O_RDONLY | O_DIRECTORY);
                 if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-                        (void) tree_remove(images_fd, entry->d_name);
+                        (void) remove_tree_at(images_fd, entry->d_name);
         }
 }
 
@@ -131,7 +131,7 @@ int store_begin(int images_fd, struct store_work *ret_work, struct err *err) {
 
 void store_end(struct store_work *work) {
         if (work->name[0])
-                (void) tree_remove(work->images_fd, work->name);
+                (void) remove_tree_at(work->images_fd, work->name);
         work->name[0] = '\0';
         fd_close(&work->fd);
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/fd.h"
+#include "session/artifact_listing.h"
 #include "session/outputs.h"
 #include "session/session.h"
 
@@ -145,17 +146,6 @@ static void on_copied(void *context, const char *bytes, size_t size) {
         session->on_collected(session);
 }
 
-/* Of a session: says what is there. */
-static int list_in_child(const int *fds, int out_fd, void *context) {
-        (void) context;
-        struct artifact_list list = { 0 };
-        struct json_writer bytes = { 0 };
-        if (artifact_scan(fds[0], &list, NULL) < 0)
-                return -1;
-        artifact_list_pack(&list, &bytes);
-        return !bytes.failed && fd_write_all(out_fd, bytes.bytes, bytes.size) == 0 ? 0 : -1;
-}
-
 static void take_list(struct session *session, const char *bytes, size_t size) {
         struct artifact_list now = { 0 }, fresh = { 0 };
         bool is_known = bytes && artifact_list_unpack(bytes, size, &now) == 0;
@@ -181,7 +171,7 @@ bool artifact_collect_begin(struct session *session, void (*on_collected)(struct
         helper_job_name_queue(session->workspace_fd, queue);
         const struct helper_job_order order = { .fds = { session->workspace_fd },
                                                 .n_fds = 1,
-                                                .work = session->ephemeral ? copy_in_child : list_in_child,
+                                                .work = session->ephemeral ? copy_in_child : artifact_listing_in_child,
                                                 .done = session->ephemeral ? on_copied : on_listed,
                                                 .timeout_ms = PATIENCE_MS,
                                                 .queue = queue,

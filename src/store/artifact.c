@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -129,9 +130,7 @@ static int scan_directory(struct artifact_list *list, int parent_fd, const char 
         }
         int code = 0;
         struct dirent *entry;
-        while (code == 0 && !is_full(list) && (entry = readdir(directory))) {
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-                        continue;
+        while (code == 0 && !is_full(list) && (entry = dir_next(directory))) {
                 if (++list->visited >= list->visits_max) /* directories, links and pipes are not free to look at */
                         list->cut = true;
                 char below[ARTIFACT_PATH_MAX];

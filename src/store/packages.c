@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/json_bounds.h"
 #include "base/memory.h"
@@ -95,10 +96,8 @@ static int look_through(int parent_fd, const char *name, int depth, struct count
         }
         int code = depth < DEPTH_MAX ? 0 : err_set(err, ERR_REFUSED, "the packages have directories that are too deep");
         struct dirent *entry;
-        while (code == 0 && (entry = readdir(directory))) {
+        while (code == 0 && (entry = dir_next(directory))) {
                 struct stat status;
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-                        continue;
                 if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
                         code = err_sys(err, errno, "looking through the new packages");
                 else if ((code = count_entry(count, &status, err)) == 0 && S_ISDIR(status.st_mode))

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/remove_tree.h"
@@ -286,9 +287,7 @@ static char **read_names(DIR *directory, size_t *ret_n, bool *ret_cut) {
         size_t n = 0, bytes = 0;
         const struct dirent *entry;
         *ret_cut = !names;
-        while (names && !*ret_cut && (entry = readdir(directory))) {
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-                        continue;
+        while (names && !*ret_cut && (entry = dir_next(directory))) {
                 bytes += strlen(entry->d_name);
                 if (n == LIST_MAX || bytes > LIST_BYTES_MAX || !(names[n] = strdup(entry->d_name)))
                         *ret_cut = true;

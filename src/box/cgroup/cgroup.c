@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/cgroup/cgroup_file.h"
@@ -434,8 +435,8 @@ static void remove_below(int dir_fd, int depth) {
                 fd_close(&scan_fd);
                 return;
         }
-        for (struct dirent *entry; (entry = readdir(dir));) {
-                if (entry->d_type != DT_DIR || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+        for (struct dirent *entry; (entry = dir_next(dir));) {
+                if (entry->d_type != DT_DIR)
                         continue;
                 _cleanup_fd_ int child_fd = cgroup_file_open_dir(dir_fd, entry->d_name);
                 if (child_fd < 0)
