@@ -238,9 +238,9 @@ static int restrict_files(void) {
         return landlock_restrict(writable, order.n_writable);
 }
 
-/* If mounts may follow (box/late_mounts.h), the last rows have two parts. A rule of Landlock holds for the directory that
- * is there and not for what is mounted on it later, so Landlock waits; the filter does not, and only leaves what Landlock
- * needs. No request is answered before the second part is done. */
+/* If mounts may follow (box/late_mounts.h), the last rows have two parts. A rule of Landlock holds for the directory
+ * that is there and not for what is mounted on it later, so Landlock waits; the filter does not, and only leaves what
+ * Landlock needs. No request is answered before the second part is done. */
 static const struct {
         int (*run)(void);
         const char *what;

@@ -242,8 +242,7 @@ void api_request_answer(struct api_request *api_request, int status, json_t *ans
 
 /* ---- what the operations say ---- */
 
-/* Nobody can have the service hold a large answer for every connection there is, and no key can have it hold so many that
- * others get none. */
+/* Large answers are bounded together, and those of each key too: no client can use up the memory of the others. */
 static bool is_crowded(const struct api_request *api_request, size_t size, struct err *err) {
         const struct http_server *server = api_request->service->server;
         const char *key = api_request->visitor.owner;

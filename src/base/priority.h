@@ -1,6 +1,6 @@
 /* Who gets a processor first when there are too few. The process that waits for nothing and answers everybody comes
- * before its boxes and helpers; what it has done in the background comes last. Only root may take a better place; whatever
- * the kernel refuses is left as it is. */
+ * before its boxes and helpers; what it has done in the background comes last. Only root may take a better place;
+ * whatever the kernel refuses is left as it is. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,7 +19,7 @@ void priority_adapt(bool is_busy);
 /* For requests from a network, which come while nobody is about to wait: from now on as if it were busy always. */
 void priority_stay_alert(void);
 
-/* For a child that works in the background. It leaves the daemon's scheduling group (autogroup), so that it does not use
- * up the daemon's share of a processor. */
+/* For a child that works in the background. It leaves the daemon's scheduling group (autogroup), so that it does not
+ * use up the daemon's share of a processor. */
 void priority_stand_apart(void);
 void priority_stand_back(void); /* and comes after everybody else */

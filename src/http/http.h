@@ -96,8 +96,8 @@ struct http_events {
 };
 
 /* Sets the callbacks; may be called again to change them. With on_body, the body starts to flow, and a client that
- * waits for "100 Continue" gets it. Callbacks without on_body and on_body_end pause it: the client has to wait. `events`
- * is borrowed for the request's life. */
+ * waits for "100 Continue" gets it. Callbacks without on_body and on_body_end pause it: the client has to wait.
+ * `events` is borrowed for the request's life. */
 void http_attend(struct http_request *request, const struct http_events *events, void *context);
 
 /* Refuses a longer body with 413. False: it is known to be too long already, that was answered, and the request is gone

@@ -1,4 +1,5 @@
-/* A bounded stream of bytes out of a part of a file, decompressed on the way when its first bytes say gzip or zstd. Decompression is by library, in this process: no program of the host or of an image is ever run. */
+/* A bounded stream of bytes out of a part of a file, decompressed on the way when its first bytes say gzip or zstd.
+ * Decompression is by library, in this process: no program of the host or of an image is ever run. */
 #pragma once
 
 #include <stdbool.h>

@@ -4,11 +4,12 @@
  * goes first, one that computes for long has a small weight. Those that compute for long weigh the same and share what
  * there is as before, and on a machine with processors to spare nobody notices.
  *
- * It counts how long a request takes, not how much a box gets of a processor: where many compete, those who want much get
- * as little as those who want little. What goes on in a box after its run has ended counts like a request that lasts.
+ * It counts how long a request takes, not how much a box gets of a processor: where many compete, those who want much
+ * get as little as those who want little. What goes on in a box after its run has ended counts like a request that
+ * lasts.
  *
- * The time that a box used is read some times in a second, from its first request until it is at rest, and for all boxes
- * now and then. */
+ * The time that a box used is read some times in a second, from its first request until it is at rest, and for all
+ * boxes now and then. */
 #pragma once
 
 #include <stdbool.h>

@@ -45,9 +45,8 @@ static const bool moves[KERNEL_STATES][KERNEL_STATES] = {
 };
 
 void kernel_move(struct kernel *kernel, enum kernel_state state) {
-        static const char *const names[KERNEL_STATES] = {
-                "being made", "starting", "failed", "idle", "attaching", "busy", "dead"
-        };
+        static const char *const names[KERNEL_STATES] = { "being made", "starting", "failed", "idle",
+                                                          "attaching",  "busy",     "dead" };
         if (!moves[kernel->state][state])
                 daemon_log("kernel %s: it was %s and is %s, which cannot be; please report this", kernel->id,
                            names[kernel->state], names[state]);

@@ -112,7 +112,7 @@ static int make_parents(int workspace_fd, char *path, struct err *err) {
         return 0;
 }
 
-/* Opens the directory that holds the last name of the path, creating missing directories as the owner of the workspace. */
+/* Opens the parent directory of the path, creating missing directories as the owner of the workspace. */
 static int open_parent(int workspace_fd, const char *relative, bool make, char ret_name[static 256], struct err *err) {
         char copy[4096];
         (void) snprintf(copy, sizeof(copy), "%s", relative);
