@@ -180,27 +180,37 @@ static int put_network(const struct run_request *request, json_t *body, struct e
         return put(body, "network", json_pack("{s:o}", "allow", hosts), "--allow-host", err);
 }
 
-int session_request_put(const struct session_options *options, json_t *body, struct err *err) {
+static int put_texts(const struct session_options *options, json_t *body, struct err *err) {
         static const char *const mode_names[] = { NULL, "fast", "fresh" };
         const struct run_request *request = &options->run.request;
-        if (request->image && put(body, "image", json_string(request->image), "--image", err) < 0)
+        const struct {
+                const char *key, *value, *option;
+        } texts[] = {
+                { "image", request->image, "--image" },
+                { "engine", request->engine, "--engine" },
+                { "isolation", request->isolation, "--isolation" },
+                { "mode", mode_names[options->mode], "--mode" },
+        };
+        for (size_t i = 0; i < ELEMENTS(texts); i++)
+                if (texts[i].value && put(body, texts[i].key, json_string(texts[i].value), texts[i].option, err) < 0)
+                        return -1;
+        return 0;
+}
+
+/* A path on the command line carries its own permission, as with `run`: its user is the operator. */
+static int put_paths(const struct run_request *request, json_t *body, struct err *err) {
+        if (put_mounts(request, body, err) < 0 ||
+            (request->workspace && put_path(body, "workspace", "--workspace", request->workspace, err) < 0) ||
+            (request->data && put_path(body, "data", "--data", request->data, err) < 0))
                 return -1;
-        if ((request->engine && put(body, "engine", json_string(request->engine), "--engine", err) < 0) ||
-            (request->isolation && put(body, "isolation", json_string(request->isolation), "--isolation", err) < 0))
-                return -1;
-        if (options->mode != SESSION_MODE_UNSAID &&
-            put(body, "mode", json_string(mode_names[options->mode]), "--mode", err) < 0)
-                return -1;
-        if (put_limits(&request->limits, body, err) < 0 || put_env(request, body, err) < 0 ||
-            put_mounts(request, body, err) < 0 || put_network(request, body, err) < 0)
-                return -1;
-        if (request->workspace && put_path(body, "workspace", "--workspace", request->workspace, err) < 0)
-                return -1;
-        if (request->data && put_path(body, "data", "--data", request->data, err) < 0)
-                return -1;
-        /* Who types a path is the operator: it carries its own permission, as with `run`. */
-        if ((request->n_mounts || request->workspace || request->data) &&
-            put(body, "operator", json_true(), "--mount", err) < 0)
+        bool has_path = request->n_mounts || request->workspace || request->data;
+        return has_path ? put(body, "operator", json_true(), "--mount", err) : 0;
+}
+
+int session_request_put(const struct session_options *options, json_t *body, struct err *err) {
+        const struct run_request *request = &options->run.request;
+        if (put_texts(options, body, err) < 0 || put_limits(&request->limits, body, err) < 0 ||
+            put_env(request, body, err) < 0 || put_network(request, body, err) < 0 || put_paths(request, body, err) < 0)
                 return -1;
         return request->allow_weaker ? put(body, "allow_weaker", json_true(), "--allow-weaker", err) : 0;
 }

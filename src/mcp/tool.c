@@ -252,27 +252,29 @@ int tool_check(const struct mcp_tool *tool, json_t *arguments, struct err *err) 
         return 0;
 }
 
+static const struct mcp_tool *find_tool(const char *name) {
+        for (size_t i = 0; i < n_tools; i++)
+                if (strcmp(tools[i].name, name) == 0)
+                        return &tools[i];
+        return NULL;
+}
+
 void tool_call(struct mcp_call *call, const struct mcp_message *message) {
         const char *name = json_string_value(json_object_get(message->params, "name"));
         json_t *arguments = json_object_get(message->params, "arguments");
-        struct mcp_error error;
+        struct mcp_error error = { 0 };
         struct err err;
-        const struct mcp_tool *tool = NULL;
-        for (size_t i = 0; name && !tool && i < n_tools; i++)
-                if (strcmp(tools[i].name, name) == 0)
-                        tool = &tools[i];
+        const struct mcp_tool *tool = name ? find_tool(name) : NULL;
         if (json_is_null(arguments))
                 arguments = NULL;
         if (name && !tool && call->peer->has_fixtures && fixture_call_tool(call, message, name))
                 return;
-        if (!tool || (arguments && !json_is_object(arguments))) {
-                if (tool)
-                        (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200, "\"arguments\" must be an object");
-                else
-                        (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200,
-                                             "there is no tool \"%.60s\"; tools/list "
-                                             "names those there are",
-                                             name ? name : "");
+        if (!tool)
+                (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200,
+                                     "there is no tool \"%.60s\"; tools/list names those there are", name ? name : "");
+        else if (arguments && !json_is_object(arguments))
+                (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200, "\"arguments\" must be an object");
+        if (error.code) {
                 mcp_call_fail(call, &error);
                 return;
         }

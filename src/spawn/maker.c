@@ -37,10 +37,10 @@ enum {
         FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
         NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
         NURSERY_NO_IMAGE_MS = 60000,
-        UNTOLD_MS = 20,
+        UNREPORTED_MS = 20,
         HEAP_KEPT = 1 << 20,
         ELSEWHERE_MAX = 64, /* boxes of other engines that are made at the same time */
-        STOCK_PAUSE_MS = 5, /* idle time before a box is made for the pool */
+        POOL_PAUSE_MS = 5, /* idle time before a box is made for the pool */
 };
 
 /* ---- nurseries ---- */
@@ -121,7 +121,7 @@ static void start_nurseries(const struct maker_settings *settings, const struct 
 static struct box_pool pool;
 
 /* The nursery whose pool size was not reported to the daemon yet. The next reply or pause reports it. */
-static const struct nursery *untold;
+static const struct nursery *unreported;
 
 static void maker_describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
         *ret_nursery = (struct maker_nursery) { .light = nursery->light,
@@ -130,8 +130,8 @@ static void maker_describe(const struct nursery *nursery, struct maker_nursery *
                                                 .supervisor_pid = nursery->supervisor ? nursery->supervisor->pid : 0,
                                                 .forks = nursery->forks,
                                                 .n_preloaded = nursery->n_preloaded };
-        if (untold == nursery)
-                untold = NULL;
+        if (unreported == nursery)
+                unreported = NULL;
         if (strcmp(pool.kind.image, nursery->image) == 0)
                 ret_nursery->n_stock = (uint32_t) pool.n_boxes;
         (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
@@ -183,11 +183,11 @@ static void reply_to(int fd, const struct maker_request *request, struct spawn_j
 static void land(int fd, struct spawn_job *job) {
         struct err err;
         bool good = spawn_job_settle(job, &err) == 0;
-        if (!spawn_job_is_for_stock(job))
+        if (!spawn_job_is_for_pool(job))
                 reply_to(fd, spawn_job_request(job), good ? job : NULL, &err);
         else if (good) {
                 spawn_job_store(job, &pool);
-                untold = find_nursery(spawn_job_request(job));
+                unreported = find_nursery(spawn_job_request(job));
         } else
                 pool.is_wanted = false; /* until it is asked for again */
         spawn_job_free(job);
@@ -205,23 +205,23 @@ static void launch(const struct maker_settings *settings, const struct cgroup_ho
                 flights[n_flights++] = job;
 }
 
-static bool is_stock_under_way(void) {
+static bool is_pool_job_under_way(void) {
         for (size_t i = 0; i < n_flights; i++)
-                if (spawn_job_is_for_stock(flights[i]))
+                if (spawn_job_is_for_pool(flights[i]))
                         return true;
         return false;
 }
 
 /* The nursery for which the pool should have one more box. */
 static struct nursery *find_short(void) {
-        for (size_t i = 0; i < n_nurseries && !is_stock_under_way(); i++)
+        for (size_t i = 0; i < n_nurseries && !is_pool_job_under_way(); i++)
                 if (box_pool_is_short(&pool, &nurseries[i]))
                         return &nurseries[i];
         return NULL;
 }
 
-static void launch_for_stock(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
-                             struct nursery *nursery) {
+static void launch_for_pool(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
+                            struct nursery *nursery) {
         static struct maker_request request; /* large: not on the stack */
         struct err err;
         char id[27];
@@ -393,6 +393,55 @@ static void take_request(const struct maker_settings *settings, const struct cgr
                 launch(settings, host, fd, &request);
 }
 
+/* What a turn waits for: the boxes under way, the nurseries, and requests of the daemon. */
+struct watches {
+        struct pollfd polled[FLIGHTS_MAX + NURSERIES_MAX + 1];
+        size_t n_flights, n_nurseries; /* when they were listed */
+        uint64_t wait_ms;
+};
+
+static void list_watches(struct watches *watches, int fd) {
+        size_t n = 0;
+        watches->n_flights = n_flights;
+        watches->n_nurseries = n_nurseries;
+        watches->wait_ms = 1000;
+        for (size_t i = 0; i < n_flights; i++)
+                watches->polled[n++] = (struct pollfd) { .fd = spawn_job_wait_fd(flights[i]), .events = POLLIN };
+        for (size_t i = 0; i < n_nurseries; i++) {
+                watches->polled[n++] = (struct pollfd) { .fd = nurseries[i].answer_fd, .events = POLLIN };
+                uint64_t due_ms = nursery_due_in_ms(&nurseries[i], loop_now_ms());
+                watches->wait_ms = due_ms < watches->wait_ms ? due_ms : watches->wait_ms;
+        }
+        /* The last slot is kept free, so that a box for the pool never delays a caller. */
+        watches->polled[n] = (struct pollfd) { .fd = n_flights < FLIGHTS_MAX - 1 ? fd : -1, .events = POLLIN };
+}
+
+static void maker_turn(const struct maker_settings *settings, const struct cgroup_host *host, int fd) {
+        struct watches watches;
+        list_watches(&watches, fd);
+        struct pollfd *of_nurseries = &watches.polled[watches.n_flights];
+        const struct pollfd *of_requests = &of_nurseries[watches.n_nurseries];
+        struct nursery *short_of_boxes = watches.n_flights == 0 ? find_short() : NULL;
+        if (short_of_boxes && watches.wait_ms > POOL_PAUSE_MS)
+                watches.wait_ms = POOL_PAUSE_MS;
+        if (unreported && watches.wait_ms > UNREPORTED_MS)
+                watches.wait_ms = UNREPORTED_MS;
+        bool is_idle = poll(watches.polled, watches.n_flights + watches.n_nurseries + 1, (int) watches.wait_ms) == 0;
+        int status;
+        for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+                reap_elsewhere(fd, pid, status);
+        if (is_idle && unreported)
+                tell_about(fd, unreported);
+        land_settled(fd, watches.polled, watches.n_flights);
+        box_pool_weed(&pool);
+        look_after_nurseries(settings, fd, of_nurseries);
+        make_postponed(settings, host, fd);
+        if (of_requests->revents)
+                take_request(settings, host, fd);
+        else if (short_of_boxes && is_idle && find_short() == short_of_boxes)
+                launch_for_pool(settings, host, fd, short_of_boxes);
+}
+
 static void maker_serve(const struct maker_settings *settings, int fd) __attribute__((noreturn));
 static void maker_serve(const struct maker_settings *settings, int fd) {
         process_title_set("maker", settings->data_dir);
@@ -405,39 +454,8 @@ static void maker_serve(const struct maker_settings *settings, int fd) {
         (void) mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
         (void) mallopt(M_MMAP_THRESHOLD, HEAP_KEPT);
         pool.n_wanted = settings->stock < STOCK_MAX ? settings->stock : STOCK_MAX;
-        for (;;) {
-                struct pollfd polled[FLIGHTS_MAX + NURSERIES_MAX + 1], *orders = &polled[n_flights];
-                size_t n = n_nurseries, n_before = n_flights;
-                for (size_t i = 0; i < n_before; i++)
-                        polled[i] = (struct pollfd) { .fd = spawn_job_wait_fd(flights[i]), .events = POLLIN };
-                uint64_t wait_ms = 1000;
-                for (size_t i = 0; i < n; i++) {
-                        orders[i] = (struct pollfd) { .fd = nurseries[i].answer_fd, .events = POLLIN };
-                        uint64_t due_ms = nursery_due_in_ms(&nurseries[i], loop_now_ms());
-                        wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
-                }
-                /* The last slot is kept free, so that a box for the pool never delays a caller. */
-                orders[n] = (struct pollfd) { .fd = n_before < FLIGHTS_MAX - 1 ? fd : -1, .events = POLLIN };
-                struct nursery *watchdog = n_before == 0 ? find_short() : NULL;
-                if (watchdog && wait_ms > STOCK_PAUSE_MS)
-                        wait_ms = STOCK_PAUSE_MS;
-                if (untold && wait_ms > UNTOLD_MS)
-                        wait_ms = UNTOLD_MS;
-                bool is_idle = poll(polled, n_before + n + 1, (int) wait_ms) == 0;
-                int status;
-                for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
-                        reap_elsewhere(fd, pid, status);
-                if (is_idle && untold)
-                        tell_about(fd, untold);
-                land_settled(fd, polled, n_before);
-                box_pool_weed(&pool);
-                look_after_nurseries(settings, fd, orders);
-                make_postponed(settings, &host, fd);
-                if (orders[n].revents)
-                        take_request(settings, &host, fd);
-                else if (watchdog && is_idle && find_short() == watchdog)
-                        launch_for_stock(settings, &host, fd, watchdog);
-        }
+        for (;;)
+                maker_turn(settings, &host, fd);
 }
 
 int maker_start(const struct maker_settings *settings, struct maker *ret_maker, struct err *err) {

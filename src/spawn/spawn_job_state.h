@@ -24,7 +24,7 @@ struct spawn_job {
         const struct maker_settings *settings;
         const struct cgroup_host *host;
         struct nursery *nursery; /* whose supervisor has the box; NULL: nobody's */
-        bool for_stock, from_stock;
+        bool for_pool, from_pool;
         bool is_served; /* of another engine: its files are handled by a server of its runtime, which is root */
         json_t *options;
         struct image image;

@@ -19,20 +19,24 @@
 enum { BENEATH = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
 enum { LIST_MAX = 10000, LIST_BYTES_MAX = 1 << 20, MADE_DEPTH_MAX = 128 };
 
-int workspace_check_path(const char *path, char ret_relative[static 4096], struct err *err) {
+/* What follows the workspace's name in a path of the box; NULL: it is not below the workspace. */
+static const char *skip_root(const char *path) {
         static const char *const roots[] = { "/workspace", "/session", "/sandbox", "/work" };
-        const char *rest = path;
-        if (*path == '/') {
-                rest = NULL;
-                for (size_t i = 0; i < ELEMENTS(roots) && !rest; i++) {
-                        size_t size = strlen(roots[i]);
-                        if (strncmp(path, roots[i], size) == 0 && (path[size] == '/' || !path[size]))
-                                rest = path + size;
-                }
-                if (!rest)
-                        return err_set(err, ERR_REFUSED,
-                                       "%.200s is not below /workspace: only the workspace can be reached", path);
+        if (*path != '/')
+                return path;
+        for (size_t i = 0; i < ELEMENTS(roots); i++) {
+                size_t size = strlen(roots[i]);
+                if (strncmp(path, roots[i], size) == 0 && (path[size] == '/' || !path[size]))
+                        return path + size;
         }
+        return NULL;
+}
+
+int workspace_check_path(const char *path, char ret_relative[static 4096], struct err *err) {
+        const char *rest = skip_root(path);
+        if (!rest)
+                return err_set(err, ERR_REFUSED, "%.200s is not below /workspace: only the workspace can be reached",
+                               path);
         size_t length = 0;
         while (*rest) {
                 size_t size = strcspn(rest, "/");

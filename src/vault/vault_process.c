@@ -244,6 +244,19 @@ static bool holds_something(const struct process *process) {
         return false;
 }
 
+/* Exits, unless a daemon connects or is about to: then it holds the lock. */
+static void exit_if_unused(struct process *process) {
+        int lock_fd = try_lock(process);
+        struct pollfd last = { .fd = process->listen_fd, .events = POLLIN };
+        if (lock_fd >= 0 && poll(&last, 1, 0) == 0) {
+                remove_socket(process);
+                _exit(EXIT_SUCCESS);
+        }
+        if (lock_fd == -ENOENT) /* the data directory was removed: no daemon will connect */
+                _exit(EXIT_SUCCESS);
+        fd_close(&lock_fd);
+}
+
 static _Noreturn void loop(struct process *process, int idle_ms) {
         int64_t idle_since = now_ms();
         for (;;) {
@@ -266,16 +279,7 @@ static _Noreturn void loop(struct process *process, int idle_ms) {
                         accept_client(process);
                 if (code > 0 || !idle || left > 0)
                         continue;
-                /* While the lock is held, a daemon is about to connect. */
-                int lock_fd = try_lock(process);
-                struct pollfd last = { .fd = process->listen_fd, .events = POLLIN };
-                if (lock_fd >= 0 && poll(&last, 1, 0) == 0) {
-                        remove_socket(process);
-                        _exit(EXIT_SUCCESS);
-                }
-                if (lock_fd == -ENOENT) /* the data directory was removed: no daemon will connect */
-                        _exit(EXIT_SUCCESS);
-                fd_close(&lock_fd);
+                exit_if_unused(process);
                 idle_since = now_ms();
         }
 }

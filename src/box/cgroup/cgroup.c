@@ -259,17 +259,36 @@ static void close_all(int fds[], size_t n) {
                 fd_close(&fds[i]);
 }
 
-/* Opens or makes what each controller needs. dirs[] holds what we made: on failure exactly that is undone. */
+static int create_in_v2(const struct cgroup_host *host, const char *name, int dirs[static CGROUP_PLACES],
+                        struct err *err) {
+        if (!host->parent[V2][0])
+                return 0;
+        dirs[V2] = make_directory(host, V2, name, err);
+        if (dirs[V2] < 0)
+                return -1;
+        int code = cgroup_file_write(dirs[V2], "cgroup.max.descendants", "0");
+        if (code < 0 && code != -ENOENT)
+                return err_sys(err, -code, "cannot forbid groups below %s/%s", host->parent[V2], name);
+        return 0;
+}
+
+static int create_for_account(const struct cgroup_host *host, const char *name, int dirs[static CGROUP_PLACES],
+                              struct cgroup *cgroup, struct err *err) {
+        if (!host->parent[CGROUP_ACCOUNT][0])
+                return 0;
+        dirs[CGROUP_ACCOUNT] = make_directory(host, CGROUP_ACCOUNT, name, err);
+        if (dirs[CGROUP_ACCOUNT] < 0)
+                return -1;
+        cgroup->entry_fd = openat(dirs[CGROUP_ACCOUNT], "tasks", O_WRONLY | O_CLOEXEC);
+        return cgroup->entry_fd < 0 ? err_sys(err, errno, "cannot open %s/%s/tasks", host->parent[CGROUP_ACCOUNT], name)
+                                    : 0;
+}
+
+/* Opens or makes what each controller needs. dirs[] holds what was made: on failure exactly that is undone. */
 static int create_in(const struct cgroup_host *host, const char *name, const struct limits *limits, bool weaker,
                      int dirs[static CGROUP_PLACES], struct cgroup *cgroup, struct err *err) {
-        if (host->parent[V2][0]) {
-                dirs[V2] = make_directory(host, V2, name, err);
-                if (dirs[V2] < 0)
-                        return -1;
-                int code = cgroup_file_write(dirs[V2], "cgroup.max.descendants", "0");
-                if (code < 0 && code != -ENOENT)
-                        return err_sys(err, -code, "cannot forbid groups below %s/%s", host->parent[V2], name);
-        }
+        if (create_in_v2(host, name, dirs, err) < 0)
+                return -1;
         for (size_t c = 0; c < CGROUP_CONTROLLERS; c++) {
                 if (!host->usable[c])
                         continue;
@@ -285,14 +304,7 @@ static int create_in(const struct cgroup_host *host, const char *name, const str
                 if (cgroup->tasks_fd[c] < 0)
                         return err_sys(err, errno, "cannot open %s/%s/tasks", host->parent[c], name);
         }
-        if (!host->parent[CGROUP_ACCOUNT][0])
-                return 0;
-        dirs[CGROUP_ACCOUNT] = make_directory(host, CGROUP_ACCOUNT, name, err);
-        if (dirs[CGROUP_ACCOUNT] < 0)
-                return -1;
-        cgroup->entry_fd = openat(dirs[CGROUP_ACCOUNT], "tasks", O_WRONLY | O_CLOEXEC);
-        return cgroup->entry_fd < 0 ? err_sys(err, errno, "cannot open %s/%s/tasks", host->parent[CGROUP_ACCOUNT], name)
-                                    : 0;
+        return create_for_account(host, name, dirs, cgroup, err);
 }
 
 static void remove_made(const struct cgroup_host *host, const char *name, const int dirs[static CGROUP_PLACES]) {
