@@ -64,7 +64,7 @@ static void stop_counting(struct api_request *api_request) {
         api_request->is_run = false;
 }
 
-/* Nobody waits for its answer any more. */
+/* Its client is gone. */
 static void stop_waiting(struct api_request *api_request) {
         if (api_request->is_waiting)
                 share_give(&api_request->service->manager->shares, SHARE_REQUESTS, &one_of(api_request->visitor.use));
@@ -100,7 +100,7 @@ static void on_gone(void *context) {
         struct api_request *api_request = context;
         struct caller *caller = &api_request->caller;
         struct run *run = caller_run(caller);
-        /* Whoever only read along leaves nothing behind, however often it comes. */
+        /* A client that only follows a run leaves nothing behind. */
         bool is_under_way = api_request->is_run && (caller->stand_in || run);
         if (!is_under_way || (caller->cancel_on_disconnect && !run)) {
                 caller_leave(caller);

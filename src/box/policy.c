@@ -243,7 +243,7 @@ static int check_homes(const struct question *question, struct err *err) {
         return 0;
 }
 
-/* A container engine may listen elsewhere than in /run; then its own clients are told so by these. */
+/* A container engine may listen elsewhere than in /run; then these variables name the place. */
 static int check_engine_sockets(const struct question *question, struct err *err) {
         static const char *const variables[] = { "DOCKER_HOST", "CONTAINER_HOST" };
         static const char scheme[] = "unix://";

@@ -103,8 +103,7 @@ static int make_body(const struct session_options *options, const char *session,
         return request->language == RUN_PYTHON ? put_code(options, body, call, err) : put_command(request, body, err);
 }
 
-/* With options the session is made first, to hear whether it has them: one that is there already stays as it was
- * made, which somebody who asked for more memory must be told. */
+/* With options the session is made first: an existing one keeps its options, and the user gets a warning. */
 static int make_session(const struct session_options *options, const char *session, struct daemon_client *client,
                         struct err *err) {
         struct session_options creation = *options;

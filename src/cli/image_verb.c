@@ -53,8 +53,7 @@ struct sub_verb {
 
 /* Reading the store */
 
-/* The host image as image list and image show tell of it. A layer or interpreter that does not fit is told, not fatal.
- */
+/* The host image for `image list` and `image show`. A layer or interpreter that does not fit is reported, not fatal. */
 static json_t *describe_host(int images_fd) {
         _cleanup_fd_ int host_fd = open_beneath(images_fd, IMAGE_HOST, O_RDONLY | O_DIRECTORY), layer_fd = -1;
         struct python python = { 0 };

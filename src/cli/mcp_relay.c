@@ -31,7 +31,7 @@ enum {
         LINE_MAX_BYTES = MCP_ANSWER_MAX + (64 << 10),
         PENDING_MAX = 1024,
         REOPEN_MS = 20 * 1000,
-        PATIENCE_MS = 3 * 1000, /* whoever runs the daemon may start it again: only then we do */
+        PATIENCE_MS = 3 * 1000, /* time for a service manager to restart the daemon; then the relay starts one */
 };
 
 /* A request without an answer. */

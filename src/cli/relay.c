@@ -19,7 +19,7 @@ enum {
         CHUNK = 64 << 10,
         TIMEOUT_GRACE_MS = 500, /* between "please end" and the end */
         SIGNAL_GRACE_MS = 2000,
-        DRAIN_GRACE_MS = 1000, /* for the reader of our output, once a signal told us to stop */
+        DRAIN_GRACE_MS = 1000, /* for the reader of the output, after a signal to stop */
         SPLICE_BYTES = 1 << 20,
 };
 

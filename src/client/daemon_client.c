@@ -200,7 +200,7 @@ static int put_input(struct call *call) {
         return daemon_client_put(call->client, MESSAGE_END, call->number, NULL, 0, call->err);
 }
 
-/* Once the daemon no longer reads there is nothing to do about it but to hear what it has to say. */
+/* If the daemon no longer reads, its answer says why. */
 static void daemon_client_flush(struct call *call) {
         if (call->deaf || message_queue_flush(&call->client->queue, call->client->fd) >= 0)
                 return;

@@ -322,7 +322,7 @@ static bool is_over(const struct tunnel *tunnel) {
         return tunnel->flows[SERVER].is_passed && (tunnel->flows[CLIENT].is_passed || !tunnel->request.is_connect);
 }
 
-static void pass(struct tunnel *tunnel) {
+static void pass_bytes(struct tunnel *tunnel) {
         bool was_half_closed = is_half_closed(tunnel);
         tunnel->active_ms = loop_now_ms();
         if (!tunnel_move(tunnel, CLIENT) || !tunnel_move(tunnel, SERVER) || is_over(tunnel)) {
@@ -333,8 +333,8 @@ static void pass(struct tunnel *tunnel) {
                 tunnel_enter(tunnel, PASSING); /* with less patience */
         for (enum side side = CLIENT; side <= SERVER; side++) {
                 const struct flow *in = &tunnel->flows[side], *out = &tunnel->flows[!side];
-                bool is_heard = in->size == 0 && !in->ended && !(side == CLIENT && tunnel->is_held);
-                uint32_t events = (is_heard ? EPOLLIN : 0) | (out->size ? EPOLLOUT : 0);
+                bool is_read = in->size == 0 && !in->ended && !(side == CLIENT && tunnel->is_held);
+                uint32_t events = (is_read ? EPOLLIN : 0) | (out->size ? EPOLLOUT : 0);
                 if (!tunnel_watch(tunnel, side, events)) {
                         tunnel_close(tunnel);
                         return;
@@ -403,7 +403,7 @@ static void start_passing(struct tunnel *tunnel) {
         if (!good || !tunnel->timer)
                 tunnel_close(tunnel);
         else
-                pass(tunnel);
+                pass_bytes(tunnel);
 }
 
 /* ---- connecting ---- */
@@ -567,7 +567,7 @@ static void on_client(void *context, uint32_t events) {
         else if (tunnel->state == LINGERING)
                 linger(tunnel);
         else if (tunnel->state == PASSING)
-                pass(tunnel);
+                pass_bytes(tunnel);
 }
 
 static void on_server(void *context, uint32_t events) {
@@ -576,5 +576,5 @@ static void on_server(void *context, uint32_t events) {
         if (tunnel->state == CONNECTING)
                 on_connected(tunnel);
         else if (tunnel->state == PASSING)
-                pass(tunnel);
+                pass_bytes(tunnel);
 }

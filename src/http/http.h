@@ -71,7 +71,7 @@ struct http_peer {
         char address[64]; /* "127.0.0.1", "::1", or "unix" */
 };
 
-/* For whom this connection is, as far as its last request told. Copied; longer names are cut. */
+/* The name of the client of this connection, from its last request. Copied; longer names are cut. */
 void http_set_holder(struct http_request *request, const char *holder);
 
 const char *http_method(const struct http_request *request);

@@ -90,7 +90,7 @@ static int describe_tcp_peer(int fd, const struct sockaddr_storage *address, str
         return 0;
 }
 
-static void welcome(struct http_listener *listener, int fd, const struct sockaddr_storage *address) {
+static void take_connection(struct http_listener *listener, int fd, const struct sockaddr_storage *address) {
         struct http_server *server = listener->server;
         struct http_peer peer = { 0 };
         if ((listener->is_unix ? describe_unix_peer(fd, &peer) : describe_tcp_peer(fd, address, &peer)) < 0)
@@ -133,7 +133,7 @@ static void on_connections(void *context, uint32_t events) {
                 socklen_t size = sizeof(address);
                 int fd = accept4(listener->fd, (struct sockaddr *) &address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
                 if (fd >= 0) {
-                        welcome(listener, fd, &address);
+                        take_connection(listener, fd, &address);
                         continue;
                 }
                 if (errno == ECONNABORTED || errno == EINTR)

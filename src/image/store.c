@@ -92,7 +92,7 @@ int store_list(int images_fd, char (**ret_names)[65], size_t *ret_n, struct err 
 }
 
 /* A work directory that can be locked belongs to a process that has ended. */
-static void sweep(int images_fd) {
+static void sweep_work_dirs(int images_fd) {
         _cleanup_dir_ DIR *dir = read_images(images_fd, NULL);
         for (struct dirent *entry; dir && (entry = readdir(dir));) {
                 if (strncmp(entry->d_name, WORK_PREFIX, strlen(WORK_PREFIX)) != 0)
@@ -111,7 +111,7 @@ int store_begin(int images_fd, struct store_work *ret_work, struct err *err) {
         while (flock(lock_fd, LOCK_EX) < 0)
                 if (errno != EINTR)
                         return err_sys(err, errno, "cannot lock the image store");
-        sweep(images_fd);
+        sweep_work_dirs(images_fd);
         struct store_work work = { .images_fd = images_fd, .fd = -1 };
         uint64_t random;
         if (getrandom(&random, sizeof(random), 0) != sizeof(random))

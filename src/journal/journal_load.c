@@ -71,7 +71,7 @@ static int apply_begin(struct journal *journal, const struct journal_record *rec
 struct request_record {
         struct journal_request request;
         int64_t wall_ms;
-        uint64_t ends[JOURNAL_STREAMS]; /* of the streams, then: after a gap nothing else tells */
+        uint64_t ends[JOURNAL_STREAMS]; /* of the streams, then: after a gap nothing else has them */
 };
 
 /* -EBADMSG: it cannot stand here, whatever stood before it. Changes nothing. */
@@ -89,7 +89,7 @@ static int parse_request(const struct journal *journal, const struct journal_rec
                              .timeout_ms = journal_get_u64(fixed + 16),
                              .inbox_at = journal_get_u32(fixed + 24),
                              .is_run = fixed[28] & JOURNAL_FLAG_RUN,
-                             .tells_loss = fixed[28] & JOURNAL_FLAG_TELLS_LOSS,
+                             .reports_loss = fixed[28] & JOURNAL_FLAG_TELLS_LOSS,
                              .type = fixed[29],
                              .size = record->size - fixed_size - id_size },
                 .wall_ms = (int64_t) journal_get_u64(fixed),
@@ -265,7 +265,7 @@ static int journal_load_scan(struct journal *journal, const uint64_t *limits, bo
         }
 }
 
-/* Bytes that no record tells of: of the open run, when the daemon died between moving and recording them; else of a run
+/* Bytes that no record mentions: of the open run, when the daemon died between moving and recording them; else of a run
  * whose records were lost, and then they cannot be requested. */
 static int settle_tail(struct journal *journal, enum journal_stream stream, uint64_t limit) {
         uint64_t end = journal->end[stream];

@@ -23,7 +23,7 @@
 const struct mcp_tool tools[] = {
         { .name = "run_python",
           .title = "Run Python",
-          .tells_place = true,
+          .describes_place = true,
           .run = tool_run_python,
           .about = "Run Python code. Variables, imports and files stay for the next call. Returns what it prints, the "
                    "value of the last expression, figures as images, and links to files saved in "
@@ -31,7 +31,7 @@ const struct mcp_tool tools[] = {
           .arguments = { { .name = "code", .is_required = true }, RUN_HOW } },
         { .name = "run_shell",
           .title = "Run a shell command",
-          .tells_place = true,
+          .describes_place = true,
           .run = tool_run_shell,
           .about = "Run a shell command in /workspace. Returns its output and, when it is not 0, its exit status.",
           .arguments = { { .name = "command", .is_required = true }, RUN_HOW } },
@@ -153,8 +153,8 @@ static void put_hint(struct json_writer *text, const char *name, bool value) {
 
 static void put_tool(const struct mcp_call *call, const struct mcp_tool *tool, struct json_writer *text) {
         char about[1200];
-        int size = snprintf(about, sizeof(about), "%s%s%s", tool->about, tool->tells_place ? " " : "",
-                            tool->tells_place ? call->peer->place : "");
+        int size = snprintf(about, sizeof(about), "%s%s%s", tool->about, tool->describes_place ? " " : "",
+                            tool->describes_place ? call->peer->place : "");
         json_writer_put_literal(text, "{\"name\":");
         json_writer_put_string(text, tool->name, strlen(tool->name));
         json_writer_put_literal(text, ",\"title\":");

@@ -28,7 +28,7 @@ static bool is_on_tmpfs(const struct session *session) {
         return session->kernel && session->kernel->ephemeral;
 }
 
-/* A tmpfs, whose directories grow with each entry: by their size alone one can tell that there is none. */
+/* A tmpfs, whose directories grow with each entry: their size alone shows that there is none. */
 static bool is_empty_on_tmpfs(const struct session *session) {
         enum { TMPFS_EMPTY_BYTES = 40 };
         struct stat status;
@@ -95,7 +95,7 @@ static void copy_out(struct session *session, int workspace_fd, const char *run_
         outputs_stamp(session->manager, out_dir);
 }
 
-/* Leaves what the run made or changed. Where it is not known what was there before, change times tell. */
+/* Leaves what the run made or changed. Where it is not known what was there before, change times decide. */
 static void keep_fresh(const struct session *session, struct artifact_list *list) {
         if (session->is_seen)
                 artifact_keep_changed(list, &session->seen);
@@ -104,7 +104,7 @@ static void keep_fresh(const struct session *session, struct artifact_list *list
 }
 
 /* Where they are on the host says nothing that others than the operator may know. */
-static void artifact_collect_tell(struct session *session, struct artifact_list *fresh) {
+static void artifact_collect_report(struct session *session, struct artifact_list *fresh) {
         if (!session->ephemeral && !*session->row.owner)
                 (void) artifact_locate(fresh, session->workspace, NULL);
         json_writer_release(&session->collected);
@@ -151,7 +151,7 @@ static void take_list(struct session *session, const char *bytes, size_t size) {
         bool is_known = bytes && artifact_list_unpack(bytes, size, &now) == 0;
         if (is_known && artifact_list_unpack(bytes, size, &fresh) == 0)
                 keep_fresh(session, &fresh);
-        artifact_collect_tell(session, &fresh);
+        artifact_collect_report(session, &fresh);
         artifact_list_release(&fresh);
         artifact_list_release(&session->seen);
         session->seen = now;
@@ -189,7 +189,7 @@ bool artifact_collect_is_much(struct session *session) {
         if (session->is_collected || session->workspace_fd < 0)
                 return false;
         if (is_still_empty(session)) {
-                artifact_collect_tell(session, &fresh);
+                artifact_collect_report(session, &fresh);
                 return false;
         }
         if (!artifact_scan_few(session->workspace_fd, &now))
@@ -203,7 +203,7 @@ bool artifact_collect_is_much(struct session *session) {
         }
         if (session->ephemeral)
                 copy_out(session, session->workspace_fd, session->runs->id, &fresh);
-        artifact_collect_tell(session, &fresh);
+        artifact_collect_report(session, &fresh);
         artifact_list_release(&fresh);
         artifact_list_release(&session->seen);
         session->seen = now;
@@ -214,7 +214,7 @@ bool artifact_collect_is_much(struct session *session) {
 
 void artifact_collect_now(struct session *session, struct json_writer *ret_array) {
         if (!session->is_collected)
-                (void) artifact_collect_is_much(session); /* then there was no child to be had: it has none to tell */
+                (void) artifact_collect_is_much(session); /* no child could be started: there is no list */
         *ret_array = session->collected;
         session->collected = (struct json_writer) { 0 };
         session->is_collected = false;

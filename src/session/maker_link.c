@@ -154,7 +154,7 @@ static int restart_maker(void *context, struct err *err) {
         return 0;
 }
 
-/* Kernels that were on their way are lost; everybody who waited for one is told. */
+/* Kernels that were on their way are lost; the callers that waited for one get an error. */
 static void on_maker_died(struct session_manager *manager) {
         struct err gone;
         loop_unwatch(&manager->maker_watch);

@@ -104,10 +104,10 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
         const struct box_spec spec = { .image = &image, .limits = LIMITS_DEFAULT };
         nursery->supervisor->owner = settings->data_dir;
         (void) nursery_start(nursery, &spec, nursery->light ? variables : settings->preload,
-                             &err); /* a failure is told by its state */
+                             &err); /* its state reports a failure */
 }
 
-/* Those that the request asks for. Whoever is content with a light kernel now may want a full one next. */
+/* Those that the request asks for. After a light kernel, the same caller may want a full one. */
 static void start_nurseries(const struct maker_settings *settings, const struct maker_request *request) {
         /* A light one is there much sooner, and serves until the full one is. */
         bool is_short = (request->ephemeral || request->is_program) && *settings->preload;
@@ -149,7 +149,7 @@ static void send_reply(int fd, struct maker_reply *reply) {
                 _exit(EXIT_FAILURE);
 }
 
-static void tell_about(int fd, const struct nursery *nursery) {
+static void report_nursery(int fd, const struct nursery *nursery) {
         struct maker_reply reply = { 0 };
         for (size_t i = 0; i < MAKER_FDS; i++)
                 reply.fds[i] = -1;
@@ -180,7 +180,7 @@ static void reply_to(int fd, const struct maker_request *request, struct spawn_j
 }
 
 /* Its box is there, or never will be. */
-static void land(int fd, struct spawn_job *job) {
+static void land_job(int fd, struct spawn_job *job) {
         struct err err;
         bool good = spawn_job_settle(job, &err) == 0;
         if (!spawn_job_is_for_pool(job))
@@ -193,14 +193,14 @@ static void land(int fd, struct spawn_job *job) {
         spawn_job_free(job);
 }
 
-static void launch(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
-                   const struct maker_request *request) {
+static void launch_job(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
+                       const struct maker_request *request) {
         struct err err;
         struct spawn_job *job = spawn_job_start(settings, host, find_ready(request), &pool, request, &err);
         if (!job)
                 reply_to(fd, request, NULL, &err);
         else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
-                land(fd, job);
+                land_job(fd, job);
         else
                 flights[n_flights++] = job;
 }
@@ -235,7 +235,7 @@ static void launch_for_pool(const struct maker_settings *settings, const struct 
         if (!job)
                 pool.is_wanted = false;
         else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
-                land(fd, job);
+                land_job(fd, job);
         else
                 flights[n_flights++] = job;
 }
@@ -249,7 +249,7 @@ static void land_settled(int fd, const struct pollfd *polled, size_t n_polled) {
                 }
                 struct spawn_job *job = flights[at];
                 memmove(&flights[at], &flights[at + 1], (--n_flights - at) * sizeof(flights[0]));
-                land(fd, job);
+                land_job(fd, job);
         }
 }
 
@@ -283,7 +283,7 @@ static void make_postponed(const struct maker_settings *settings, const struct c
                 }
                 struct maker_request *request = waiting[i];
                 memmove(&waiting[i], &waiting[i + 1], (--n_waiting - i) * sizeof(waiting[0]));
-                launch(settings, host, fd, request);
+                launch_job(settings, host, fd, request);
                 free(request);
         }
 }
@@ -291,8 +291,8 @@ static void make_postponed(const struct maker_settings *settings, const struct c
 static void look_after_nurseries(const struct maker_settings *settings, int fd, const struct pollfd *polled) {
         for (size_t i = 0; i < n_nurseries; i++) {
                 struct nursery *nursery = &nurseries[i];
-                if (polled[i].revents && polled[i].fd == nursery->answer_fd && nursery_hear(nursery))
-                        tell_about(fd, nursery);
+                if (polled[i].revents && polled[i].fd == nursery->answer_fd && nursery_read_answer(nursery))
+                        report_nursery(fd, nursery);
                 if (nursery_is_due(nursery, loop_now_ms()))
                         start_nursery(settings, nursery);
         }
@@ -344,7 +344,7 @@ static void launch_elsewhere(const struct maker_settings *settings, int fd, cons
         memcpy(elsewhere[n_elsewhere++].kernel_id, request->kernel_id, sizeof(request->kernel_id));
 }
 
-/* Whoever ended has answered, unless it died. */
+/* A process that ended has answered, unless it died. */
 static void reap_elsewhere(int fd, pid_t pid, int status) {
         struct maker_request request = { 0 };
         struct err err;
@@ -362,7 +362,7 @@ static void reap_elsewhere(int fd, pid_t pid, int status) {
         reply_to(fd, &request, NULL, &err);
 }
 
-/* Somebody waits: this is done at once. */
+/* At once: a caller waits. */
 static void maker_attach(const struct maker_settings *settings, int fd, const struct maker_request *request,
                          int box_pidfd) {
         struct maker_reply reply = { .attached = true };
@@ -390,7 +390,7 @@ static void take_request(const struct maker_settings *settings, const struct cgr
         }
         start_nurseries(settings, &request);
         if (!postpone(&request))
-                launch(settings, host, fd, &request);
+                launch_job(settings, host, fd, &request);
 }
 
 /* What a turn waits for: the boxes under way, the nurseries, and requests of the daemon. */
@@ -431,7 +431,7 @@ static void maker_turn(const struct maker_settings *settings, const struct cgrou
         for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
                 reap_elsewhere(fd, pid, status);
         if (is_idle && unreported)
-                tell_about(fd, unreported);
+                report_nursery(fd, unreported);
         land_settled(fd, watches.polled, watches.n_flights);
         box_pool_weed(&pool);
         look_after_nurseries(settings, fd, of_nurseries);

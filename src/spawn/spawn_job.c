@@ -85,7 +85,7 @@ static int open_workspace(struct spawn_job *job, const struct policy *policy, st
         return job->workspace_fd < 0 ? tree_explain(job->workspace_fd, request->workspace, err) : 0;
 }
 
-/* A directory of the session's that it may only read. Its files are everybody's to read: no ids need to be mapped. */
+/* A directory of the session's that it may only read. All users may read its files: no ids need to be mapped. */
 static int show_own(struct spawn_job *job, const char *parent, const char *name, const char *destination,
                     struct err *err) {
         char path[1100];

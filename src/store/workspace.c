@@ -146,7 +146,7 @@ static int make_name(char ret_name[static 64]) {
         return 0;
 }
 
-/* Before anybody sends a gigabyte: is there a place for it? */
+/* Before a client sends a gigabyte: is there a place for it? */
 static int check_place(int workspace_fd, const char *relative, struct err *err) {
         char name[256];
         struct stat status;
@@ -285,7 +285,7 @@ static int by_name(const void *a, const void *b) {
         return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-/* Names of a directory, as many as may be told, each to be freed. */
+/* Names of a directory, as many as may be listed, each to be freed. */
 static char **read_names(DIR *directory, size_t *ret_n, bool *ret_cut) {
         char **names = calloc(LIST_MAX, sizeof(*names));
         size_t n = 0, bytes = 0;
@@ -321,7 +321,7 @@ json_t *workspace_list(int workspace_fd, const char *relative, bool *ret_cut, st
                 json_t *item = fstatat(dirfd(directory), names[i], &status, AT_SYMLINK_NOFOLLOW) == 0
                                        ? workspace_describe(names[i], &status)
                                        : NULL;
-                if (item) /* a name that is not UTF-8 cannot be told in JSON */
+                if (item) /* a name that is not UTF-8 cannot be written as JSON */
                         json_array_append_new(array, item);
                 free(names[i]);
         }

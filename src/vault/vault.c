@@ -100,7 +100,7 @@ static int vault_start(const struct sockaddr_un *address, const char *path) {
                 do
                         waited = waitpid(child, &status, 0);
                 while (waited < 0 && errno == EINTR);
-                /* Where children are reaped by themselves there is no status, and the connection tells. */
+                /* If SIGCHLD is ignored there is no status; then the connection shows whether it started. */
                 if (waited == child && status != 0)
                         code = WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
         }

@@ -237,11 +237,11 @@ static void test_streams(void) {
                 code = http_stream_write(held, piece, sizeof(piece));
         ok(code == 1 && http_out_size(&connection->out) < HTTP_OUT_HIGH + 2 * sizeof(piece),
            "past the mark it says wait");
-        http_connection_tell_drained(connection);
+        http_connection_report_drained(connection);
         is_text(told, "/hold ", "nothing was sent yet: nobody is told");
         (void) take();
-        http_connection_tell_drained(connection);
-        http_connection_tell_drained(connection);
+        http_connection_report_drained(connection);
+        http_connection_report_drained(connection);
         is_text(told, "/hold drained ", "the stream is told once");
         while (code >= 0)
                 code = http_stream_write(held, piece, sizeof(piece));

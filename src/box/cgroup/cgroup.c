@@ -254,7 +254,7 @@ static int make_directory(const struct cgroup_host *host, size_t index, const ch
         return fd;
 }
 
-static void close_all(int fds[], size_t n) {
+static void close_directories(int fds[], size_t n) {
         for (size_t i = 0; i < n; i++)
                 fd_close(&fds[i]);
 }
@@ -326,13 +326,13 @@ int cgroup_create(const struct cgroup_host *host, const char *name, const struct
         int code = create_in(host, name, limits, weaker, dirs, &cgroup, err);
         if (code < 0) {
                 remove_made(host, name, dirs);
-                close_all(cgroup.tasks_fd, CGROUP_CONTROLLERS);
+                close_directories(cgroup.tasks_fd, CGROUP_CONTROLLERS);
                 fd_close(&cgroup.entry_fd);
         } else {
                 cgroup.v2_fd = take_fd(&dirs[V2]);
                 *ret_cgroup = cgroup;
         }
-        close_all(dirs, CGROUP_PLACES);
+        close_directories(dirs, CGROUP_PLACES);
         return code;
 }
 
@@ -373,8 +373,8 @@ int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err) {
         return 0;
 }
 
-/* Contents of files that were read or written once and that the kernel drops as soon as memory is short: nobody would
- * call that used. At most `most`. */
+/* Contents of files that were read or written once and that the kernel drops as soon as memory is short: these do not
+ * count as used. At most `most`. */
 static uint64_t read_reclaimable(int memory_fd, bool v2, uint64_t most) {
         uint64_t bytes = 0;
         if (cgroup_file_read_key(memory_fd, "memory.stat", v2 ? "inactive_file" : "total_inactive_file", &bytes) < 0)
@@ -499,7 +499,7 @@ void cgroup_release(struct cgroup *cgroup) {
                 return;
         fd_close(&cgroup->v2_fd);
         fd_close(&cgroup->entry_fd);
-        close_all(cgroup->tasks_fd, CGROUP_CONTROLLERS);
+        close_directories(cgroup->tasks_fd, CGROUP_CONTROLLERS);
         cgroup->host = NULL;
 }
 

@@ -28,7 +28,7 @@ enum { ENTRIES_MAX = 1024, NEEDED_MAX = IMAGE_TREES_MAX + 72 };
 
 struct need {
         const char *path; /* absolute, inside the box */
-        bool is_ours;     /* a link or file of the image in the way is left out; else the caller is told */
+        bool is_ours;     /* a link or file of the image in the way is left out; else it is an error */
 };
 
 struct opening {
