@@ -78,8 +78,8 @@ int client_accept(struct daemon *daemon, int fd, struct err *err) {
                 free(client);
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         }
-        /* Much output leaves in one go, while its reader is still busy with the first of it. A client that may not pass
-         * the system's limit gets what that allows. */
+        /* Much output leaves in one go, while its reader is still busy with the first of it. Without the right to
+         * exceed the system's limit, the socket gets what that allows. */
         const int send_bytes = CLIENT_SOCKET_BYTES;
         if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_bytes, sizeof(send_bytes)) < 0)
                 (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));

@@ -105,7 +105,7 @@ def test_a_directory_that_everybody_can_write_to_is_left_out(daemon: Daemon, run
     put(daemon, project / "helper.py", "VALUE = 7")
     script = put(daemon, project / "main.py", "import helper")
     done = run(script)
-    assert done.returncode == 1 and "everybody can write to it" in done.stderr, done.stderr
+    assert done.returncode == 1 and "all users can write to it" in done.stderr, done.stderr
 
 
 def test_a_directory_that_holds_a_socket_is_left_out(daemon: Daemon, run: Run, project: Path) -> None:
