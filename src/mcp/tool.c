@@ -24,7 +24,7 @@
 const struct mcp_tool tools[] = {
         { .name = "run_python",
           .title = "Run Python",
-          .tells_place = true,
+          .describes_place = true,
           .run = tool_run_python,
           .about =
                   "Run Python code. Variables, imports and files stay for the next call. Returns what it prints, the "
@@ -33,7 +33,7 @@ const struct mcp_tool tools[] = {
           .arguments = { { .name = "code", .is_required = true }, RUN_HOW } },
         { .name = "run_shell",
           .title = "Run a shell command",
-          .tells_place = true,
+          .describes_place = true,
           .run = tool_run_shell,
           .about =
                   "Run a shell command in /workspace. Standard input is empty. Returns its output and, when it is not 0, "
@@ -159,8 +159,8 @@ static void put_hint(struct json_writer *text, const char *name, bool value) {
 
 static void put_tool(const struct mcp_call *call, const struct mcp_tool *tool, struct json_writer *text) {
         char about[1200];
-        int size = snprintf(about, sizeof(about), "%s%s%s", tool->about, tool->tells_place ? " " : "",
-                            tool->tells_place ? call->peer->place : "");
+        int size = snprintf(about, sizeof(about), "%s%s%s", tool->about, tool->describes_place ? " " : "",
+                            tool->describes_place ? call->peer->place : "");
         json_writer_put_literal(text, "{\"name\":");
         json_writer_put_string(text, tool->name, strlen(tool->name));
         json_writer_put_literal(text, ",\"title\":");
@@ -258,27 +258,29 @@ int tool_check(const struct mcp_tool *tool, json_t *arguments, struct err *err) 
         return 0;
 }
 
+static const struct mcp_tool *find_tool(const char *name) {
+        for (size_t i = 0; i < n_tools; i++)
+                if (strcmp(tools[i].name, name) == 0)
+                        return &tools[i];
+        return NULL;
+}
+
 void tool_call(struct mcp_call *call, const struct mcp_message *message) {
         const char *name = json_string_value(json_object_get(message->params, "name"));
         json_t *arguments = json_object_get(message->params, "arguments");
-        struct mcp_error error;
+        struct mcp_error error = { 0 };
         struct err err;
-        const struct mcp_tool *tool = NULL;
-        for (size_t i = 0; name && !tool && i < n_tools; i++)
-                if (strcmp(tools[i].name, name) == 0)
-                        tool = &tools[i];
+        const struct mcp_tool *tool = name ? find_tool(name) : NULL;
         if (json_is_null(arguments))
                 arguments = NULL;
         if (name && !tool && call->peer->has_fixtures && fixture_call_tool(call, message, name))
                 return;
-        if (!tool || (arguments && !json_is_object(arguments))) {
-                if (tool)
-                        (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200, "\"arguments\" must be an object");
-                else
-                        (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200,
-                                             "there is no tool \"%.60s\"; tools/list "
-                                             "names those there are",
-                                             name ? name : "");
+        if (!tool)
+                (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200,
+                                     "there is no tool \"%.60s\"; tools/list names those there are", name ? name : "");
+        else if (arguments && !json_is_object(arguments))
+                (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200, "\"arguments\" must be an object");
+        if (error.code) {
                 mcp_call_fail(call, &error);
                 return;
         }

@@ -78,7 +78,7 @@ void tool_read_output(struct mcp_call *call, json_t *arguments) {
         ask_read_run(call, name, call->run_id, content_answer_run);
 }
 
-static void tell_interrupted(struct mcp_call *call, const char *text, size_t size) {
+static void report_interrupted(struct mcp_call *call, const char *text, size_t size) {
         bool was_on = slice_is_true(slice_get((struct slice) { text, size }, "interrupted"));
         const char *words = was_on ? "interrupted" : "nothing was running";
         mcp_call_say(call, words, strlen(words), false);
@@ -93,7 +93,7 @@ void tool_interrupt(struct mcp_call *call, json_t *arguments) {
         if (code < 0 || ask_require(call, name, &err) < 0)
                 mcp_call_refuse(call, &err);
         else if (run)
-                ask_cancel_run(call, name, call->run_id, tell_interrupted);
+                ask_cancel_run(call, name, call->run_id, report_interrupted);
         else
-                ask_interrupt(call, name, tell_interrupted);
+                ask_interrupt(call, name, report_interrupted);
 }

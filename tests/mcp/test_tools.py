@@ -35,14 +35,14 @@ def test_first_call_works_and_variables_stay(peer: Peer) -> None:
     assert peer.text("run_python", code="print('hi')\nx + 2") == "hi\n42"
 
 
-def test_error_tells_line_and_fix(peer: Peer) -> None:
+def test_error_names_line_and_fix(peer: Peer) -> None:
     words = peer.refusal("run_python", code="a = 1\nprint('before')\na / 0")
     assert "before" in words and "line 3" in words and "ZeroDivisionError" in words
     words = peer.refusal("run_python", code="import no_such_module")
     assert "install_packages" in words and "glovebox session" not in words
 
 
-def test_shell_tells_its_exit_status(peer: Peer) -> None:
+def test_shell_reports_its_exit_status(peer: Peer) -> None:
     assert peer.text("run_shell", command="echo $((6*7)); echo oops >&2") in ("42\noops", "oops\n42")
     assert "exit status 3" in peer.refusal("run_shell", command="exit 3")
 
@@ -115,7 +115,7 @@ def test_hostile_uris_are_refused_in_the_protocols_form(service: Service, uri: s
         assert error["code"] == -32602 and error["data"]["uri"] == uri
 
 
-def test_handles_are_arguments_and_unknown_ones_are_told(peer: Peer) -> None:
+def test_handles_are_arguments_and_unknown_ones_are_refused(peer: Peer) -> None:
     handle = re.search(r'sandbox="([^"]+)"', peer.text("create_sandbox"))
     assert handle
     peer.text("run_python", code="y = 1", sandbox=handle[1])
@@ -135,7 +135,7 @@ def test_handles_are_arguments_and_unknown_ones_are_told(peer: Peer) -> None:
         ({"code": "1", "background": 1}, "true or false"), ({"code": "a\0b"}, "NUL"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_are_told_to_the_model(service: Service, arguments: dict[str, object], word: str) -> None:
+def test_wrong_arguments_are_reported_to_the_model(service: Service, arguments: dict[str, object], word: str) -> None:
     peer = HttpPeer(service)
     if "NUL" in word:
         assert "error" in peer.request("tools/call", {"name": "run_python", "arguments": arguments})
@@ -223,9 +223,9 @@ def test_progress_comes_while_it_runs_and_only_if_wanted(peer: Peer) -> None:
     peer.call("run_python", code=code)
     assert not peer.notes
     peer.call("run_python", _meta={"progressToken": "p"}, code=code)
-    told = [note["params"] for note in peer.notes]
-    assert all(note["progressToken"] == "p" for note in told) and any("step" in note["message"] for note in told)
-    numbers = [note["progress"] for note in told]
+    notes = [note["params"] for note in peer.notes]
+    assert all(note["progressToken"] == "p" for note in notes) and any("step" in note["message"] for note in notes)
+    numbers = [note["progress"] for note in notes]
     assert numbers == sorted(set(numbers)) and len(numbers) >= 2
 
 
