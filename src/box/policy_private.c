@@ -15,37 +15,25 @@
 #include "base/memory.h"
 #include "base/private_dir.h"
 #include "box/policy_mount.h"
+#include "box/policy_place.h"
 
-enum { LEVELS_MAX = PATH_MAX / 2, ENTRIES_MAX = 20000, SOCKETS_TEXT_MAX = 4 << 20 };
-
-static bool name_descriptor(int fd, char ret_path[static PATH_MAX]) {
-        char link[64];
-        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-        ssize_t length = readlink(link, ret_path, PATH_MAX - 1);
-        ret_path[length < 0 ? 0 : length] = '\0';
-        return length > 0;
-}
-
-static bool is_same(int a_fd, int b_fd) {
-        struct stat a, b;
-        return fstat(a_fd, &a) == 0 && fstat(b_fd, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
+enum { ENTRIES_MAX = 20000, SOCKETS_TEXT_MAX = 4 << 20 };
 
 /* Is the directory, or one above it, marked? */
 static bool is_within_private(int dir_fd, char ret_path[static PATH_MAX]) {
-        _cleanup_fd_ int at_fd = -1;
-        for (int level = 0; level < LEVELS_MAX; level++) {
-                if (private_dir_is_marked(dir_fd))
-                        return name_descriptor(dir_fd, ret_path);
-                int up_fd = openat(dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-                if (up_fd < 0)
-                        return false;
-                bool top = is_same(up_fd, dir_fd);
-                fd_close(&at_fd);
-                dir_fd = at_fd = up_fd;
-                if (top)
-                        return false;
-        }
+        struct policy_climb climb;
+        if (policy_climb_begin(&climb, dir_fd, ".") < 0)
+                return false;
+        do {
+                char marker[PATH_MAX + sizeof(PRIVATE_DIR_MARKER)];
+                (void) snprintf(marker, sizeof(marker), "%s/" PRIVATE_DIR_MARKER, climb.path);
+                if (faccessat(dir_fd, marker, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+                        continue;
+                _cleanup_fd_ int fd = openat(dir_fd, climb.path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+                if (fd < 0 || fd_path(fd, ret_path, PATH_MAX) < 0)
+                        (void) strcpy(ret_path, climb.path);
+                return true;
+        } while (policy_climb_up(&climb) > 0);
         return false;
 }
 
@@ -86,8 +74,11 @@ static bool search_directory(struct search *search, int parent_fd, const char *n
 }
 
 static bool search_level(struct search *search, int dir_fd, bool is_source, int depth) {
-        if (private_dir_is_marked(dir_fd))
-                return name_descriptor(dir_fd, search->ret_path);
+        if (private_dir_is_marked(dir_fd)) {
+                if (fd_path(dir_fd, search->ret_path, PATH_MAX) < 0)
+                        (void) strcpy(search->ret_path, "a directory in it");
+                return true;
+        }
         if (depth == 0) {
                 search->is_cut = true;
                 return false;
@@ -159,7 +150,8 @@ int policy_each_socket(int (*visit)(void *context, const char *path), void *cont
         int code = 0;
         while (code == 0 && (line = strsep(&rest, "\n"))) {
                 const char *path = strchr(line, '/'), *name = path ? strrchr(path, '/') + 1 : "";
-                if (path && private_dir_is_socket_name(name))
+                bool listens = strstr(line, " 00010000 "); /* the flags; its connections are listed beside it */
+                if (path && listens && private_dir_is_socket_name(name))
                         code = visit(context, path);
         }
         return code;
