@@ -128,20 +128,30 @@ void kernel_pool_refill_soon(struct session_manager *manager) {
                 manager->pool_timer = loop_timer(manager->loop, loop_now_ms() + PAUSE_MS, on_time, manager);
 }
 
-/* Only what a box that is ready can still be shown: box/late_mounts.h. */
-static bool fits_late(const struct registry_session *row) {
-        static const char *const shown[] = { "data", "script", "script_at", "operator" };
+enum shown { SHOWS_NOTHING, SHOWS_LATE, SHOWS_MORE };
+
+/* What a run is to be shown that a plain box does not have: what one that is ready can still be shown
+ * (box/late_mounts.h), or more. */
+static enum shown kind_shown(const struct registry_session *row) {
+        static const char *const late[] = { "data", "script", "script_at" };
         json_t *options = *row->options ? json_loads(row->options, 0, NULL) : json_object(), *value;
         const char *name;
-        bool fits = options != NULL;
+        enum shown shows = *row->workspace ? SHOWS_LATE : SHOWS_NOTHING;
         json_object_foreach (options, name, value) {
-                bool is_shown = false;
-                for (size_t i = 0; i < ELEMENTS(shown); i++)
-                        is_shown |= strcmp(name, shown[i]) == 0;
-                fits &= is_shown;
+                bool is_late = false;
+                for (size_t i = 0; i < ELEMENTS(late); i++)
+                        is_late |= strcmp(name, late[i]) == 0;
+                enum shown kind = strcmp(name, "operator") == 0 ? SHOWS_NOTHING : is_late ? SHOWS_LATE : SHOWS_MORE;
+                shows = kind > shows ? kind : shows;
         }
+        if (!options)
+                shows = SHOWS_MORE;
         json_decref(options);
-        return fits;
+        return shows;
+}
+
+bool kernel_pool_has_to_show(const struct registry_session *row) {
+        return session_engine_is_native(row) && kind_shown(row) != SHOWS_NOTHING;
 }
 
 /* Memory, processes and the share of processors are bounded by control groups alone, and are changed when the box is
@@ -190,12 +200,12 @@ struct kernel *kernel_pool_take(struct session_manager *manager, const struct re
         struct kernel *found = NULL;
         char options[sizeof(row->options)]; /* of a run that asks for nothing */
         session_engine_plain_options(manager, options, sizeof(options));
-        bool is_plain = strcmp(row->options, options) == 0 && !*row->workspace;
-        if (!is_same_box(manager, row, options) || (!is_plain && !fits_late(row)))
+        enum shown shows = strcmp(row->options, options) == 0 && !*row->workspace ? SHOWS_NOTHING : kind_shown(row);
+        if (!is_same_box(manager, row, options) || shows == SHOWS_MORE)
                 return NULL;
         for (size_t i = 0; i < manager->n_pool; i++) {
                 struct kernel *kernel = manager->pool[i];
-                bool fits = (is_plain || kernel_can_attach(kernel)) &&
+                bool fits = (shows == SHOWS_NOTHING || kernel_can_attach(kernel)) &&
                             (kernel->light == light || (light && !found)); /* a full one does what a light one does */
                 if (kernel->state == KERNEL_IDLE && fits)
                         found = kernel;

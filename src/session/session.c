@@ -109,9 +109,8 @@ static bool take_from_pool(struct session *session) {
         session->kernel->listener = &listener;
         session->kernel->owner = session;
         session->from_pool = true;
-        bool is_shown_more = *session->row.options || *session->row.workspace;
         if (kernel_pool_limit(session->manager, session->kernel, &session->row.limits, &err) < 0 ||
-            (is_shown_more && session_attach(session, &err) < 0)) {
+            (kernel_pool_has_to_show(&session->row) && session_attach(session, &err) < 0)) {
                 kernel_free(session->kernel);
                 session->kernel = NULL;
                 session->from_pool = false;
