@@ -175,7 +175,7 @@ static int check_socket(void *context, const char *path) {
 static int check_private(const struct question *question, int fd, struct err *err) {
         static const char why[] = "a Glovebox's own files or sockets";
         char path[PATH_MAX];
-        switch (policy_find_private(fd, question->source->path, path)) {
+        switch (policy_find_private(fd, question->source->path, !question->policy->is_first_look, path)) {
         case POLICY_PRIVATE_AROUND:
                 return refuse_inside(question, path, why, err);
         case POLICY_PRIVATE_BELOW:

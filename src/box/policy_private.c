@@ -10,14 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/private_dir.h"
+#include "base/syscalls.h"
 #include "box/policy_mount.h"
 #include "box/policy_place.h"
 
-enum { ENTRIES_MAX = 20000, SOCKETS_TEXT_MAX = 4 << 20 };
+enum { DEPTH_MAX = 8, ENTRIES_MAX = 20000, SOCKETS_TEXT_MAX = 4 << 20 };
 
 /* Is the directory, or one above it, marked? */
 static bool is_within_private(int dir_fd, char ret_path[static PATH_MAX]) {
@@ -60,60 +60,80 @@ static bool path_is_within_private(const char *path, char ret_path[static PATH_M
 
 /* ---- below ---- */
 
+/* Level by level: a large tree somewhere must not use up the search for what is near the top. */
 struct search {
-        int left;    /* entries that may still be looked at */
-        bool is_cut; /* there are directories that were too deep to be read */
+        int top_fd;
+        int left;        /* entries that may still be looked at */
+        char **queue;    /* paths below the top, in the order in which they are looked at; ENTRIES_MAX + 1 */
+        size_t at, size; /* the next one, and how many there are */
         char *ret_path;
 };
 
-static bool search_level(struct search *search, int dir_fd, bool is_source, int depth);
-
-static bool search_directory(struct search *search, int parent_fd, const char *name, int depth) {
-        _cleanup_fd_ int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        return fd >= 0 && search_level(search, fd, false, depth);
+static void search_release(struct search *search) {
+        for (size_t i = 0; i < search->size; i++)
+                free(search->queue[i]);
+        free(search->queue);
 }
 
-static bool search_level(struct search *search, int dir_fd, bool is_source, int depth) {
-        if (private_dir_is_marked(dir_fd)) {
-                if (fd_path(dir_fd, search->ret_path, PATH_MAX) < 0)
-                        (void) strcpy(search->ret_path, "a directory in it");
+static void search_later(struct search *search, const char *directory, const char *name) {
+        char *path;
+        if (asprintf(&path, "%s%s%s", directory, *directory ? "/" : "", name) < 0)
+                return;
+        search->queue[search->size++] = path;
+}
+
+static size_t depth_of(const char *path) {
+        size_t depth = *path ? 1 : 0;
+        for (; *path; path++)
+                depth += *path == '/';
+        return depth;
+}
+
+static void search_list(struct search *search, int fd, const char *path) {
+        char bytes[32 << 10] __attribute__((aligned(8)));
+        ssize_t n;
+        while (search->left > 0 && (n = getdents64(fd, bytes, sizeof(bytes))) > 0) {
+                for (ssize_t at = 0; at < n && search->left > 0;) {
+                        const struct dirent64 *entry = (const struct dirent64 *) (const void *) (bytes + at);
+                        at += entry->d_reclen;
+                        search->left--;
+                        if ((entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) ||
+                            strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+                            (!*path && strcmp(entry->d_name, ".sandbox") == 0)) /* which no box sees */
+                                continue;
+                        search_later(search, path, entry->d_name);
+                }
+        }
+}
+
+/* Is this directory marked? Those in it come later. */
+static bool search_directory(struct search *search, const char *path) {
+        _cleanup_fd_ int fd = sys_openat2(search->top_fd, *path ? path : ".",
+                                          O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0,
+                                          RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+        if (fd < 0)
+                return false;
+        if (private_dir_is_marked(fd)) {
+                if (fd_path(fd, search->ret_path, PATH_MAX) < 0)
+                        (void) snprintf(search->ret_path, PATH_MAX, "%s", path);
                 return true;
         }
-        if (depth == 0) {
-                search->is_cut = true;
-                return false;
-        }
-        int own_fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        _cleanup_dir_ DIR *directory = own_fd < 0 ? NULL : fdopendir(own_fd);
-        if (!directory) {
-                fd_close(&own_fd);
-                return false;
-        }
-        const struct dirent *entry;
-        while (search->left > 0 && (entry = readdir(directory))) {
-                search->left--;
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-                    (is_source && strcmp(entry->d_name, ".sandbox") == 0)) /* which no box sees */
-                        continue;
-                if ((entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN) &&
-                    search_directory(search, dir_fd, entry->d_name, depth - 1))
-                        return true;
-        }
+        if (depth_of(path) < DEPTH_MAX)
+                search_list(search, fd, path);
         return false;
 }
 
-/* What is near the top first: a large tree somewhere in between must not use up the search. */
 static bool search_below(int source_fd, char ret_path[static PATH_MAX]) {
-        static const int depths[] = { 2, 4, 8 };
-        _cleanup_fd_ int fd = openat(source_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        for (size_t i = 0; i < ELEMENTS(depths) && fd >= 0; i++) {
-                struct search search = { .left = ENTRIES_MAX, .ret_path = ret_path };
-                if (search_level(&search, fd, true, depths[i]))
-                        return true;
-                if (!search.is_cut && search.left > 0)
-                        break; /* that was all of it */
-        }
-        return false;
+        _cleanup_(search_release) struct search search = { .top_fd = source_fd,
+                                                           .left = ENTRIES_MAX,
+                                                           .queue = malloc((ENTRIES_MAX + 1) * sizeof(char *)),
+                                                           .ret_path = ret_path };
+        bool is_found = false;
+        if (search.queue)
+                search_later(&search, "", "");
+        while (!is_found && search.at < search.size)
+                is_found = search_directory(&search, search.queue[search.at++]);
+        return is_found;
 }
 
 struct mount_search {
@@ -128,15 +148,17 @@ static bool mount_is_private(void *context, const char *mount_point) {
                path_is_within_private(mount_point, search->ret_path);
 }
 
-enum policy_private policy_find_private(int source_fd, const char *source_path, char ret_path[static PATH_MAX]) {
+enum policy_private policy_find_private(int source_fd, const char *source_path, bool search,
+                                        char ret_path[static PATH_MAX]) {
         if (path_is_within_private(source_path, ret_path))
                 return POLICY_PRIVATE_AROUND;
         struct stat status;
         if (fstat(source_fd, &status) < 0 || !S_ISDIR(status.st_mode))
                 return POLICY_PRIVATE_NONE;
-        struct mount_search search = { source_path, ret_path };
-        return policy_mount_any(mount_is_private, &search) || search_below(source_fd, ret_path) ? POLICY_PRIVATE_BELOW
-                                                                                                : POLICY_PRIVATE_NONE;
+        struct mount_search mounts = { source_path, ret_path };
+        if (policy_mount_any(mount_is_private, &mounts) || (search && search_below(source_fd, ret_path)))
+                return POLICY_PRIVATE_BELOW;
+        return POLICY_PRIVATE_NONE;
 }
 
 /* ---- sockets ---- */

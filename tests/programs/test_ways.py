@@ -138,6 +138,23 @@ def test_a_script_in_a_place_that_is_never_shown_has_a_warm_box(daemon: Daemon) 
         assert outputs[0] == outputs[1] == "/run/code/main.py ['main.py'] import os\n"
 
 
+def test_a_script_above_a_gloveboxs_own_files_is_alone_on_every_way(daemon: Daemon) -> None:
+    place = daemon.glovebox.place
+    project = place.make("project")
+    place.make("project/deep")
+    private = place.make("project/deep/data")
+    script, marker = project / "main.py", private / ".glovebox-private"
+    script.write_text("import os\nprint(os.listdir('/run/code'))\nopen('/run/code/other.txt')")
+    marker.write_text("")
+    (project / "other.txt").write_text("x")
+    for path in (script, marker, project / "other.txt"):
+        place.give(path)
+    for more in ([], ["--no-daemon"]):
+        done = daemon.cli("run", *more, str(script))
+        assert (done.returncode, done.stdout) == (1, "['main.py']\n"), done
+    shutil.rmtree(project)
+
+
 def test_output_goes_on_when_the_daemon_dies(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--pool", "1", "--preload", "json")
     wait_for_pool(daemon)
