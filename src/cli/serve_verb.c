@@ -450,7 +450,10 @@ int verb_serve(int argc, char **argv) {
                                                        .podman_socket = "/run/podman/podman.sock",
                                                        .image = "",
                                                        .runtime = "",
-                                                       .gvisor = "runsc" },
+                                                       .gvisor = "runsc",
+                                                       .incus_image = "",
+                                                       .incus_type = "",
+                                                       .incus_remote = "" },
                                           .limits = LIMITS_DEFAULT,
                                           .pool = 2,
                                           .stock = 4,
@@ -465,6 +468,12 @@ int verb_serve(int argc, char **argv) {
                              .port = PORT_NONE };
         struct err err = { 0 };
         bool help = false;
+        if (getenv("INCUS_SANDBOX_IMAGE"))
+                line.options.engines.incus_image = getenv("INCUS_SANDBOX_IMAGE");
+        if (getenv("INCUS_REMOTE"))
+                line.options.engines.incus_remote = getenv("INCUS_REMOTE");
+        if (getenv("INCUS_SANDBOX_TYPE"))
+                line.options.engines.incus_type = getenv("INCUS_SANDBOX_TYPE");
         if (read_line(&line, argv + 1, &help, &err) < 0)
                 return terminal_fail(&err);
         if (help) {
