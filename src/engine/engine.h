@@ -34,6 +34,7 @@ struct engine_settings {
         const char *runtime; /* of containers: "" for the engine's own */
         const char *gvisor;  /* the runtime that stands for gVisor, "runsc" */
 
+        const char *incus_socket; /* of the server on this host; "": where the client looks for it */
         const char *incus_image;  /* for sessions that name none */
         const char *incus_type;   /* "container" or "vm": what `incus` makes; "": container */
         const char *incus_remote; /* as `incus remote list` names it; "": the server of this host */

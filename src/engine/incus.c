@@ -50,11 +50,11 @@ static const char *remote_of(const struct engine_settings *settings) {
 
 const char *incus_socket(const struct engine_settings *settings) {
         static char path[300];
-        const char *given = getenv("INCUS_SOCKET"), *directory = getenv("INCUS_DIR");
+        const char *directory = getenv("INCUS_DIR");
         if (strcmp(remote_of(settings), "local") != 0)
                 return "";
-        if (given && *given)
-                return given;
+        if (*settings->incus_socket)
+                return settings->incus_socket;
         (void) snprintf(path, sizeof(path), "%s/unix.socket", directory && *directory ? directory : "/var/lib/incus");
         return path;
 }
@@ -87,10 +87,14 @@ static int explain(const char *what, const struct program_answer *answer, struct
         return err_set(err, ERR_SYSTEM, "incus: %s: %.500s", what, words);
 }
 
-/* 0 with an answer of a call that succeeded; -1 otherwise, when the answer is released unless it is asked for. */
-static int call(const char *what, const char *const *argv, const char *input, uint64_t within_ms,
-                struct program_answer *ret_answer, struct err *err) {
+/* 0 with the answer of a call that succeeded. ERR_NOT_FOUND where the server has no such thing. */
+static int call(const struct engine_settings *settings, const char *what, const char *const *argv, const char *input,
+                uint64_t within_ms, struct program_answer *ret_answer, struct err *err) {
         struct program_answer answer;
+        if (check_remote(settings, err) < 0)
+                return -1;
+        if (*incus_socket(settings)) /* this is a helper process: its environment is its own */
+                (void) setenv("INCUS_SOCKET", incus_socket(settings), 1);
         if (program_call(argv, input, loop_now_ms() + within_ms, &answer, err) < 0)
                 return err_prefix(err, "incus");
         if (answer.status == 0) {
@@ -113,7 +117,7 @@ static int query(const struct engine_settings *settings, const char *what, const
         (void) snprintf(place, sizeof(place), "%s:%s", remote_of(settings), path);
         const char *argv[] = { "incus", "query", "--wait", "--request", method, place, data ? "--data" : NULL, data, NULL };
         struct program_answer answer;
-        if (check_remote(settings, err) < 0 || call(what, argv, NULL, within_ms, &answer, err) < 0)
+        if (call(settings, what, argv, NULL, within_ms, &answer, err) < 0)
                 return -1;
         *ret_json = answer.size ? json_loadb(answer.output, answer.size, 0, NULL) : json_object();
         program_answer_release(&answer);
@@ -239,7 +243,7 @@ static int create(const struct engine_settings *settings, const struct engine_or
                         strchr(order->image, ':') ? "" : ":", order->image);
         const char *argv[] = { "incus", "init", "--no-profiles", "--quiet", is_vm ? "--vm" : "--", is_vm ? "--" : image,
                                is_vm ? image : place, is_vm ? place : NULL, NULL };
-        if (call("creating an instance", argv, input, CREATE_MS, &answer, err) == 0) {
+        if (call(settings, "creating an instance", argv, input, CREATE_MS, &answer, err) == 0) {
                 program_answer_release(&answer);
                 return 0;
         }
@@ -313,7 +317,7 @@ static int start(const struct engine_settings *settings, const char *name, struc
         struct program_answer answer;
         (void) snprintf(place, sizeof(place), "%s:%s", remote_of(settings), name);
         const char *argv[] = { "incus", "start", "--quiet", "--", place, NULL };
-        if (call("starting an instance", argv, NULL, START_MS, &answer, err) < 0)
+        if (call(settings, "starting an instance", argv, NULL, START_MS, &answer, err) < 0)
                 return -1;
         program_answer_release(&answer);
         return 0;
@@ -344,9 +348,7 @@ static int remove_box(const struct engine_settings *settings, const char *name, 
         struct program_answer answer;
         (void) snprintf(place, sizeof(place), "%s:%s", remote_of(settings), name);
         const char *argv[] = { "incus", "delete", "--force", "--quiet", "--", place, NULL };
-        if (check_remote(settings, err) < 0)
-                return -1;
-        if (call("removing an instance", argv, NULL, REMOVE_MS, &answer, err) == 0) {
+        if (call(settings, "removing an instance", argv, NULL, REMOVE_MS, &answer, err) == 0) {
                 program_answer_release(&answer);
                 return 0;
         }

@@ -179,6 +179,7 @@ int program_call(const char *const *argv, const char *input, uint64_t deadline_m
                              .words = answer.words };
         if (!program_is_there(argv[0]))
                 return err_set(err, ERR_UNSUPPORTED, "there is no program \"%s\" in PATH: install it", argv[0]);
+        (void) signal(SIGPIPE, SIG_IGN);
         int code = begin(argv, input != NULL, &call);
         if (code == 0) {
                 code = converse(&call, deadline_ms);
