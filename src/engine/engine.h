@@ -65,6 +65,7 @@ struct engine {
         const char *name;
         enum engine_isolation isolation; /* with its own runtime */
         enum engine_isolation most;      /* with any that it can be told to use */
+        bool has_users; /* each box has a user namespace, with ids of its own */
         const char *needs;               /* one line for people: what must be there */
 
         /* Is it there? Its version as text. */

@@ -455,6 +455,7 @@ static int vm_reserve(const struct engine_settings *settings, const struct engin
 const struct engine engine_incus = { .name = "incus",
                                      .isolation = ENGINE_CONTAINER,
                                      .most = ENGINE_CONTAINER,
+                                     .has_users = true,
                                      .needs = "incus 6.0, its client, and a socket of incusd that this user may use",
                                      .probe = container_probe,
                                      .look_at_image = look_at_image,
@@ -475,6 +476,7 @@ static int vm_make(const struct engine_settings *settings, const struct engine_o
 const struct engine engine_incus_vm = { .name = "incus-vm",
                                         .isolation = ENGINE_VM,
                                         .most = ENGINE_VM,
+                                        .has_users = true, /* and more: a kernel of its own */
                                         .needs = "incus 6.0 with KVM, its client, and a socket of incusd that this "
                                                  "user may use",
                                         .probe = vm_probe,
