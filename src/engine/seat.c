@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "box/agent_image.h"
+#include "engine/commands_image.h"
 #include "engine/entry_image.h"
 #include "engine/programs.h"
 
@@ -61,6 +62,7 @@ static int keep_programs(const char *directory, struct err *err) {
                 size_t size;
         } programs[] = { { "agent", agent_image, agent_image_size() },
                          { "entry", entry_image, entry_image_size() },
+                         { "commands", commands_image, commands_image_size() },
                          { "hosts", own_hosts, strlen(own_hosts) },
                          { "resolv.conf", own_resolver, strlen(own_resolver) } };
         if (make_directory(directory, 0755, err) < 0)
