@@ -19,7 +19,7 @@
 #include "command.h"
 
 #define NO_PYTHON                                                                                                      \
-        "this image has no Python: it serves commands only (glovebox exec SESSION -- COMMAND); for code use an image "  \
+        "this image has no Python: it serves commands only (glovebox exec SESSION -- COMMAND); for code use an image " \
         "with python3 (3.9 or later) in its PATH"
 
 /* What is ended for good: the channel is broken. */
@@ -46,10 +46,9 @@ static void answer(json_t *id, const char *trouble) {
 }
 
 static void send_result(json_t *id, const char *status, int exit_code, json_t *error) {
-        channel_send_json(CHANNEL_RESULT,
-                          json_pack("{s:O?, s:s, s:i, s:i, s:n, s:i, s:o?, s:[]}", "id", id, "status", status,
-                                    "exit_code", exit_code, "execution_count", 0, "result", "displays", 0, "error",
-                                    error, "figures"));
+        channel_send_json(CHANNEL_RESULT, json_pack("{s:O?, s:s, s:i, s:i, s:n, s:i, s:o?, s:[]}", "id", id, "status",
+                                                    status, "exit_code", exit_code, "execution_count", 0, "result",
+                                                    "displays", 0, "error", error, "figures"));
 }
 
 static void execute(json_t *request, int signal_fd) {

@@ -28,7 +28,7 @@
 static int make_mounts_private(struct stage *stage, struct err *err) {
         (void) stage;
         return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? err_sys(err, errno, "making the mounts private")
-                                                                    : 0;
+                                                                     : 0;
 }
 
 /* The root is the box's own copy: what the image has there may be a link to what is not there. */
@@ -83,7 +83,8 @@ static int cover_sys(struct stage *stage, struct err *err) {
                 return err_sys(err, errno, "covering /sys");
         if (rootfs_processors(stage, err) < 0)
                 return -1;
-        return sys_mount_setattr(AT_FDCWD, "sys", 0, &attributes) < 0 ? err_sys(err, errno, "making /sys read-only") : 0;
+        return sys_mount_setattr(AT_FDCWD, "sys", 0, &attributes) < 0 ? err_sys(err, errno, "making /sys read-only")
+                                                                      : 0;
 }
 
 static int close_root(struct stage *stage, struct err *err) {
@@ -129,15 +130,15 @@ static int drop_dev(struct stage *stage, struct err *err) {
 
 static int (*const steps[])(struct stage *, struct err *) = {
         make_mounts_private,
-        write_names,       /* while the root can be written to */
+        write_names, /* while the root can be written to */
         name_and_loopback, /* needs a capability */
         drop_dev,
         rootfs_devices,
         mount_proc,
-        rootfs_masks,      /* after /dev, whose null covers files */
+        rootfs_masks, /* after /dev, whose null covers files */
         cover_sys,
         offer_to_oom,
-        close_root,        /* after the last place that had to be made */
+        close_root, /* after the last place that had to be made */
         close_descriptors, /* with the null of the box's own */
 };
 
@@ -147,10 +148,9 @@ int view_seal(const struct limits *limits, struct err *err) {
         (void) umask(022);
         if (chdir("/") < 0 || open_devices(&fds, err) < 0)
                 return err->code != ERR_NONE ? -1 : err_sys(err, errno, "entering the root of the box");
-        struct stage stage = { .spec = &spec,
-                               .fds = &fds,
-                               .root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC),
-                               .mount_bound_fd = -1 };
+        struct stage stage = {
+                .spec = &spec, .fds = &fds, .root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), .mount_bound_fd = -1
+        };
         for (size_t i = 0; i < ELEMENTS(steps); i++)
                 if (steps[i](&stage, err) < 0)
                         return -1;
@@ -158,7 +158,7 @@ int view_seal(const struct limits *limits, struct err *err) {
 }
 
 int view_drop_privileges(struct err *err) {
-        /* The capabilities outlive the change of ids, so that the bounding set can go after it, and all else with it. */
+        /* The capabilities outlive the change of ids, so that the bounding set can go after it, and all else. */
         if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
             setresgid(BOX_GID, BOX_GID, BOX_GID) < 0 || setresuid(BOX_UID, BOX_UID, BOX_UID) < 0)
                 return err_sys(err, errno, "becoming the user of the box");

@@ -12,8 +12,7 @@
 #include "engine/incus.h"
 #include "engine/program_call.h"
 
-const struct engine *const engine_table[] = { &engine_docker, &engine_podman, &engine_incus, &engine_incus_vm,
-                                               NULL };
+const struct engine *const engine_table[] = { &engine_docker, &engine_podman, &engine_incus, &engine_incus_vm, NULL };
 
 static const char *const isolation_names[] = {
         [ENGINE_CONTAINER] = "container", [ENGINE_GVISOR] = "gvisor", [ENGINE_VM] = "vm"
@@ -28,8 +27,10 @@ const struct engine *engine_find(const char *name, struct err *err) {
                 if (strcmp((*at)->name, name) == 0)
                         return *at;
         if (!engine_is_native(name))
-                (void) err_set(err, ERR_USAGE,
-                               "there is no engine \"%.40s\"; there are auto, native, docker, podman, incus and incus-vm", name);
+                (void) err_set(
+                        err, ERR_USAGE,
+                        "there is no engine \"%.40s\"; there are auto, native, docker, podman, incus and incus-vm",
+                        name);
         return NULL;
 }
 

@@ -25,8 +25,8 @@
 #include "box/spec.h"
 #include "engine/entry_arguments.h"
 #include "engine/handshake.h"
-#include "engine/programs.h"
 #include "engine/program_call.h"
+#include "engine/programs.h"
 #include "engine/seat.h"
 
 #define OWNER_KEY "user.glovebox.owner"
@@ -115,7 +115,8 @@ static int query(const struct engine_settings *settings, const char *what, const
         _cleanup_free_ char *data = body ? json_dumps(body, JSON_COMPACT) : NULL;
         json_decref(body);
         (void) snprintf(place, sizeof(place), "%s:%s", remote_of(settings), path);
-        const char *argv[] = { "incus", "query", "--wait", "--request", method, place, data ? "--data" : NULL, data, NULL };
+        const char *argv[] = { "incus", "query", "--wait", "--request", method, place, data ? "--data" : NULL,
+                               data,    NULL };
         struct program_answer answer;
         if (call(settings, what, argv, NULL, within_ms, &answer, err) < 0)
                 return -1;
@@ -201,8 +202,8 @@ static json_t *config_of(const struct engine_order *order, bool is_vm) {
         (void) snprintf(allowance, sizeof(allowance), "%" PRIu64 "ms/100ms",
                         order->limits.cpu_thousandths < 10 ? 1 : order->limits.cpu_thousandths / 10);
         (void) snprintf(cpus, sizeof(cpus), "%" PRIu64, limits_processors(&order->limits));
-        json_t *config = json_pack("{s:s, s:s, s:s}", OWNER_KEY, order->owner, "limits.memory", memory, "boot.autostart",
-                                   "false");
+        json_t *config = json_pack("{s:s, s:s, s:s}", OWNER_KEY, order->owner, "limits.memory", memory,
+                                   "boot.autostart", "false");
         const struct {
                 const char *key, *value;
                 bool of_vm, of_container;
@@ -241,8 +242,15 @@ static int create(const struct engine_settings *settings, const struct engine_or
         /* Without a remote of its own the image is the server's. */
         (void) snprintf(image, sizeof(image), "%s%s%s", strchr(order->image, ':') ? "" : remote_of(settings),
                         strchr(order->image, ':') ? "" : ":", order->image);
-        const char *argv[] = { "incus", "init", "--no-profiles", "--quiet", is_vm ? "--vm" : "--", is_vm ? "--" : image,
-                               is_vm ? image : place, is_vm ? place : NULL, NULL };
+        const char *argv[] = { "incus",
+                               "init",
+                               "--no-profiles",
+                               "--quiet",
+                               is_vm ? "--vm" : "--",
+                               is_vm ? "--" : image,
+                               is_vm ? image : place,
+                               is_vm ? place : NULL,
+                               NULL };
         if (call(settings, "creating an instance", argv, input, CREATE_MS, &answer, err) == 0) {
                 program_answer_release(&answer);
                 return 0;
@@ -263,8 +271,7 @@ static bool map_id(json_t *map, const char *kind, json_int_t inside, unsigned *r
                 json_int_t first = json_integer_value(json_object_get(row, "Nsid"));
                 json_int_t size = json_integer_value(json_object_get(row, "Maprange"));
                 if (json_is_true(json_object_get(row, kind)) && inside >= first && inside < first + size) {
-                        *ret_outside =
-                                (unsigned) (json_integer_value(json_object_get(row, "Hostid")) + inside - first);
+                        *ret_outside = (unsigned) (json_integer_value(json_object_get(row, "Hostid")) + inside - first);
                         return true;
                 }
         }

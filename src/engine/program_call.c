@@ -199,7 +199,7 @@ int program_call(const char *const *argv, const char *input, uint64_t deadline_m
         }
         program_answer_release(&answer);
         if (code == -ETIMEDOUT)
-                return err_set(err, ERR_TIMEOUT, "\"%s %s\" did not answer in time: is what it talks to stuck?", argv[0],
-                               argv[1] ? argv[1] : "");
+                return err_set(err, ERR_TIMEOUT, "\"%s %s\" did not answer in time: is what it talks to stuck?",
+                               argv[0], argv[1] ? argv[1] : "");
         return err_sys(err, code < 0 ? -code : ENOMEM, "running %s", argv[0]);
 }

@@ -11,7 +11,7 @@
 enum { PROGRAM_CALL_OUTPUT_MAX = 32 << 20, PROGRAM_CALL_WORDS_MAX = 800 };
 
 struct program_answer {
-        int status;   /* as in a shell */
+        int status; /* as in a shell */
         char *output; /* owned; NUL follows the last byte */
         size_t size;
         char words[PROGRAM_CALL_WORDS_MAX]; /* the beginning of what it wrote to its standard error, in one line */

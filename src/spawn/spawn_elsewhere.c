@@ -88,15 +88,14 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct s
         if (open_image(job, engine, err) < 0)
                 return -1;
         struct engine_order order = { .name = request->group,
-                                            .owner = job->settings->owner,
-                                            .image = request->image,
-                                            .runtime = request->runtime,
-                                            .limits = request->limits,
-                                            .network = request->network };
+                                      .owner = job->settings->owner,
+                                      .image = request->image,
+                                      .runtime = request->runtime,
+                                      .limits = request->limits,
+                                      .network = request->network };
         if (engine->reserve && engine->reserve(job->settings->engines, &order, &job->uid, &job->gid, err) < 0)
                 return -1;
-        if (spawn_job_open_trees(job, err) < 0 ||
-            seat_open(job->settings->data_dir, request->group, seat, err) < 0)
+        if (spawn_job_open_trees(job, err) < 0 || seat_open(job->settings->data_dir, request->group, seat, err) < 0)
                 return -1;
         int code = show_all(job, seat, err);
         order.seat = seat->path;

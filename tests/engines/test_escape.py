@@ -1,7 +1,8 @@
 """The attempts of tests/escape, inside boxes of other engines.
 
-A container of docker or podman has no user namespace of its own, and gVisor is another kernel: what the attempts find there that native
-boxes do not show is listed here, each with the reason. An attempt that is not listed must be blocked."""
+A container of docker or podman has no user namespace of its own, and gVisor is another kernel: what the attempts find
+there that native boxes do not show is listed here, each with the reason. An attempt that is not listed must be
+blocked."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from support.client import DaemonError
 from support.daemon import Daemon, wait_for
 from support.daemons import StartDaemon, make_daemons
 
-
 Server = engines.Engine | incus_server.Incus
 
 
