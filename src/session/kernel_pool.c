@@ -87,7 +87,8 @@ static bool is_short(const struct session_manager *manager, bool light) {
 }
 
 static const char *plain_image(const struct session_manager *manager, const char *plain_options) {
-        return *plain_options ? manager->options->engines.image : manager->options->image;
+        return *plain_options ? engine_image_of(&manager->options->engines, manager->engine.name)
+                              : manager->options->image;
 }
 
 void kernel_pool_refill(struct session_manager *manager) {

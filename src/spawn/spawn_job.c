@@ -20,6 +20,7 @@
 #include "box/policy.h"
 #include "box/seal/environment.h"
 #include "box/seal/tree.h"
+#include "engine/programs.h"
 #include "spawn/image_cache.h"
 #include "spawn/spawn_job_state.h"
 #include "store/packages.h"
@@ -284,10 +285,12 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
         return code;
 }
 
-/* Cold: the agent executes Python. */
+/* Cold: the agent executes Python. In an image of another engine there may be none: what is executed there becomes
+ * Python, or serves commands without it (guest/commands). */
 static int execute_kernel(struct spawn_job *job, char *const *environment, const int theirs[static KERNEL_FDS],
                           struct err *err) {
-        char *argv[] = { job->image.python,
+        char *argv[] = { (char[]) { ENGINE_PROGRAMS "/commands" },
+                         job->image.python,
                          (char[]) { "-m" },
                          (char[]) { "glovebox_kernel" },
                          (char[]) { "--requests" },
@@ -299,7 +302,7 @@ static int execute_kernel(struct spawn_job *job, char *const *environment, const
                          NULL };
         struct frame_writer payload = { 0 };
         frame_put_text(&payload, BOX_WORKSPACE);
-        frame_put_texts(&payload, argv);
+        frame_put_texts(&payload, argv + (*job->request->engine ? 0 : 1));
         frame_put_texts(&payload, environment);
         int sent = frame_send(job->box.control_fd, FRAME_START, 1, &payload, theirs, KERNEL_FDS);
         frame_writer_release(&payload);
