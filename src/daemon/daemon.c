@@ -136,13 +136,13 @@ static void daemon_stop(struct daemon *daemon) {
         manager->draining = true;
         listener_close(daemon);
         loop_timer_drop(&daemon->drain_timer);
+        client_free_all(daemon, true);
         if (daemon->front)
                 manager->options->front->close(daemon->front);
         manager_stop_making(manager);
         if (!daemon->end_sessions)
                 program_let_go_all(manager);
-        while (daemon->clients)
-                client_free(daemon->clients);
+        client_free_all(daemon, false);
         loop_timer_drop(&daemon->sweep_timer);
         loop_unwatch(&daemon->signal_watch);
         fd_close(&daemon->signal_fd);

@@ -138,9 +138,7 @@ int manager_open(struct session_manager *manager, struct err *err) {
                 return -1;
         (void) snprintf(manager->data_id, sizeof(manager->data_id), "%s", id);
         (void) snprintf(manager->group_prefix, sizeof(manager->group_prefix), "b-%s-", id);
-        const char *engine = manager->options->engine ? manager->options->engine : "auto";
-        if (engine_choose(&manager->options->engines, engine, "", manager->engine.name, manager->engine.runtime, err) <
-            0)
+        if (session_engine_settle(manager, err) < 0)
                 return -1;
         reaper_know_engines(&manager->options->engines, manager->data_id);
         (void) snprintf(path, sizeof(path), "%s/state", manager->data_dir);

@@ -69,6 +69,7 @@ struct session_manager {
         char group_prefix[16];     /* of the control groups of our kernels: "b-<id of the data directory>-" */
         char old_group_prefix[16]; /* as older versions called them: by the path */
         struct session_engine engine; /* of sessions that ask for none */
+        char engine_why[160];
         char data_id[16];
         char data_dir[4096];
         uint64_t started_ms;
