@@ -55,6 +55,7 @@ struct run_request {
         const char *stdin_path; /* a file in the box; NULL: the input is empty */
 
         /* both */
+        const char *run_id; /* chosen by the caller: a run of this id in the session is not executed again */
         json_t *env;       /* an object of texts, for this run */
         const char *input; /* a token: the caller has an input to offer (docs/PROTOCOL.md) */
         uint64_t timeout_ms; /* 0: that of the session */

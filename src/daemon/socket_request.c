@@ -78,7 +78,11 @@ static int request_run_cancel(struct caller *caller, json_t *json, struct err *e
 
 /* ---- sessions ---- */
 
-static const struct session_info_form whole_form, brief_form = { .is_brief = true };
+/* Where it lies on the host, and as which process, is the operator's business. */
+static json_t *info_to_json(const struct caller *caller, const struct session_info *info, bool is_brief) {
+        const struct session_info_form form = { .is_brief = is_brief, .hides_host = !caller_is_operator(caller) };
+        return session_info_to_json(info, &form);
+}
 
 static int request_session_create(struct caller *caller, json_t *json, struct err *err) {
         static const char *const known[] = { "op",           "session",  "image",  "mode",      "limits",
@@ -88,7 +92,7 @@ static int request_session_create(struct caller *caller, json_t *json, struct er
         if (session_config_check_members(json, "session.create", known, err) < 0 ||
             operation_session_create(caller, get_session(json), json, &created, err) < 0)
                 return -1;
-        json_t *answer = session_info_to_json(&created.info, &whole_form);
+        json_t *answer = info_to_json(caller, &created.info, false);
         json_object_set_new(answer, "created", json_boolean(created.is_new));
         if (created.unchanged)
                 json_object_set_new(answer, "unchanged", created.unchanged);
@@ -96,16 +100,22 @@ static int request_session_create(struct caller *caller, json_t *json, struct er
         return 0;
 }
 
-static void add_to_list(void *list, const struct session_info *info) {
-        (void) json_array_append_new(list, session_info_to_json(info, &brief_form));
+struct listing {
+        const struct caller *caller;
+        json_t *sessions;
+};
+
+static void add_to_list(void *context, const struct session_info *info) {
+        const struct listing *listing = context;
+        (void) json_array_append_new(listing->sessions, info_to_json(listing->caller, info, true));
 }
 
 static int request_session_list(struct caller *caller, json_t *json, struct err *err) {
-        json_t *sessions = json_array();
+        struct listing listing = { caller, json_array() };
         (void) json;
         (void) err;
-        operation_session_list(caller, add_to_list, sessions);
-        caller_answer(caller, json_pack("{s:o}", "sessions", sessions));
+        operation_session_list(caller, add_to_list, &listing);
+        caller_answer(caller, json_pack("{s:o}", "sessions", listing.sessions));
         return 0;
 }
 
@@ -113,7 +123,7 @@ static int request_session_show(struct caller *caller, json_t *json, struct err 
         struct session_details details;
         if (operation_session_show(caller, get_session(json), &details, err) < 0)
                 return -1;
-        json_t *answer = session_info_to_json(&details.info, &whole_form);
+        json_t *answer = info_to_json(caller, &details.info, false);
         json_object_set_new(answer, "runs", details.runs);
         json_object_set_new(answer, "isolation", details.isolation);
         caller_answer(caller, answer);
@@ -147,7 +157,7 @@ static int request_session_move(struct caller *caller, json_t *json, struct err 
         if (session_config_check_members(json, "session.move", known, err) < 0 ||
             operation_session_move(caller, get_session(json), json, &info, err) < 0)
                 return -1;
-        caller_answer(caller, session_info_to_json(&info, &whole_form));
+        caller_answer(caller, info_to_json(caller, &info, false));
         return 0;
 }
 
@@ -155,7 +165,7 @@ static int request_session_set(struct caller *caller, json_t *json, struct err *
         struct session_info info;
         if (operation_session_set(caller, get_session(json), json_object_get(json, "limits"), &info, err) < 0)
                 return -1;
-        caller_answer(caller, session_info_to_json(&info, &whole_form));
+        caller_answer(caller, info_to_json(caller, &info, false));
         return 0;
 }
 
