@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "daemon/operation.h"
+#include "daemon/remote.h"
 #include "kernel/kernel_choice.h"
 #include "session/caller.h"
 #include "session/session.h"
@@ -157,12 +158,34 @@ static int join_run(struct caller *caller, const struct run_request *request, st
         return code;
 }
 
+/* 1: the remote has it; 0: it is to be done here; -1. */
+static int pass_run(struct caller *caller, const struct run_request *request, struct err *err) {
+        bool is_wanted = remote_is_wanted(caller->manager, request->options), is_new = false;
+        struct session *session = NULL;
+        if (request->is_ephemeral && !is_wanted)
+                return 0;
+        if (!request->is_ephemeral)
+                session = session_find(caller->manager, caller->owner, request->session ? request->session : "");
+        if (!request->is_ephemeral && session && !session->is_remote)
+                return 0;
+        if (!request->is_ephemeral && !session) {
+                if (!is_wanted || request->must_exist)
+                        return 0;
+                session = session_config_find_or_create(caller, request->session, request->options, &is_new, err);
+                if (!session)
+                        return -1;
+        }
+        return remote_run(caller, session, request, is_new, err) < 0 ? -1 : 1;
+}
+
 /* Takes the payload; NULL: there was no memory for it. */
 static int submit_run(struct caller *caller, const struct run_request *request, json_t *payload, struct err *err) {
         struct run *run = NULL;
         if (!payload)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        int joined = check_run_id(request, err) < 0 ? -1 : join_run(caller, request, err);
+        int joined = check_run_id(request, err) < 0 ? -1 : pass_run(caller, request, err);
+        if (joined == 0)
+                joined = join_run(caller, request, err);
         if (joined != 0) {
                 json_decref(payload);
                 return joined < 0 ? -1 : 0;
@@ -276,11 +299,22 @@ static struct session *find_referred(struct caller *caller, const struct run_ref
         return reference->run_id ? session : NULL;
 }
 
+static int pass_reference(struct caller *caller, struct session *session, const char *op,
+                          const struct run_reference *reference, struct err *err) {
+        json_t *json = json_pack("{s:s, s:s, s:I}", "op", op, "run", reference->run_id, "from",
+                                 (json_int_t) reference->from);
+        int code = remote_pass(caller, session, json, err);
+        json_decref(json);
+        return code;
+}
+
 int operation_run_read(struct caller *caller, const struct run_reference *reference, struct err *err) {
         caller_begin(caller, "run.read", reference->session);
         struct session *session = find_referred(caller, reference, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return pass_reference(caller, session, "run.read", reference, err);
         caller->stream = true;
         caller->cursor = reference->from > 0 ? reference->from : 1;
         struct run *run = find_run(session, reference->run_id);
@@ -302,6 +336,8 @@ int operation_run_show(struct caller *caller, const struct run_reference *refere
         struct session *session = find_referred(caller, reference, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return pass_reference(caller, session, "run.show", reference, err);
         const struct run *run = find_run(session, reference->run_id);
         if (run) {
                 caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run->id, "status",
@@ -326,6 +362,8 @@ int operation_run_cancel(struct caller *caller, const struct run_reference *refe
         struct session *session = find_referred(caller, reference, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return pass_reference(caller, session, "run.cancel", reference, err);
         struct run *run = find_run(session, reference->run_id);
         if (run) /* one that waits never begins */
                 session_cancel(session, run);

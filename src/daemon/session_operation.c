@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "daemon/operation.h"
+#include "daemon/remote.h"
 #include "session/caller.h"
 #include "session/session.h"
 #include "session/session_config.h"
@@ -102,6 +103,9 @@ int operation_session_log(struct caller *caller, const char *name, size_t limit,
         struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return remote_pass_new(caller, session,
+                                       json_pack("{s:s, s:I}", "op", "session.log", "limit", (json_int_t) limit), err);
         caller_answer(caller, json_pack("{s:o}", "runs", describe_runs(session, limit ? limit : RUNS_LOGGED)));
         return 0;
 }
@@ -111,6 +115,8 @@ int operation_session_remove(struct caller *caller, const char *name, bool keep_
         struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return remote_pass_new(caller, session, json_pack("{s:s, s:b}", "op", "session.remove", "keep_files", (int) keep_files), err);
         session_remove(session, keep_files);
         caller_answer(caller, json_object());
         return 0;
@@ -121,6 +127,8 @@ int operation_session_interrupt(struct caller *caller, const char *name, struct 
         struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return remote_pass_new(caller, session, json_pack("{s:s}", "op", "session.interrupt"), err);
         caller_answer(caller, json_pack("{s:b}", "interrupted", (int) session_interrupt(session)));
         return 0;
 }
@@ -130,6 +138,8 @@ int operation_session_restart(struct caller *caller, const char *name, struct er
         struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return remote_pass_new(caller, session, json_pack("{s:s}", "op", "session.restart"), err);
         session_restart(session);
         caller_answer(caller, json_object());
         return 0;
@@ -140,6 +150,8 @@ int operation_session_hibernate(struct caller *caller, const char *name, bool tr
         struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return remote_pass_new(caller, session, json_pack("{s:s, s:s}", "op", "session.hibernate", "depth", trim_only ? "trim" : "sleep"), err);
         if (session->state == SESSION_ASLEEP) {
                 caller_answer(caller, json_pack("{s:s}", "state", "asleep"));
                 return 0;

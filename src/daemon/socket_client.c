@@ -196,7 +196,7 @@ static void client_update_watch(struct client *client) {
         /* An answer to something else may take the whole queue along: whoever was held back is told all the same. */
         client->is_held_back |= queued >= CLIENT_STREAM_HIGH;
         bool waiting = queued > 0 || client->is_held_back;
-        (void) loop_watch_change(client->watch, (client->closing ? 0 : EPOLLIN) | (waiting ? EPOLLOUT : 0));
+        (void) loop_watch_change(client->watch, (client->closing || client->is_not_read ? 0 : EPOLLIN) | (waiting ? EPOLLOUT : 0));
 }
 
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size) {
@@ -204,6 +204,13 @@ void client_send(struct client *client, enum message_type type, uint16_t request
                 return;
         if (message_queue_send(&client->queue, client->fd, type, request, 0, bytes, size) < 0)
                 client->closing = true; /* it is gone, or owes us more reading than is fair */
+        client_update_watch(client);
+}
+
+void client_hold(struct client *client, bool is_held) {
+        if (client->is_not_read == is_held)
+                return;
+        client->is_not_read = is_held;
         client_update_watch(client);
 }
 
@@ -285,7 +292,7 @@ static void on_display(struct caller *caller, const char *data, size_t size) {
 static void on_accepted(struct caller *caller, const char *run_id) {
         const struct client_request *request = (struct client_request *) caller;
         char text[96];
-        if (!caller->stream || request->client->is_gone)
+        if (!(caller->stream || request->wants_start) || request->client->is_gone)
                 return;
         int size = snprintf(text, sizeof(text), "{\"event\":\"start\",\"run_id\":\"%.32s\"}", run_id);
         client_send(request->client, MESSAGE_EVENT, request->number, text, (size_t) size);
@@ -333,6 +340,7 @@ static int client_admit(struct client_request *request, json_t *json, struct err
         const struct client *client = request->client;
         if (client->guard && client->guard->admit(client->guard_context, json, &request->is_run, err) < 0)
                 return -1;
+        request->wants_start = json_is_true(json_object_get(json, "acknowledge"));
         request->is_admitted = client->guard != NULL;
         return 0;
 }

@@ -29,6 +29,7 @@ struct client_request {
         struct client *client;
         uint16_t number;
         bool is_admitted, is_run; /* by a guard */
+        bool wants_start;         /* the id of its run, also when it does not stream */
         bool is_left;             /* its connection is gone */
 };
 
@@ -62,6 +63,7 @@ struct client {
         size_t n_requests;
         bool closing;           /* after the queue is flushed */
         bool is_held_back;      /* the queue was full: streams may wait for room */
+        bool is_not_read;       /* see client_hold */
         bool is_gone;           /* it has disconnected; its runs go on, and are counted until they end */
         const struct client_guard *guard; /* NULL: the operator's own connection */
         void *guard_context;
@@ -79,6 +81,9 @@ void client_free_all(struct daemon *daemon, bool is_guarded);
 struct client_request *client_request_of(struct caller *caller);
 
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size);
+
+/* Reads nothing from the client for now: what it sends goes somewhere that is slower. */
+void client_hold(struct client *client, bool is_held);
 
 /* Room for more output of a stream? */
 bool client_wants_more(const struct client *client);

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
+#include "base/memory.h"
 #include "daemon/operation.h"
+#include "daemon/remote.h"
 #include "session/caller.h"
 #include "session/manager.h"
 #include "session/serve_options.h"
@@ -92,6 +94,11 @@ static int request_session_create(struct caller *caller, json_t *json, struct er
         if (session_config_check_members(json, "session.create", known, err) < 0 ||
             operation_session_create(caller, get_session(json), json, &created, err) < 0)
                 return -1;
+        struct session *remote = remote_find(caller, get_session(json));
+        if (remote) {
+                json_decref(created.unchanged);
+                return remote_create(caller, remote, created.is_new, err);
+        }
         json_t *answer = info_to_json(caller, &created.info, false);
         json_object_set_new(answer, "created", json_boolean(created.is_new));
         if (created.unchanged)
@@ -302,6 +309,16 @@ static const struct socket_row *find_row(const struct socket_row *table, const c
         return NULL;
 }
 
+/* What answers at once where a session is here, and so has no place in an operation for one that is elsewhere. */
+static bool is_passed_on(const char *name) {
+        static const char *const names[] = { "session.show", "session.set", "file.read",     "file.write", "file.list",
+                                             "file.stat",    "file.mkdir",  "artifact.list", "file.move" };
+        for (size_t i = 0; i < ELEMENTS(names); i++)
+                if (strcmp(names[i], name) == 0)
+                        return true;
+        return false;
+}
+
 int socket_request_carry_out(struct caller *caller, json_t *json, struct err *err) {
         const char *name = get_text(json, "op");
         if (!name)
@@ -309,6 +326,9 @@ int socket_request_carry_out(struct caller *caller, json_t *json, struct err *er
         const struct socket_row *row = find_row(rows, name);
         if (!row)
                 row = find_row(caller->manager->options->front_rows, name);
+        struct session *remote = row && is_passed_on(name) ? remote_find(caller, get_session(json)) : NULL;
+        if (remote)
+                return remote_pass(caller, remote, json, err);
         if (row)
                 return row->carry_out(caller, json, err);
         return err_set(err, ERR_USAGE, "there is no operation \"%.60s\"; docs/PROTOCOL.md lists them", name);

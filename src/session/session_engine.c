@@ -67,6 +67,16 @@ int session_engine_settle(struct session_manager *manager, struct err *err) {
         if (engine_choose(settings, strcmp(engine, "auto") == 0 ? chosen : engine, "", manager->engine.name,
                           manager->engine.runtime, err) < 0)
                 return -1;
+        bool is_remote = strcmp(manager->engine.name, ENGINE_REMOTE) == 0;
+        if (engine_has_remote(settings) && tunnel_check_url(settings->remote_url, err) < 0)
+                return -1;
+        if (is_remote && !*settings->remote_key)
+                return err_set(err, ERR_USAGE,
+                               "engine remote needs a key of %.200s: set SANDBOX_API_KEY; `glovebox serve --new-key "
+                               "NAME` makes one there",
+                               settings->remote_url);
+        if (is_remote && strcmp(engine, ENGINE_REMOTE) == 0 && remote_link_probe(manager, err) < 0)
+                return -1; /* with auto it may come later: its sessions wait for it */
         if (manager->options->engine_chosen)
                 manager->options->engine_chosen(manager->options, manager->engine.name, why);
         return 0;
@@ -95,6 +105,16 @@ static void keep(json_t *kept, const char *name, const char *runtime) {
         json_object_set_new(kept, "engine", json_string(name));
         if (*runtime)
                 json_object_set_new(kept, "runtime", json_string(runtime));
+}
+
+void session_engine_keep_asked(json_t *json, json_t *kept) {
+        static const char *const keys[] = { "image", "mode", "limits", "isolation" };
+        json_t *asked = json_object();
+        for (size_t i = 0; i < ELEMENTS(keys); i++)
+                if (json_object_get(json, keys[i]))
+                        json_object_set(asked, keys[i], json_object_get(json, keys[i]));
+        json_object_set_new(kept, "asked", asked);
+        (void) json_object_del(kept, "operator");
 }
 
 void session_engine_keep(const struct registry_session *row, json_t *options) {

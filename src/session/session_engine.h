@@ -30,6 +30,9 @@ void session_engine_set_limits(const struct session_manager *manager, json_t *as
 int session_engine_choose(const struct session_manager *manager, json_t *json, struct registry_session *row,
                           json_t *kept, struct err *err);
 
+/* For the remote: what a request asks for, without the standards of this daemon. */
+void session_engine_keep_asked(json_t *json, json_t *kept);
+
 /* Adds the engine of this row to the options of another. */
 void session_engine_keep(const struct registry_session *row, json_t *options);
 
