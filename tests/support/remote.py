@@ -4,7 +4,7 @@ connections a test can cut."""
 from __future__ import annotations
 
 import contextlib
-import os
+import select
 import socket
 import ssl
 import subprocess
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from support.daemon import Daemon, wait_for
+from support.daemon import Daemon
 from support.daemons import StartDaemon
 
 PIECE = 64 << 10
@@ -75,8 +75,6 @@ class TlsRelay:
         self._down(inner, outer, gate)
 
     def _up(self, inner: ssl.SSLSocket, outer: socket.socket, gate: threading.Lock) -> None:
-        import select
-
         try:
             while True:
                 with gate:
@@ -95,8 +93,6 @@ class TlsRelay:
         self._end(inner, outer)
 
     def _down(self, inner: ssl.SSLSocket, outer: socket.socket, gate: threading.Lock) -> None:
-        import select
-
         try:
             while True:
                 piece = outer.recv(PIECE)
@@ -196,5 +192,3 @@ def serve_remote(
     finally:
         remote.relay.close()
 
-
-__all__ = ["Remote", "TlsRelay", "make_certificate", "os", "serve_remote", "wait_for"]
