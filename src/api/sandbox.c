@@ -25,9 +25,7 @@ bool sandbox_owner_has_room(const struct service *service, const struct visitor 
                             struct err *err) {
         if (session_find(service->manager, visitor->owner, user_id))
                 return true;
-        const struct share_claim one = { .key = visitor->owner,
-                                         .amount = 1,
-                                         .key_max = visitor->use->quota.sandboxes };
+        const struct share_claim one = { .key = visitor->owner, .amount = 1, .key_max = visitor->use->quota.sandboxes };
         return share_judge(&service->manager->shares, SHARE_SANDBOXES, &one,
                            service_count_sandboxes(service, visitor->owner), service_count_sandboxes(service, NULL),
                            err) == 0;

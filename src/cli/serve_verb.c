@@ -450,8 +450,7 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
                 return err_set(err, ERR_USAGE, "serve takes no operand; leave \"%.60s\" out", rest.operands[0]);
         struct socket_place place;
         if (engine_variables_read(&line->options.engines, err) < 0 || take_key(line, err) < 0 ||
-            socket_place_choose(&line->where, false, &place, err) < 0 ||
-            data_dir_open(line->options.data_dir, err) < 0)
+            socket_place_choose(&line->where, false, &place, err) < 0 || data_dir_open(line->options.data_dir, err) < 0)
                 return -1;
         (void) snprintf(line->options.socket_path, sizeof(line->options.socket_path), "%s", place.address);
         line->options.socket_dir_is_ours = place.in_runtime_dir;

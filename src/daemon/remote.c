@@ -166,7 +166,9 @@ static json_t *write_run(const struct run_request *request) {
 
 /* Of an ephemeral run: there is no session that keeps them. */
 static void add_asked(json_t *options, json_t *json) {
-        static const char *const keys[] = { "image", "mode", "limits", "env", "mounts", "data", "network", "isolation" };
+        static const char *const keys[] = {
+                "image", "mode", "limits", "env", "mounts", "data", "network", "isolation"
+        };
         for (size_t i = 0; i < ELEMENTS(keys); i++)
                 if (!json_object_get(json, keys[i]))
                         set_value(json, keys[i], json_object_get(options, keys[i]));

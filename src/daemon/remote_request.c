@@ -117,9 +117,9 @@ static void on_leave(void *context) {
 static void on_feed(void *context) {
         const struct remote_request *request = context;
         if (request->watch)
-                (void) loop_watch_change(request->watch, (uint32_t) EPOLLIN | (message_queue_size(&request->queue) > 0
-                                                                                       ? (uint32_t) EPOLLOUT
-                                                                                       : 0));
+                (void) loop_watch_change(request->watch,
+                                         (uint32_t) EPOLLIN |
+                                                 (message_queue_size(&request->queue) > 0 ? (uint32_t) EPOLLOUT : 0));
 }
 
 static const struct caller_source source = { .leave = on_leave, .feed = on_feed };
@@ -431,8 +431,7 @@ static json_t *request_text(struct remote_request *request) {
                 json_decref(json);
                 request->skip = request->passed;
                 return json_pack("{s:s, s:s, s:s, s:I}", "op", "run.read", "session", request->remote_name, "run",
-                                 request->run_id, "from",
-                                 (json_int_t) (request->number > 0 ? request->number : 1));
+                                 request->run_id, "from", (json_int_t) (request->number > 0 ? request->number : 1));
         }
         if (request->traits & REMOTE_DOWNLOAD && request->received > 0) {
                 json_t *size = json_object_get(json, "size");
@@ -450,9 +449,9 @@ static int send_request(struct remote_request *request) {
         _cleanup_free_ char *text = json_dumps(json, JSON_COMPACT);
         bool has_code = request->code && json_object_get(json, "code_follows");
         json_decref(json);
-        int code = text ? message_queue_send(&request->queue, request->fd, MESSAGE_REQUEST, NUMBER, 0, text,
-                                             strlen(text))
-                        : -ENOMEM;
+        int code =
+                text ? message_queue_send(&request->queue, request->fd, MESSAGE_REQUEST, NUMBER, 0, text, strlen(text))
+                     : -ENOMEM;
         for (size_t at = 0; has_code && code >= 0 && at < request->code_size;) {
                 size_t size = request->code_size - at < MESSAGE_DATA_MAX ? request->code_size - at : MESSAGE_DATA_MAX;
                 code = message_queue_send(&request->queue, request->fd, MESSAGE_DATA, NUMBER, 0, request->code + at,
@@ -578,10 +577,9 @@ static int expect_upload(struct remote_request *request, struct err *err) {
         struct remote_upload *upload = calloc(1, sizeof(*upload));
         if (!upload)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        upload->upload = (struct upload) { .caller = request->caller,
-                                           .piece = on_piece,
-                                           .finish = on_pieces_end,
-                                           .abandon = on_abandoned };
+        upload->upload = (struct upload) {
+                .caller = request->caller, .piece = on_piece, .finish = on_pieces_end, .abandon = on_abandoned
+        };
         upload->request = request;
         if (upload_begin(&upload->upload, err) < 0)
                 return -1;

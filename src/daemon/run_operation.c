@@ -146,8 +146,8 @@ static int join_run(struct caller *caller, const struct run_request *request, st
         int code = 0;
         if (journal && journal_find(journal, request->run_id, &found, &ignored) == 0) {
                 if (request->detach)
-                        caller_answer(caller, json_pack("{s:s, s:s}", "run_id", request->run_id, "session",
-                                                        session->row.id));
+                        caller_answer(caller,
+                                      json_pack("{s:s, s:s}", "run_id", request->run_id, "session", session->row.id));
                 else if (request->stream)
                         code = send_events(caller, session, journal, &found, err);
                 else if ((code = read_result_text(journal, &found, &text, &size, err)) == 0)
@@ -301,8 +301,8 @@ static struct session *find_referred(struct caller *caller, const struct run_ref
 
 static int pass_reference(struct caller *caller, struct session *session, const char *op,
                           const struct run_reference *reference, struct err *err) {
-        json_t *json = json_pack("{s:s, s:s, s:I}", "op", op, "run", reference->run_id, "from",
-                                 (json_int_t) reference->from);
+        json_t *json =
+                json_pack("{s:s, s:s, s:I}", "op", op, "run", reference->run_id, "from", (json_int_t) reference->from);
         int code = remote_pass(caller, session, json, err);
         json_decref(json);
         return code;

@@ -116,7 +116,9 @@ int operation_session_remove(struct caller *caller, const char *name, bool keep_
         if (!session)
                 return -1;
         if (session->is_remote)
-                return remote_pass_new(caller, session, json_pack("{s:s, s:b}", "op", "session.remove", "keep_files", (int) keep_files), err);
+                return remote_pass_new(caller, session,
+                                       json_pack("{s:s, s:b}", "op", "session.remove", "keep_files", (int) keep_files),
+                                       err);
         session_remove(session, keep_files);
         caller_answer(caller, json_object());
         return 0;
@@ -151,7 +153,9 @@ int operation_session_hibernate(struct caller *caller, const char *name, bool tr
         if (!session)
                 return -1;
         if (session->is_remote)
-                return remote_pass_new(caller, session, json_pack("{s:s, s:s}", "op", "session.hibernate", "depth", trim_only ? "trim" : "sleep"), err);
+                return remote_pass_new(
+                        caller, session,
+                        json_pack("{s:s, s:s}", "op", "session.hibernate", "depth", trim_only ? "trim" : "sleep"), err);
         if (session->state == SESSION_ASLEEP) {
                 caller_answer(caller, json_pack("{s:s}", "state", "asleep"));
                 return 0;

@@ -196,7 +196,8 @@ static void client_update_watch(struct client *client) {
         /* An answer to something else may take the whole queue along: whoever was held back is told all the same. */
         client->is_held_back |= queued >= CLIENT_STREAM_HIGH;
         bool waiting = queued > 0 || client->is_held_back;
-        (void) loop_watch_change(client->watch, (client->closing || client->is_not_read ? 0 : EPOLLIN) | (waiting ? EPOLLOUT : 0));
+        (void) loop_watch_change(client->watch,
+                                 (client->closing || client->is_not_read ? 0 : EPOLLIN) | (waiting ? EPOLLOUT : 0));
 }
 
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size) {
@@ -258,9 +259,8 @@ static void on_answer(struct caller *caller, const char *text, size_t size, json
                 return;
         }
         size_t n_ok = sizeof(ok) - (size == 2 ? 2 : 1); /* an empty object has nothing after the comma */
-        if (!client->is_gone &&
-            message_queue_send_joined(&client->queue, client->fd, MESSAGE_ANSWER, request->number, ok, n_ok, text + 1,
-                                      size - 1) < 0)
+        if (!client->is_gone && message_queue_send_joined(&client->queue, client->fd, MESSAGE_ANSWER, request->number,
+                                                          ok, n_ok, text + 1, size - 1) < 0)
                 client->closing = true;
         client_update_watch(client);
         close_request(request);

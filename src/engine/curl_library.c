@@ -12,11 +12,25 @@ static const struct {
         const char *name;
         size_t offset;
 } symbols[] = {
-        ROW(global_init),  ROW(easy_init),        ROW(easy_setopt),         ROW(easy_getinfo),
-        ROW(easy_send),    ROW(easy_recv),        ROW(easy_cleanup),        ROW(easy_strerror),
-        ROW(multi_init),   ROW(multi_setopt),     ROW(multi_add_handle),    ROW(multi_remove_handle),
-        ROW(multi_socket_action), ROW(multi_info_read),  ROW(multi_assign), ROW(url),           ROW(url_set),
-        ROW(url_get),      ROW(url_cleanup),
+        ROW(global_init),
+        ROW(easy_init),
+        ROW(easy_setopt),
+        ROW(easy_getinfo),
+        ROW(easy_send),
+        ROW(easy_recv),
+        ROW(easy_cleanup),
+        ROW(easy_strerror),
+        ROW(multi_init),
+        ROW(multi_setopt),
+        ROW(multi_add_handle),
+        ROW(multi_remove_handle),
+        ROW(multi_socket_action),
+        ROW(multi_info_read),
+        ROW(multi_assign),
+        ROW(url),
+        ROW(url_set),
+        ROW(url_get),
+        ROW(url_cleanup),
 };
 
 int curl_library_load(struct curl_library *ret_library, struct err *err) {

@@ -152,8 +152,8 @@ static int receive_down(struct link *link) {
         size_t n = 0;
         if (down->end == sizeof(down->bytes))
                 return 0;
-        CURLcode code = link->helper->curl.easy_recv(link->easy, down->bytes + down->end,
-                                                     sizeof(down->bytes) - down->end, &n);
+        CURLcode code =
+                link->helper->curl.easy_recv(link->easy, down->bytes + down->end, sizeof(down->bytes) - down->end, &n);
         if (code == CURLE_AGAIN)
                 return 0;
         if (code != CURLE_OK || n == 0)
@@ -303,7 +303,8 @@ static void ask_upgrade(struct link *link) {
         struct pipe_buffer *up = &link->up;
         int size = snprintf(up->bytes, sizeof(up->bytes),
                             "GET %s/channel HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"
-                            "User-Agent: glovebox/" GLOVEBOX_VERSION "\r\nConnection: Upgrade\r\nUpgrade: glovebox\r\n\r\n",
+                            "User-Agent: glovebox/" GLOVEBOX_VERSION
+                            "\r\nConnection: Upgrade\r\nUpgrade: glovebox\r\n\r\n",
                             helper->path, helper->host, helper->order->key);
         up->end = (size_t) size;
         link->state = LINK_ASKING;
@@ -362,7 +363,8 @@ struct socket_watch {
 static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *context, void *socket_context) {
         struct helper_state *helper = context;
         struct socket_watch *watch = socket_context;
-        uint32_t events = (what & CURL_POLL_IN ? (uint32_t) EPOLLIN : 0) | (what & CURL_POLL_OUT ? (uint32_t) EPOLLOUT : 0);
+        uint32_t events =
+                (what & CURL_POLL_IN ? (uint32_t) EPOLLIN : 0) | (what & CURL_POLL_OUT ? (uint32_t) EPOLLOUT : 0);
         (void) easy;
         if (what == CURL_POLL_REMOVE) {
                 if (watch)
@@ -415,9 +417,9 @@ static int on_timer_wanted(CURLM *multi, long timeout_ms, void *context) {
 static int on_socket_made(void *context, curl_socket_t fd, curlsocktype purpose) {
         static const struct {
                 int level, name, value;
-        } options[] = { { SOL_SOCKET, SO_KEEPALIVE, 1 },     { IPPROTO_TCP, TCP_KEEPIDLE, 20 },
-                        { IPPROTO_TCP, TCP_KEEPINTVL, 10 },  { IPPROTO_TCP, TCP_KEEPCNT, 3 },
-                        { IPPROTO_TCP, TCP_NODELAY, 1 },     { IPPROTO_TCP, TCP_USER_TIMEOUT, 60000 } };
+        } options[] = { { SOL_SOCKET, SO_KEEPALIVE, 1 },    { IPPROTO_TCP, TCP_KEEPIDLE, 20 },
+                        { IPPROTO_TCP, TCP_KEEPINTVL, 10 }, { IPPROTO_TCP, TCP_KEEPCNT, 3 },
+                        { IPPROTO_TCP, TCP_NODELAY, 1 },    { IPPROTO_TCP, TCP_USER_TIMEOUT, 60000 } };
         (void) context;
         (void) purpose;
         for (size_t i = 0; i < ELEMENTS(options); i++)
@@ -429,20 +431,20 @@ static bool set_options(struct link *link) {
         const struct helper_state *helper = link->helper;
         const struct curl_library *curl = &helper->curl;
         CURL *easy = link->easy;
-        bool is_good = curl->easy_setopt(easy, CURLOPT_URL, helper->order->url) == CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_CONNECT_ONLY, 1L) == CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_1_1) == CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L) == CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L) == CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_SSLVERSION, (long) CURL_SSLVERSION_TLSv1_2) == CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L) == CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long) helper->order->timeout_ms) ==
-                               CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, link->trouble) == CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_socket_made) == CURLE_OK &&
-                       curl->easy_setopt(easy, CURLOPT_PRIVATE, link) == CURLE_OK;
+        bool is_good =
+                curl->easy_setopt(easy, CURLOPT_URL, helper->order->url) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_CONNECT_ONLY, 1L) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_1_1) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_SSLVERSION, (long) CURL_SSLVERSION_TLSv1_2) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long) helper->order->timeout_ms) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, link->trouble) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_socket_made) == CURLE_OK &&
+                curl->easy_setopt(easy, CURLOPT_PRIVATE, link) == CURLE_OK;
         if (is_good && *helper->order->ca)
                 is_good = curl->easy_setopt(easy, CURLOPT_CAINFO, helper->order->ca) == CURLE_OK;
         return is_good;
@@ -529,8 +531,7 @@ _Noreturn void tunnel_run(const struct tunnel_order *order, int orders_fd) {
         (void) prctl(PR_SET_DUMPABLE, 0); /* it holds the key */
         helper.order = order;
         helper.orders_fd = orders_fd;
-        if (loop_make(&helper.loop, &err) < 0 ||
-            !loop_watch(helper.loop, orders_fd, EPOLLIN, on_order, &helper))
+        if (loop_make(&helper.loop, &err) < 0 || !loop_watch(helper.loop, orders_fd, EPOLLIN, on_order, &helper))
                 _exit(EXIT_FAILURE);
         if (start_curl(&helper, &err) < 0)
                 helper.trouble = err;

@@ -355,9 +355,9 @@ int http_take_socket(struct http_request *request, const char *protocol) {
         _cleanup_fd_ int fd = fcntl(link->fd, F_DUPFD_CLOEXEC, 0);
         if (fd < 0)
                 return -errno;
-        int size = snprintf(head, sizeof(head),
-                            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %.32s\r\n\r\n",
-                            protocol);
+        int size =
+                snprintf(head, sizeof(head),
+                         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %.32s\r\n\r\n", protocol);
         if (send(fd, head, (size_t) size, MSG_NOSIGNAL | MSG_DONTWAIT) != size)
                 return -EPIPE;
         http_connection_answered(connection, false);

@@ -56,7 +56,7 @@ struct caller_type {
 /* What answers a caller from elsewhere, a bit at a time (daemon/remote.h). */
 struct caller_source {
         void (*leave)(void *context); /* the client has disconnected */
-        void (*feed)(void *context);  /* it has room for more */
+        void (*feed)(void *context); /* it has room for more */
 };
 
 struct caller {

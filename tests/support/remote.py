@@ -141,7 +141,9 @@ class TlsRelay:
 class Remote:
     """The second Glovebox. `options` and `env` are what a daemon needs to use it."""
 
-    def __init__(self, start: StartDaemon, directory: Path, *options: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, start: StartDaemon, directory: Path, *options: str, env: Mapping[str, str] | None = None
+    ) -> None:
         self.certificate, key_file = make_certificate(directory)
         self.relay = TlsRelay(self.certificate, key_file)
         self.daemon: Daemon = start("--port", "0", *options, env=env, start=False)
@@ -191,4 +193,3 @@ def serve_remote(
         yield remote
     finally:
         remote.relay.close()
-
