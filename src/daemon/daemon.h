@@ -29,6 +29,7 @@ struct daemon {
         void *front;             /* of options->front */
         char front_address[128]; /* where it answers over TCP, "http://…", or "" */
         struct loop_timer *drain_timer;
+        uint64_t remote_swept_ms; /* sessions that were left at the remote */
 };
 
 /* Serves until it must stop (shutdown request, SIGTERM, SIGINT): 0. -1 with err when it could not start

@@ -142,6 +142,9 @@ int operation_session_hibernate(struct caller *caller, const char *session, bool
 int operation_session_move(struct caller *caller, const char *session, json_t *options, struct session_info *ret_info,
                            struct err *err);
 
+/* The session sleeps, with the sleep file that was written to it as "sleep" with "input". */
+int operation_session_adopt(struct caller *caller, const char *session, struct session_info *ret_info, struct err *err);
+
 /* Changes limits of a session that may be running: an object as that of session.create. */
 int operation_session_set(struct caller *caller, const char *session, json_t *limits, struct session_info *ret_info,
                           struct err *err);

@@ -7,6 +7,7 @@
 #include "daemon/operation.h"
 #include "daemon/remote.h"
 #include "session/caller.h"
+#include "session/recovery.h"
 #include "session/session.h"
 #include "session/session_config.h"
 #include "session/session_move.h"
@@ -168,6 +169,19 @@ int operation_session_move(struct caller *caller, const char *name, json_t *opti
         caller_begin(caller, "session.move", name);
         struct session *session = caller_find_session(caller, name, err);
         if (!session || session_move_engine(&session, options, err) < 0)
+                return -1;
+        *ret_info = session_info_of(session);
+        return 0;
+}
+
+int operation_session_adopt(struct caller *caller, const char *name, struct session_info *ret_info, struct err *err) {
+        caller_begin(caller, "session.adopt", name);
+        struct session *session = caller_find_session(caller, name, err);
+        if (!session)
+                return -1;
+        if (session->is_remote)
+                return err_set(err, ERR_UNSUPPORTED, "session %s is at a remote itself", session->row.name);
+        if (recovery_take_sleep_file(session, err) < 0)
                 return -1;
         *ret_info = session_info_of(session);
         return 0;

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "daemon/operation.h"
 #include "daemon/remote.h"
+#include "daemon/remote_move.h"
 #include "session/caller.h"
 #include "session/manager.h"
 #include "session/serve_options.h"
@@ -161,8 +162,19 @@ static int request_session_hibernate(struct caller *caller, json_t *json, struct
 static int request_session_move(struct caller *caller, json_t *json, struct err *err) {
         static const char *const known[] = { "op", "session", "engine", "isolation", "image", NULL };
         struct session_info info;
-        if (session_config_check_members(json, "session.move", known, err) < 0 ||
-            operation_session_move(caller, get_session(json), json, &info, err) < 0)
+        if (session_config_check_members(json, "session.move", known, err) < 0)
+                return -1;
+        if (remote_move_is_meant(caller, get_session(json), json))
+                return remote_move(caller, get_session(json), json, err);
+        if (operation_session_move(caller, get_session(json), json, &info, err) < 0)
+                return -1;
+        caller_answer(caller, info_to_json(caller, &info, false));
+        return 0;
+}
+
+static int request_session_adopt(struct caller *caller, json_t *json, struct err *err) {
+        struct session_info info;
+        if (operation_session_adopt(caller, get_session(json), &info, err) < 0)
                 return -1;
         caller_answer(caller, info_to_json(caller, &info, false));
         return 0;
@@ -291,6 +303,7 @@ static const struct socket_row rows[] = {
         { "session.restart", request_session_restart },
         { "session.hibernate", request_session_hibernate },
         { "session.move", request_session_move },
+        { "session.adopt", request_session_adopt },
         { "session.log", request_session_log },
         { "session.set", request_session_set },
         { "session.install", request_install },

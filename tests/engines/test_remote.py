@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -260,3 +262,51 @@ def test_auto_is_the_remote_where_there_is_one(daemon: Daemon) -> None:
     shown = {name: client.request("session.show", session=name) for name in ("here", "there")}
     assert (shown["here"]["engine"], shown["there"]["engine"]) == ("native", "remote")
     assert shown["there"]["isolation"]["remote"]["engine"] == "native"
+
+
+def test_a_session_moves_there_and_back_with_its_variables_and_files(daemon: Daemon, remote: Remote) -> None:
+    client = daemon.client()
+    client.request("session.create", session="moving", engine="native")
+    code = "n = [1, 2]; m = {'n': n}; import os; os.makedirs('a/b'); open('a/b/kept.txt', 'w').write('file')"
+    client.execute(code + "; os.symlink('a', 'link')", "moving")
+    for engine in ("remote", "native"):
+        moved = daemon.cli("session", "move", "moving", "--engine", engine)
+        assert moved.returncode == 0, moved.stderr
+        left = "left behind: link\n" if engine == "remote" else ""
+        assert moved.stdout == f"session moving is on {engine}\n{left}"
+        done = client.execute("(n, m['n'] is n, open('a/b/kept.txt').read())", "moving")
+        assert done["result"]["text/plain"] == "([1, 2], True, 'file')", done
+        assert not done.get("variables_lost")
+        assert client.request("session.show", session="moving")["isolation"]["engine"] == engine
+        assert len(remote.sessions()) == (engine == "remote") or wait_for("the sweep", lambda: not remote.sessions())
+        client.execute("n.append(3) or n.pop(); open('a/b/kept.txt', 'w').write('file')", "moving")
+    client.execute("held = (i for i in range(3)); next(held)", "moving")
+    refused = daemon.cli("session", "move", "moving", "--engine", "remote")
+    assert refused.returncode != 0 and '"held" cannot come along' in refused.stderr
+    client.execute("del held", "moving")
+    remote.relay.is_open = False
+    remote.relay.cut()
+    failed = daemon.cli("session", "move", "moving", "--engine", "remote")
+    assert failed.returncode != 0
+    assert client.execute("n", "moving")["result"] == {"text/plain": "[1, 2]"}, "it is where it was"
+
+
+def test_what_was_left_at_the_remote_is_swept(daemon: Daemon, remote: Remote) -> None:
+    client = daemon.client()
+    client.execute("x = 1", "kept")
+    client.execute("x = 2", "lost")
+    daemon.kill()
+    lost = next(row for row in remote.sessions() if not row["name"].endswith(_id_of(daemon, "kept")))
+    with contextlib.closing(sqlite3.connect(daemon.data / "registry.db")) as registry:
+        registry.execute("DELETE FROM session WHERE name = 'lost'")
+        registry.commit()
+    for directory in ("state", "sessions"):
+        shutil.rmtree(daemon.data / directory / lost["name"].partition("-")[2])
+    client = daemon.start().client()
+    wait_for("the sweep", lambda: len(remote.sessions()) == 1)
+    assert client.execute("x", "kept")["result"] == {"text/plain": "1"}
+
+
+def _id_of(daemon: Daemon, name: str) -> str:
+    with contextlib.closing(sqlite3.connect(daemon.data / "registry.db")) as registry:
+        return registry.execute("SELECT id FROM session WHERE name = ?", (name,)).fetchone()[0]
