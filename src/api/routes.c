@@ -152,7 +152,7 @@ static const struct api_route rows[] = {
           .statuses = "200 202 404" },
         { ROW("GET", "/channel", channel_open, "channel",
           "The protocol of the daemon's socket, for another Glovebox: with \"Upgrade: glovebox\" (docs/PROTOCOL.md)"),
-          .group = "Service", .answer_schema = TEXT, .statuses = "403 426 429" },
+          .group = "Service", .answer_schema = TEXT, .statuses = "101 403 426 429" },
         { ROW("GET", "/health", health_show, "health", "Is the service alive?"), .group = "Service", .is_open = true },
         { ROW("GET", "/metrics", metrics_show, "metrics", "Numbers for instruments, as Prometheus reads them"),
           .group = "Service", .answer_type = "text/plain", .answer_schema = TEXT },

@@ -119,10 +119,9 @@ int operation_file_remove(struct caller *caller, const struct file_request *requ
         caller_begin(caller, "file.remove", request->session);
         struct session *remote = remote_find(caller, request->session);
         if (remote && request->path)
-                return remote_pass_new(caller, remote,
-                                       json_pack("{s:s, s:s, s:b}", "op", "file.remove", "path", request->path,
-                                                 "recursive", (int) request->recursive),
-                                       err);
+                return remote_pass_new(
+                        caller, remote, "file.remove",
+                        json_pack("{s:s, s:b}", "path", request->path, "recursive", (int) request->recursive), err);
         _cleanup_fd_ int workspace = file_operation_open_workspace(caller, request, relative, NULL, err);
         if (workspace < 0)
                 return -1;

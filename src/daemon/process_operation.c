@@ -115,8 +115,7 @@ int operation_kill(struct caller *caller, const char *target, bool hard, struct 
         if (!session)
                 return -1;
         if (session->is_remote)
-                return remote_pass_new(caller, session,
-                                       json_pack("{s:s}", "op", hard ? "session.restart" : "session.interrupt"), err);
+                return remote_pass_new(caller, session, hard ? "session.restart" : "session.interrupt", NULL, err);
         bool was_running = session->runs && session->runs->started;
         json_t *answer = json_pack("{s:s, s:s, s:b, s:b}", "session", session->row.id, "name", session->row.name,
                                    "ephemeral", (int) session->ephemeral, "was_running", (int) was_running);

@@ -103,8 +103,11 @@ int remote_pass(struct caller *caller, struct session *session, json_t *request,
         return code;
 }
 
-int remote_pass_new(struct caller *caller, struct session *session, json_t *request, struct err *err) {
-        int code = request ? remote_pass(caller, session, request, err) : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+int remote_pass_new(struct caller *caller, struct session *session, const char *op, json_t *fields, struct err *err) {
+        json_t *request = fields ? fields : json_object();
+        int code = request && json_object_set_new(request, "op", json_string(op)) == 0
+                           ? remote_pass(caller, session, request, err)
+                           : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         json_decref(request);
         return code;
 }

@@ -28,8 +28,8 @@ bool remote_is_wanted(const struct session_manager *manager, json_t *options);
  * follows on the socket goes along. */
 int remote_pass(struct caller *caller, struct session *session, json_t *request, struct err *err);
 
-/* The same, and takes the reference. */
-int remote_pass_new(struct caller *caller, struct session *session, json_t *request, struct err *err);
+/* The same by the name of an operation and its other members, of which it takes the reference; NULL: there are none. */
+int remote_pass_new(struct caller *caller, struct session *session, const char *op, json_t *fields, struct err *err);
 
 /* Makes the session there; one that is refused, and was made here for it, goes again. */
 int remote_create(struct caller *caller, struct session *session, bool is_new, struct err *err);

@@ -47,7 +47,8 @@ static int send_entry(struct carry *carry, const char *path, const char *type, i
         json_t *answer = NULL;
         struct stat status;
         if (strcmp(type, "directory") == 0) {
-                json_t *request = json_pack("{s:s, s:s, s:s}", "op", "file.mkdir", "session", carry->name, "path", path);
+                json_t *request =
+                        json_pack("{s:s, s:s, s:s}", "op", "file.mkdir", "session", carry->name, "path", path);
                 int code = far_ask(&carry->far, request, NULL, NULL, &answer, err);
                 json_decref(answer);
                 return code < 0 ? -1 : send_directory(carry, path, depth + 1, err);
@@ -67,7 +68,8 @@ static int send_entry(struct carry *carry, const char *path, const char *type, i
 static int join(const char *directory, const char *name, char ret_path[static 4096], struct err *err) {
         const char *base = strrchr(name, '/');
         bool is_top = strcmp(directory, ".") == 0;
-        int size = snprintf(ret_path, 4096, "%s%s%s", is_top ? "" : directory, is_top ? "" : "/", base ? base + 1 : name);
+        int size =
+                snprintf(ret_path, 4096, "%s%s%s", is_top ? "" : directory, is_top ? "" : "/", base ? base + 1 : name);
         return size < 4096 ? 0 : err_set(err, ERR_LIMIT, "a path is too long: %.200s", ret_path);
 }
 
@@ -76,9 +78,9 @@ static int send_directory(struct carry *carry, const char *directory, int depth,
         json_t *entries = depth < DEPTH_MAX ? workspace_list(carry->workspace_fd, directory, &is_cut, err) : NULL;
         json_t *entry;
         size_t i;
-        int code = entries && !is_cut
-                           ? 0
-                           : err_set(err, ERR_LIMIT, "%.200s has more files or directories than can be moved", directory);
+        int code = entries && !is_cut ? 0
+                                      : err_set(err, ERR_LIMIT,
+                                                "%.200s has more files or directories than can be moved", directory);
         json_array_foreach (entries, i, entry) {
                 char path[4096];
                 const char *name = json_string_value(json_object_get(entry, "path"));
@@ -122,9 +124,8 @@ static int fetch_file(struct carry *carry, const char *path, struct err *err) {
         json_t *answer = NULL;
         if (workspace_create_file(carry->workspace_fd, path, &file, err) < 0)
                 return -1;
-        if (far_ask(&carry->far,
-                    json_pack("{s:s, s:s, s:s}", "op", "file.read", "session", carry->name, "path", path), on_piece,
-                    &file.fd, &answer, err) < 0) {
+        if (far_ask(&carry->far, json_pack("{s:s, s:s, s:s}", "op", "file.read", "session", carry->name, "path", path),
+                    on_piece, &file.fd, &answer, err) < 0) {
                 workspace_drop_file(&file);
                 return -1;
         }

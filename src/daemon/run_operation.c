@@ -301,11 +301,8 @@ static struct session *find_referred(struct caller *caller, const struct run_ref
 
 static int pass_reference(struct caller *caller, struct session *session, const char *op,
                           const struct run_reference *reference, struct err *err) {
-        json_t *json =
-                json_pack("{s:s, s:s, s:I}", "op", op, "run", reference->run_id, "from", (json_int_t) reference->from);
-        int code = remote_pass(caller, session, json, err);
-        json_decref(json);
-        return code;
+        json_t *fields = json_pack("{s:s, s:I}", "run", reference->run_id, "from", (json_int_t) reference->from);
+        return remote_pass_new(caller, session, op, fields, err);
 }
 
 int operation_run_read(struct caller *caller, const struct run_reference *reference, struct err *err) {

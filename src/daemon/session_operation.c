@@ -105,8 +105,8 @@ int operation_session_log(struct caller *caller, const char *name, size_t limit,
         if (!session)
                 return -1;
         if (session->is_remote)
-                return remote_pass_new(caller, session,
-                                       json_pack("{s:s, s:I}", "op", "session.log", "limit", (json_int_t) limit), err);
+                return remote_pass_new(caller, session, "session.log", json_pack("{s:I}", "limit", (json_int_t) limit),
+                                       err);
         caller_answer(caller, json_pack("{s:o}", "runs", describe_runs(session, limit ? limit : RUNS_LOGGED)));
         return 0;
 }
@@ -117,9 +117,8 @@ int operation_session_remove(struct caller *caller, const char *name, bool keep_
         if (!session)
                 return -1;
         if (session->is_remote)
-                return remote_pass_new(caller, session,
-                                       json_pack("{s:s, s:b}", "op", "session.remove", "keep_files", (int) keep_files),
-                                       err);
+                return remote_pass_new(caller, session, "session.remove",
+                                       json_pack("{s:b}", "keep_files", (int) keep_files), err);
         session_remove(session, keep_files);
         caller_answer(caller, json_object());
         return 0;
@@ -131,7 +130,7 @@ int operation_session_interrupt(struct caller *caller, const char *name, struct 
         if (!session)
                 return -1;
         if (session->is_remote)
-                return remote_pass_new(caller, session, json_pack("{s:s}", "op", "session.interrupt"), err);
+                return remote_pass_new(caller, session, "session.interrupt", NULL, err);
         caller_answer(caller, json_pack("{s:b}", "interrupted", (int) session_interrupt(session)));
         return 0;
 }
@@ -142,7 +141,7 @@ int operation_session_restart(struct caller *caller, const char *name, struct er
         if (!session)
                 return -1;
         if (session->is_remote)
-                return remote_pass_new(caller, session, json_pack("{s:s}", "op", "session.restart"), err);
+                return remote_pass_new(caller, session, "session.restart", NULL, err);
         session_restart(session);
         caller_answer(caller, json_object());
         return 0;
@@ -154,9 +153,8 @@ int operation_session_hibernate(struct caller *caller, const char *name, bool tr
         if (!session)
                 return -1;
         if (session->is_remote)
-                return remote_pass_new(
-                        caller, session,
-                        json_pack("{s:s, s:s}", "op", "session.hibernate", "depth", trim_only ? "trim" : "sleep"), err);
+                return remote_pass_new(caller, session, "session.hibernate",
+                                       json_pack("{s:s}", "depth", trim_only ? "trim" : "sleep"), err);
         if (session->state == SESSION_ASLEEP) {
                 caller_answer(caller, json_pack("{s:s}", "state", "asleep"));
                 return 0;
