@@ -6,7 +6,8 @@
 #include "base/memory.h"
 
 #define SANDBOX_OPTIONS                                                                                                \
-        "\"image\":" TEXT ",\"engine\":{\"enum\":[\"auto\",\"native\",\"docker\",\"podman\",\"remote\"]},"                        \
+        "\"image\":" TEXT ","                                                                                          \
+        "\"engine\":{\"enum\":[\"auto\",\"native\",\"docker\",\"podman\",\"remote\"]},"                                      \
         "\"isolation\":{\"enum\":[\"container\",\"gvisor\",\"vm\"]},\"mode\":{\"enum\":[\"fast\",\"fresh\"]},"         \
         "\"limits\":" REF("Limits") ",\"env\":{\"type\":\"object\",\"additionalProperties\":" TEXT "},"                \
         "\"network\":{},\"min_isolation\":{\"enum\":[\"full\",\"weaker\"]},"                                           \

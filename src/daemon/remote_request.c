@@ -16,6 +16,7 @@
 #include "session/manager.h"
 #include "session/serve_options.h"
 #include "session/session.h"
+#include "session/session_info.h"
 
 enum {
         NUMBER = 1, /* of the only request of a connection */
@@ -233,6 +234,20 @@ static void end_event(const struct remote_request *request) {
 
 static void broken(struct remote_request *request, const struct err *why);
 
+/* It is not made there before its first run: until then all that is known of it is here. */
+static json_t *describe_new(const struct remote_request *request) {
+        static const struct session_info_form form = { .hides_host = true };
+        const struct session *session = session_of(request);
+        if (!session)
+                return NULL;
+        const struct session_info info = session_info_of(session);
+        json_t *answer = session_info_to_json(&info, &form);
+        (void) json_object_set_new(answer, "state", json_string("new"));
+        (void) json_object_set_new(answer, "runs", json_array());
+        (void) json_object_set_new(answer, "isolation", json_object());
+        return answer;
+}
+
 static void take_refusal(struct remote_request *request, json_t *answer, bool is_notice) {
         json_t *error = json_object_get(answer, "error");
         const char *words = json_string_value(json_object_get(error, "message"));
@@ -248,7 +263,14 @@ static void take_refusal(struct remote_request *request, json_t *answer, bool is
                 answer_json(request, json_object()); /* it was removed by a request whose answer was lost */
                 return;
         }
-        refuse(request, &err, !is_notice);
+        json_t *described =
+                !is_notice && err.code == ERR_NOT_FOUND && request->traits & REMOTE_SESSION && !request->is_new
+                        ? describe_new(request)
+                        : NULL;
+        if (described)
+                answer_json(request, described);
+        else
+                refuse(request, &err, !is_notice);
 }
 
 static void take_answer(struct remote_request *request, const struct message *message) {
