@@ -20,6 +20,7 @@ library jansson                 libjansson-dev
 library sqlite3                 libsqlite3-dev
 library zlib                    zlib1g-dev
 library libzstd                 libzstd-dev
+library libcurl                 libcurl4-openssl-dev
 command /usr/bin/python3        python3
 module  ensurepip               python3-venv
 module  pip                     python3-pip

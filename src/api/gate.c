@@ -146,3 +146,23 @@ bool gate_admits_visitor(struct service *service, struct http_request *request, 
                      "wait as long as Retry-After says");
         return false;
 }
+
+static const struct api_key *find_named(const struct service *service, const char *name) {
+        for (size_t i = 0; i < service->keys.n; i++)
+                if (strcmp(service->keys.keys[i].name, name) == 0)
+                        return &service->keys.keys[i];
+        return NULL;
+}
+
+bool gate_knows_key(struct service *service, const char *name, const uint8_t digest[static SHA256_SIZE]) {
+        look_again(service);
+        const struct api_key *key = find_named(service, name);
+        return key && memcmp(key->digest, digest, SHA256_SIZE) == 0;
+}
+
+void gate_copy_digest(const struct service *service, const char *name, uint8_t ret_digest[static SHA256_SIZE]) {
+        const struct api_key *key = find_named(service, name);
+        memset(ret_digest, 0, SHA256_SIZE);
+        if (key)
+                memcpy(ret_digest, key->digest, SHA256_SIZE);
+}

@@ -22,3 +22,7 @@ bool gate_admits_visitor(struct service *service, struct http_request *request, 
 
 /* Reads the keys: the file, and the one of the settings. */
 int gate_load_keys(struct service *service, struct err *err);
+
+/* For connections that last: is the key of this name still the one with this digest? */
+bool gate_knows_key(struct service *service, const char *name, const uint8_t digest[static SHA256_SIZE]);
+void gate_copy_digest(const struct service *service, const char *name, uint8_t ret_digest[static SHA256_SIZE]);

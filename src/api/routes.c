@@ -6,7 +6,8 @@
 #include "base/memory.h"
 
 #define SANDBOX_OPTIONS                                                                                                \
-        "\"image\":" TEXT ",\"engine\":{\"enum\":[\"auto\",\"native\",\"docker\",\"podman\"]},"                        \
+        "\"image\":" TEXT ","                                                                                          \
+        "\"engine\":{\"enum\":[\"auto\",\"native\",\"docker\",\"podman\",\"remote\"]},"                                      \
         "\"isolation\":{\"enum\":[\"container\",\"gvisor\",\"vm\"]},\"mode\":{\"enum\":[\"fast\",\"fresh\"]},"         \
         "\"limits\":" REF("Limits") ",\"env\":{\"type\":\"object\",\"additionalProperties\":" TEXT "},"                \
         "\"network\":{},\"min_isolation\":{\"enum\":[\"full\",\"weaker\"]},"                                           \
@@ -150,6 +151,9 @@ static const struct api_route rows[] = {
           .group = "Service", .body_type = "application/json", .body_schema = OBJECT("\"jsonrpc\":" TEXT),
           .body_example = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}", .is_stream = true,
           .statuses = "200 202 404" },
+        { ROW("GET", "/channel", channel_open, "channel",
+          "The protocol of the daemon's socket, for another Glovebox: with \"Upgrade: glovebox\" (docs/PROTOCOL.md)"),
+          .group = "Service", .answer_schema = TEXT, .statuses = "101 403 426 429" },
         { ROW("GET", "/health", health_show, "health", "Is the service alive?"), .group = "Service", .is_open = true },
         { ROW("GET", "/metrics", metrics_show, "metrics", "Numbers for instruments, as Prometheus reads them"),
           .group = "Service", .answer_type = "text/plain", .answer_schema = TEXT },

@@ -37,6 +37,9 @@ void artifacts_list(struct api_request *api_request);
 void artifacts_download(struct api_request *api_request);
 void artifacts_zip(struct api_request *api_request);
 
+/* channel.c */
+void channel_open(struct api_request *api_request);
+
 /* mcp.c */
 void mcp_post(struct api_request *api_request);
 

@@ -21,16 +21,19 @@ static struct session_info_form form_for(const struct api_request *api_request, 
 /* ---- quotas ---- */
 
 /* Is there room for one more? An existing one needs none. */
-bool sandbox_has_room(const struct api_request *api_request, const char *user_id, struct err *err) {
-        const struct service *service = api_request->service;
-        const char *owner = api_request->visitor.owner;
-        if (caller_is_operator(&api_request->caller) || session_find(service->manager, owner, user_id))
+bool sandbox_owner_has_room(const struct service *service, const struct visitor *visitor, const char *user_id,
+                            struct err *err) {
+        if (session_find(service->manager, visitor->owner, user_id))
                 return true;
-        const struct share_claim one = { .key = owner,
-                                         .amount = 1,
-                                         .key_max = api_request->visitor.use->quota.sandboxes };
-        return share_judge(&service->manager->shares, SHARE_SANDBOXES, &one, service_count_sandboxes(service, owner),
-                           service_count_sandboxes(service, NULL), err) == 0;
+        const struct share_claim one = { .key = visitor->owner, .amount = 1, .key_max = visitor->use->quota.sandboxes };
+        return share_judge(&service->manager->shares, SHARE_SANDBOXES, &one,
+                           service_count_sandboxes(service, visitor->owner), service_count_sandboxes(service, NULL),
+                           err) == 0;
+}
+
+bool sandbox_has_room(const struct api_request *api_request, const char *user_id, struct err *err) {
+        return caller_is_operator(&api_request->caller) ||
+               sandbox_owner_has_room(api_request->service, &api_request->visitor, user_id, err);
 }
 
 /* ---- create ---- */

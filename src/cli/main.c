@@ -9,6 +9,7 @@
 #include "cli/ui/terminal.h"
 #include "cli/verb.h"
 #include "egress/egress.h"
+#include "engine/tunnel.h"
 
 /* A caller that closed 0, 1 or 2 would have the next open() take that number, and output or input would go to the
  * wrong file. */
@@ -49,6 +50,7 @@ static int dispatch(int argc, char **argv) {
 int main(int argc, char **argv) {
         struct err err;
         egress_serve_if_asked(argc, argv);
+        tunnel_serve_if_asked(argc, argv);
         argv = process_title_init(argc, argv);
         if (fill_standard_descriptors(&err) < 0)
                 return terminal_fail(&err);

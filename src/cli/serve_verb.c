@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/process_title.h"
 #include "cli/box_rows.h"
+#include "cli/engine_variables.h"
 #include "cli/serve_background.h"
 #include "cli/serve_check.h"
 #include "cli/ui/terminal.h"
@@ -70,7 +71,8 @@ static const struct option_row rows[] = {
           .group = "Engines",
           .variable = "SANDBOX_MODE",
           .standard = "auto",
-          .help = "what makes boxes unless a session asks for another: auto, native, docker or podman" },
+          .help = "what makes boxes unless a session asks for another: auto, native, docker, podman or remote; auto is "
+                  "remote if --remote-url is given, else native, else docker, podman" },
         { .name = "engine-image",
           .kind = OPTION_TEXT,
           .offset = FIELD(options.engines.image),
@@ -123,6 +125,31 @@ static const struct option_row rows[] = {
           .variable = "GLOVEBOX_GVISOR_RUNTIME",
           .standard = "runsc",
           .help = "the runtime by which docker or podman know gVisor, for sessions that demand it" },
+        { .name = "remote-url",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(options.engines.remote_url),
+          .argument = "URL",
+          .group = "Engines",
+          .variable = "SANDBOX_API_URL",
+          .help = "another Glovebox, which serves the sessions of the engine remote; its key is in $SANDBOX_API_KEY" },
+        { .name = "remote-timeout",
+          .kind = OPTION_DURATION,
+          .offset = FIELD(options.engines.remote_timeout_ms),
+          .argument = "TIME",
+          .group = "Engines",
+          .variable = "SANDBOX_API_TIMEOUT",
+          .standard = "30s",
+          .min = 100,
+          .max = BOX_MS_PER_DAY,
+          .help = "how long the remote may be out of reach before requests to it fail" },
+        { .name = "remote-ca",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(options.engines.remote_ca),
+          .argument = "FILE",
+          .group = "Engines",
+          .variable = "GLOVEBOX_REMOTE_CA",
+          .completion = COMPLETE_FILES,
+          .help = "trust the certificates in this file for the remote, instead of the system's" },
         { .name = "pool",
           .kind = OPTION_COUNT,
           .offset = FIELD(options.pool),
@@ -362,7 +389,13 @@ static void say_ready(void *context) {
         daemon_log("serving at %s", *options->socket_link ? options->socket_link : options->socket_path);
 }
 
+static void say_engine(const struct serve_options *options, const char *name, const char *why) {
+        daemon_log("engine %s (%s)", name, why);
+        engine_variables_warn(&options->engines, name);
+}
+
 static int serve_here(struct line *line, struct err *err) {
+        line->options.engine_chosen = say_engine;
         line->options.ready = say_ready;
         line->options.ready_context = line;
         return serve_run(&line->options, err);
@@ -378,7 +411,14 @@ static bool wants_debug(void) {
 /* Only the hash is kept: child processes and readers of /proc/PID/environ do not see the key. */
 static int take_key(struct line *line, struct err *err) {
         char *plain = getenv("SANDBOX_API_KEY");
-        int code = plain && *plain ? api_key_hash("default", plain, &line->service.key, err) : 0;
+        bool is_remote = engine_has_remote(&line->options.engines);
+        int code = 0;
+        if (is_remote && plain && *plain) { /* of the remote, not of the service here: its keys are in a file */
+                line->options.engines.remote_key = strdup(plain);
+                if (!line->options.engines.remote_key)
+                        return err_set(err, ERR_SYSTEM, "out of memory");
+        } else if (plain && *plain)
+                code = api_key_hash("default", plain, &line->service.key, err);
         if (plain) {
                 process_title_erase(plain); /* where it was before, which /proc/PID/environ shows */
                 explicit_bzero(plain, strlen(plain));
@@ -423,8 +463,8 @@ static int read_line(struct line *line, char **args, bool *ret_help, struct err 
         if (rest.operands[0])
                 return err_set(err, ERR_USAGE, "serve takes no operand; leave \"%.60s\" out", rest.operands[0]);
         struct socket_place place;
-        if (take_key(line, err) < 0 || socket_place_choose(&line->where, false, &place, err) < 0 ||
-            data_dir_open(line->options.data_dir, err) < 0)
+        if (engine_variables_read(&line->options.engines, err) < 0 || take_key(line, err) < 0 ||
+            socket_place_choose(&line->where, false, &place, err) < 0 || data_dir_open(line->options.data_dir, err) < 0)
                 return -1;
         (void) snprintf(line->options.socket_path, sizeof(line->options.socket_path), "%s", place.address);
         line->options.socket_dir_is_ours = place.in_runtime_dir;
@@ -468,7 +508,11 @@ int verb_serve(int argc, char **argv) {
                                                        .incus_socket = "",
                                                        .incus_image = "",
                                                        .incus_type = "",
-                                                       .incus_remote = "" },
+                                                       .incus_remote = "",
+                                                       .remote_url = "",
+                                                       .remote_key = "",
+                                                       .remote_ca = "",
+                                                       .remote_timeout_ms = 30000 },
                                           .limits = LIMITS_DEFAULT,
                                           .pool = 2,
                                           .stock = 4,

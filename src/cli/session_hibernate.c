@@ -118,6 +118,15 @@ static int put_to_sleep(struct daemon_client *client, const char *name, struct e
         return code;
 }
 
+static void print_moved(const json_t *answer, const char *name, const char *engine) {
+        const json_t *left = json_object_get(answer, "left_behind");
+        (void) printf("session %s is on %s\n", name, engine);
+        for (size_t i = 0; i < json_array_size(left); i++) {
+                char which[400];
+                (void) printf("left behind: %s\n", harmless(json_string_value(json_array_get(left, i)), which));
+        }
+}
+
 int session_action_move(struct daemon_client *client, const struct session_line *line, char **names, struct err *err) {
         if (!line->engine)
                 return err_set(err, ERR_USAGE, "session move needs --engine NAME");
@@ -130,7 +139,7 @@ int session_action_move(struct daemon_client *client, const struct session_line 
         if (code == 0 && line->json)
                 code = json_print_answer(answer, err);
         else if (code == 0)
-                (void) printf("session %s is on %s\n", names[0], line->engine);
+                print_moved(answer, names[0], line->engine);
         json_decref(answer);
         json_decref(body);
         return code;

@@ -224,6 +224,10 @@ void status_print(const json_t *status) {
                 add_row(&table, "memory", units_format_bytes(number_at(daemon, "memory_bytes"), bytes));
         for (size_t i = 0; i < ELEMENTS(texts); i++)
                 add_row(&table, strcmp(texts[i], "data_dir") == 0 ? "data" : texts[i], text_at(daemon, texts[i]));
+        char engine[200];
+        (void) snprintf(engine, sizeof(engine), "%.16s (%.160s)", text_at(status, "engine"),
+                        text_at(status, "engine_why"));
+        add_row(&table, "engine", engine);
         (void) snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " ready", number_at(pool, "ready"),
                         number_at(pool, "wanted"));
         if (number_at(pool, "light_wanted")) {

@@ -19,6 +19,7 @@
 #include "base/oom.h"
 #include "base/priority.h"
 #include "daemon/listener.h"
+#include "daemon/remote_move.h"
 #include "daemon/socket_client.h"
 #include "daemon/takeover.h"
 #include "session/kernel_pool.h"
@@ -36,6 +37,10 @@ static void on_sweep(void *context) {
         struct daemon *daemon = context;
         daemon->sweep_timer = loop_timer(daemon->manager.loop, loop_now_ms() + sweep_ms(daemon), on_sweep, daemon);
         manager_sweep(&daemon->manager);
+        if (loop_now_ms() - daemon->remote_swept_ms >= MANAGER_BOXES_SWEEP_MS) {
+                daemon->remote_swept_ms = loop_now_ms();
+                remote_sweep(&daemon->manager);
+        }
 }
 
 static void on_drained(void *context) {
@@ -127,6 +132,7 @@ static int start_parts(struct daemon *daemon, struct err *err) {
         if (*daemon->front_address)
                 priority_stay_alert();
         takeover_resume_runs(manager);
+        remote_sweep(manager);
         kernel_pool_refill(manager);
         return 0;
 }
@@ -136,13 +142,13 @@ static void daemon_stop(struct daemon *daemon) {
         manager->draining = true;
         listener_close(daemon);
         loop_timer_drop(&daemon->drain_timer);
+        client_free_all(daemon, true);
         if (daemon->front)
                 manager->options->front->close(daemon->front);
         manager_stop_making(manager);
         if (!daemon->end_sessions)
                 program_let_go_all(manager);
-        while (daemon->clients)
-                client_free(daemon->clients);
+        client_free_all(daemon, false);
         loop_timer_drop(&daemon->sweep_timer);
         loop_unwatch(&daemon->signal_watch);
         fd_close(&daemon->signal_fd);

@@ -12,6 +12,7 @@ struct serve_options;
 
 enum {
         DAEMON_CLIENTS_MAX = 1024,
+        DAEMON_CHANNELS_MAX = 512, /* connections of keys that speak the socket's protocol, beside those */
         DAEMON_SWEEP_MS = 10000, /* how often idle sessions are looked for */
 };
 
@@ -23,11 +24,12 @@ struct daemon {
         int signal_fd;
         struct loop_timer *sweep_timer;
         struct client *clients;
-        size_t n_clients;
+        size_t n_clients, n_channels;
         bool end_sessions;       /* they do not outlive this daemon */
         void *front;             /* of options->front */
         char front_address[128]; /* where it answers over TCP, "http://…", or "" */
         struct loop_timer *drain_timer;
+        uint64_t remote_swept_ms; /* sessions that were left at the remote */
 };
 
 /* Serves until it must stop (shutdown request, SIGTERM, SIGINT): 0. -1 with err when it could not start

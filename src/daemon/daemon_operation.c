@@ -101,11 +101,12 @@ int operation_status(struct caller *caller, struct err *err) {
                         const struct session_info info = session_info_of(session);
                         json_array_append_new(sessions, session_info_to_json(&info, &brief));
                 }
-        caller_answer(caller, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "engine", manager->engine.name,
-                                        "daemon", describe_daemon(daemon_of(manager)), "pool", describe_pool(manager),
-                                        "nursery", describe_nursery(manager, false), "light_nursery",
-                                        describe_nursery(manager, true), "sessions", sessions, "helpers",
-                                        describe_helpers(manager), "storage", describe_storage()));
+        caller_answer(caller,
+                      json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "engine", manager->engine.name,
+                                "engine_why", manager->engine_why, "daemon", describe_daemon(daemon_of(manager)),
+                                "pool", describe_pool(manager), "nursery", describe_nursery(manager, false),
+                                "light_nursery", describe_nursery(manager, true), "sessions", sessions, "helpers",
+                                describe_helpers(manager), "storage", describe_storage()));
         return 0;
 }
 

@@ -8,14 +8,21 @@
 
 #include "base/fd.h"
 #include "daemon/operation.h"
+#include "daemon/remote.h"
 #include "session/caller.h"
 #include "session/caller_job.h"
+#include "session/serve_options.h"
 #include "session/session.h"
 #include "session/session_config.h"
 #include "store/workspace.h"
 
 /* Standard input of a run (cli/input_feed.h) passes through the kernel's directory, which its code can reach anyway. */
 static int open_directory_of(const struct session *session, bool is_input, struct err *err) {
+        if (session->is_remote)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "the files of session %s are at the remote, %.200s, and this way to them does not lead "
+                               "there: use the daemon's socket (glovebox cp, the Python package), or the remote itself",
+                               session->row.name, session->manager->options->engines.remote_url);
         int fd = is_input ? session_open_kernel_directory(session) : session_open_workspace(session);
         return fd < 0 ? err_sys(err, -fd, "opening the workspace of %s", session->row.name) : fd;
 }
@@ -110,6 +117,11 @@ static int remove_tree_in_child(int workspace_fd, const void *relative, struct j
 int operation_file_remove(struct caller *caller, const struct file_request *request, struct err *err) {
         char relative[4096];
         caller_begin(caller, "file.remove", request->session);
+        struct session *remote = remote_find(caller, request->session);
+        if (remote && request->path)
+                return remote_pass_new(
+                        caller, remote, "file.remove",
+                        json_pack("{s:s, s:b}", "path", request->path, "recursive", (int) request->recursive), err);
         _cleanup_fd_ int workspace = file_operation_open_workspace(caller, request, relative, NULL, err);
         if (workspace < 0)
                 return -1;

@@ -1,7 +1,9 @@
 /* Packages for a session. */
 #include "daemon/operation.h"
+#include "daemon/remote.h"
 #include "session/caller.h"
 #include "session/install.h"
+#include "session/session.h"
 #include "session/session_config.h"
 #include "store/requirement.h"
 
@@ -32,6 +34,12 @@ int operation_install(struct caller *caller, const struct install_request *reque
                 return -1;
         caller->stream = request->stream;
         caller->cancel_on_disconnect = request->cancel_on_disconnect;
+        if (session->is_remote)
+                return remote_pass_new(caller, session, "session.install",
+                                       json_pack("{s:O, s:I, s:b, s:b}", "packages", request->packages, "timeout_ms",
+                                                 (json_int_t) request->timeout_ms, "stream", (int) request->stream,
+                                                 "cancel_on_disconnect", (int) request->cancel_on_disconnect),
+                                       err);
         return install_begin(session, caller, request->packages,
                              request->timeout_ms ? request->timeout_ms : INSTALL_TIMEOUT_MS, err);
 }

@@ -57,9 +57,9 @@ static void on_connection(void *context, uint32_t events) {
                 return;
         }
         struct err err;
-        if (daemon->n_clients >= DAEMON_CLIENTS_MAX)
+        if (daemon->n_clients - daemon->n_channels >= DAEMON_CLIENTS_MAX)
                 daemon_log("refused a connection: %d clients already", DAEMON_CLIENTS_MAX);
-        else if (client_accept(daemon, take_fd(&fd), &err) < 0)
+        else if (client_accept(daemon, take_fd(&fd), NULL, &err) < 0)
                 daemon_log("%s", err.message);
 }
 

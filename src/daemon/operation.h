@@ -55,6 +55,7 @@ struct run_request {
         const char *stdin_path; /* a file in the box; NULL: the input is empty */
 
         /* both */
+        const char *run_id; /* chosen by the caller: a run of this id in the session is not executed again */
         json_t *env;       /* an object of texts, for this run */
         const char *input; /* a token: the caller has an input to offer (docs/PROTOCOL.md) */
         uint64_t timeout_ms; /* 0: that of the session */
@@ -140,6 +141,9 @@ int operation_session_hibernate(struct caller *caller, const char *session, bool
 /* To another engine, by "engine", "isolation" and "image"; ERR_BUSY while it has a box. */
 int operation_session_move(struct caller *caller, const char *session, json_t *options, struct session_info *ret_info,
                            struct err *err);
+
+/* The session sleeps, with the sleep file that was written to it as "sleep" with "input". */
+int operation_session_adopt(struct caller *caller, const char *session, struct session_info *ret_info, struct err *err);
 
 /* Changes limits of a session that may be running: an object as that of session.create. */
 int operation_session_set(struct caller *caller, const char *session, json_t *limits, struct session_info *ret_info,

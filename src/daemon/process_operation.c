@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "daemon/operation.h"
+#include "daemon/remote.h"
 #include "session/caller.h"
 #include "session/session.h"
 #include "session/session_config.h"
@@ -113,6 +114,8 @@ int operation_kill(struct caller *caller, const char *target, bool hard, struct 
         struct session *session = find_target(caller, target, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return remote_pass_new(caller, session, hard ? "session.restart" : "session.interrupt", NULL, err);
         bool was_running = session->runs && session->runs->started;
         json_t *answer = json_pack("{s:s, s:s, s:b, s:b}", "session", session->row.id, "name", session->row.name,
                                    "ephemeral", (int) session->ephemeral, "was_running", (int) was_running);

@@ -1,9 +1,11 @@
 /* Runs: code, commands and programs, and reading a run again. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "daemon/operation.h"
+#include "daemon/remote.h"
 #include "kernel/kernel_choice.h"
 #include "session/caller.h"
 #include "session/session.h"
@@ -82,16 +84,140 @@ static struct run *make_run(struct caller *caller, const struct run_request *req
         return run;
 }
 
+/* ---- what the journal has ---- */
+
+static int read_result_text(struct journal *journal, const struct journal_run *run, char **ret_text, size_t *ret_size,
+                            struct err *err) {
+        struct journal_event event;
+        bool is_there = journal_event(journal, run->run_id, run->events, &event, err) == 0;
+        if (!is_there && err->code == ERR_DAMAGED)
+                return -1;
+        if (!is_there || event.kind != JOURNAL_EVENT_RESULT)
+                return err_set(err, ERR_GONE, "run %s has no result: the daemon that ran it was lost", run->run_id);
+        _cleanup_free_ char *text = malloc(event.size + 1);
+        size_t size = 0;
+        if (!text)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        if (journal_read(journal, &event, 0, text, event.size, &size, err) < 0)
+                return -1;
+        if (size < 2)
+                return err_set(err, ERR_SYSTEM, "the result of run %s cannot be read", run->run_id);
+        *ret_text = take_ptr(text);
+        *ret_size = size;
+        return 0;
+}
+
+/* A run that is over, from the journal, as fast as the caller reads. */
+static int send_events(struct caller *caller, const struct session *session, struct journal *journal,
+                       const struct journal_run *run, struct err *err) {
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        if (read_result_text(journal, run, &text, &size, err) < 0)
+                return -1;
+        if (caller->type->accepted)
+                caller->type->accepted(caller, run->run_id);
+        caller_tell_begun(caller, run->run_id);
+        return spill_run(caller, journal, run->run_id, text, size, session->row.id, err);
+}
+
+/* The session's journal; *ret_owned is to be closed, unless it is NULL. */
+static struct journal *journal_of(struct session *session, struct journal **ret_owned, struct err *err) {
+        *ret_owned = NULL;
+        if (session->kernel && session->kernel->journal)
+                return session->kernel->journal;
+        return session_open_journal(session, ret_owned, err) < 0 ? NULL : *ret_owned;
+}
+
+/* The run, when it is not over. */
+static struct run *find_run(const struct session *session, const char *run_id) {
+        struct run *run = session->runs;
+        while (run && strcmp(run->id, run_id) != 0)
+                run = run->next;
+        return run;
+}
+
+/* ---- a run that was asked for before ---- */
+
+static int check_run_id(const struct run_request *request, struct err *err) {
+        const char *id = request->run_id;
+        if (!id || (strlen(id) == 32 && strspn(id, "0123456789abcdef") == 32))
+                return 0;
+        return err_set(err, ERR_USAGE, "\"run_id\" is 32 hexadecimal digits");
+}
+
+/* A client whose connection broke asks again under the same id: it gets that run, and none is executed twice. 1: the
+ * run is there, and the caller has it; 0: there is none; -1. */
+static int join_run(struct caller *caller, const struct run_request *request, struct err *err) {
+        struct session *session = request->run_id && !request->is_ephemeral && request->session
+                                          ? session_find(caller->manager, caller->owner, request->session)
+                                          : NULL;
+        struct run *run = session ? find_run(session, request->run_id) : NULL;
+        caller->stream = request->stream;
+        if (run && request->detach)
+                caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run->id, "session", session->row.id));
+        else if (run)
+                run_add_caller(run, caller);
+        if (run || !session)
+                return run != NULL;
+        struct err ignored;
+        struct journal *owned, *journal = journal_of(session, &owned, &ignored);
+        struct journal_run found;
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        int code = 0;
+        if (journal && journal_find(journal, request->run_id, &found, &ignored) == 0) {
+                if (request->detach)
+                        caller_answer(caller,
+                                      json_pack("{s:s, s:s}", "run_id", request->run_id, "session", session->row.id));
+                else if (request->stream)
+                        code = send_events(caller, session, journal, &found, err);
+                else if ((code = read_result_text(journal, &found, &text, &size, err)) == 0)
+                        run_answer_again(caller, journal, &found, text, size);
+                code = code < 0 ? -1 : 1;
+        }
+        journal_close(owned);
+        return code;
+}
+
+/* 1: the remote has it; 0: it is to be done here; -1. */
+static int pass_run(struct caller *caller, const struct run_request *request, struct err *err) {
+        bool is_wanted = remote_is_wanted(caller->manager, request->options), is_new = false;
+        struct session *session = NULL;
+        if (request->is_ephemeral && !is_wanted)
+                return 0;
+        if (!request->is_ephemeral)
+                session = session_find(caller->manager, caller->owner, request->session ? request->session : "");
+        if (!request->is_ephemeral && session && !session->is_remote)
+                return 0;
+        if (!request->is_ephemeral && !session) {
+                if (!is_wanted || request->must_exist)
+                        return 0;
+                session = session_config_find_or_create(caller, request->session, request->options, &is_new, err);
+                if (!session)
+                        return -1;
+        }
+        return remote_run(caller, session, request, is_new, err) < 0 ? -1 : 1;
+}
+
 /* Takes the payload; NULL: there was no memory for it. */
 static int submit_run(struct caller *caller, const struct run_request *request, json_t *payload, struct err *err) {
         struct run *run = NULL;
         if (!payload)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        int joined = check_run_id(request, err) < 0 ? -1 : pass_run(caller, request, err);
+        if (joined == 0)
+                joined = join_run(caller, request, err);
+        if (joined != 0) {
+                json_decref(payload);
+                return joined < 0 ? -1 : 0;
+        }
         if (disk_reserve_check(err) == 0)
                 run = make_run(caller, request, payload, err);
         json_decref(payload);
         if (!run)
                 return -1;
+        if (request->run_id)
+                (void) snprintf(run->id, sizeof(run->id), "%s", request->run_id);
         struct session *session = run->session;
         struct err refusal = { 0 };
         caller->stream = request->stream;
@@ -186,48 +312,6 @@ int operation_program_usage(struct caller *caller, const char *id, struct err *e
 
 /* ---- reading again ---- */
 
-static int read_result_text(struct journal *journal, const struct journal_run *run, char **ret_text, size_t *ret_size,
-                            struct err *err) {
-        struct journal_event event;
-        bool is_there = journal_event(journal, run->run_id, run->events, &event, err) == 0;
-        if (!is_there && err->code == ERR_DAMAGED)
-                return -1;
-        if (!is_there || event.kind != JOURNAL_EVENT_RESULT)
-                return err_set(err, ERR_GONE, "run %s has no result: the daemon that ran it was lost", run->run_id);
-        _cleanup_free_ char *text = malloc(event.size + 1);
-        size_t size = 0;
-        if (!text)
-                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        if (journal_read(journal, &event, 0, text, event.size, &size, err) < 0)
-                return -1;
-        if (size < 2)
-                return err_set(err, ERR_SYSTEM, "the result of run %s cannot be read", run->run_id);
-        *ret_text = take_ptr(text);
-        *ret_size = size;
-        return 0;
-}
-
-/* A run that is over, from the journal, as fast as the caller reads. */
-static int send_events(struct caller *caller, const struct session *session, struct journal *journal,
-                       const struct journal_run *run, struct err *err) {
-        _cleanup_free_ char *text = NULL;
-        size_t size;
-        if (read_result_text(journal, run, &text, &size, err) < 0)
-                return -1;
-        if (caller->type->accepted)
-                caller->type->accepted(caller, run->run_id);
-        caller_tell_begun(caller, run->run_id);
-        return spill_run(caller, journal, run->run_id, text, size, session->row.id, err);
-}
-
-/* The session's journal; *ret_owned is to be closed, unless it is NULL. */
-static struct journal *journal_of(struct session *session, struct journal **ret_owned, struct err *err) {
-        *ret_owned = NULL;
-        if (session->kernel && session->kernel->journal)
-                return session->kernel->journal;
-        return session_open_journal(session, ret_owned, err) < 0 ? NULL : *ret_owned;
-}
-
 static struct session *find_referred(struct caller *caller, const struct run_reference *reference, struct err *err) {
         struct session *session = caller_find_session(caller, reference->session, err);
         if (session && !reference->run_id)
@@ -235,12 +319,10 @@ static struct session *find_referred(struct caller *caller, const struct run_ref
         return reference->run_id ? session : NULL;
 }
 
-/* The run, when it is not over. */
-static struct run *find_run(const struct session *session, const char *run_id) {
-        struct run *run = session->runs;
-        while (run && strcmp(run->id, run_id) != 0)
-                run = run->next;
-        return run;
+static int pass_reference(struct caller *caller, struct session *session, const char *op,
+                          const struct run_reference *reference, struct err *err) {
+        json_t *fields = json_pack("{s:s, s:I}", "run", reference->run_id, "from", (json_int_t) reference->from);
+        return remote_pass_new(caller, session, op, fields, err);
 }
 
 int operation_run_read(struct caller *caller, const struct run_reference *reference, struct err *err) {
@@ -248,6 +330,8 @@ int operation_run_read(struct caller *caller, const struct run_reference *refere
         struct session *session = find_referred(caller, reference, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return pass_reference(caller, session, "run.read", reference, err);
         caller->stream = true;
         caller->cursor = reference->from > 0 ? reference->from : 1;
         struct run *run = find_run(session, reference->run_id);
@@ -269,6 +353,8 @@ int operation_run_show(struct caller *caller, const struct run_reference *refere
         struct session *session = find_referred(caller, reference, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return pass_reference(caller, session, "run.show", reference, err);
         const struct run *run = find_run(session, reference->run_id);
         if (run) {
                 caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run->id, "status",
@@ -293,6 +379,8 @@ int operation_run_cancel(struct caller *caller, const struct run_reference *refe
         struct session *session = find_referred(caller, reference, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return pass_reference(caller, session, "run.cancel", reference, err);
         struct run *run = find_run(session, reference->run_id);
         if (run) /* one that waits never begins */
                 session_cancel(session, run);

@@ -5,7 +5,9 @@
 
 #include "base/memory.h"
 #include "daemon/operation.h"
+#include "daemon/remote.h"
 #include "session/caller.h"
+#include "session/recovery.h"
 #include "session/session.h"
 #include "session/session_config.h"
 #include "session/session_move.h"
@@ -102,6 +104,9 @@ int operation_session_log(struct caller *caller, const char *name, size_t limit,
         struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return remote_pass_new(caller, session, "session.log", json_pack("{s:I}", "limit", (json_int_t) limit),
+                                       err);
         caller_answer(caller, json_pack("{s:o}", "runs", describe_runs(session, limit ? limit : RUNS_LOGGED)));
         return 0;
 }
@@ -111,6 +116,9 @@ int operation_session_remove(struct caller *caller, const char *name, bool keep_
         struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return remote_pass_new(caller, session, "session.remove",
+                                       json_pack("{s:b}", "keep_files", (int) keep_files), err);
         session_remove(session, keep_files);
         caller_answer(caller, json_object());
         return 0;
@@ -121,6 +129,8 @@ int operation_session_interrupt(struct caller *caller, const char *name, struct 
         struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return remote_pass_new(caller, session, "session.interrupt", NULL, err);
         caller_answer(caller, json_pack("{s:b}", "interrupted", (int) session_interrupt(session)));
         return 0;
 }
@@ -130,6 +140,8 @@ int operation_session_restart(struct caller *caller, const char *name, struct er
         struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return remote_pass_new(caller, session, "session.restart", NULL, err);
         session_restart(session);
         caller_answer(caller, json_object());
         return 0;
@@ -140,6 +152,9 @@ int operation_session_hibernate(struct caller *caller, const char *name, bool tr
         struct session *session = caller_find_session(caller, name, err);
         if (!session)
                 return -1;
+        if (session->is_remote)
+                return remote_pass_new(caller, session, "session.hibernate",
+                                       json_pack("{s:s}", "depth", trim_only ? "trim" : "sleep"), err);
         if (session->state == SESSION_ASLEEP) {
                 caller_answer(caller, json_pack("{s:s}", "state", "asleep"));
                 return 0;
@@ -152,6 +167,19 @@ int operation_session_move(struct caller *caller, const char *name, json_t *opti
         caller_begin(caller, "session.move", name);
         struct session *session = caller_find_session(caller, name, err);
         if (!session || session_move_engine(&session, options, err) < 0)
+                return -1;
+        *ret_info = session_info_of(session);
+        return 0;
+}
+
+int operation_session_adopt(struct caller *caller, const char *name, struct session_info *ret_info, struct err *err) {
+        caller_begin(caller, "session.adopt", name);
+        struct session *session = caller_find_session(caller, name, err);
+        if (!session)
+                return -1;
+        if (session->is_remote)
+                return err_set(err, ERR_UNSUPPORTED, "session %s is at a remote itself", session->row.name);
+        if (recovery_take_sleep_file(session, err) < 0)
                 return -1;
         *ret_info = session_info_of(session);
         return 0;

@@ -24,7 +24,7 @@ static void on_event(void *context, uint32_t events);
 
 /* ---- requests under way ---- */
 
-static const struct caller_type caller_type;
+static const struct caller_type caller_type, channel_caller_type;
 
 static bool client_has_request(const struct client *client, uint16_t number) {
         for (const struct client_request *request = client->requests; request; request = request->next)
@@ -38,7 +38,11 @@ static struct client_request *open_request(struct client *client, uint16_t numbe
         if (!request)
                 return NULL;
         *request = (struct client_request) {
-                .caller = { .type = &caller_type, .manager = &client->daemon->manager, .owner = "", .cursor = 1 },
+                .caller = { .type = client->guard ? &channel_caller_type : &caller_type,
+                            .manager = &client->daemon->manager,
+                            .owner = client->owner,
+                            .from = client->guard ? client->from : NULL,
+                            .cursor = 1 },
                 .next = client->requests,
                 .client = client,
                 .number = number,
@@ -48,6 +52,8 @@ static struct client_request *open_request(struct client *client, uint16_t numbe
         return request;
 }
 
+static void client_bury(struct client *client);
+
 static void close_request(struct client_request *request) {
         struct client *client = request->client;
         for (struct client_request **at = &client->requests; *at; at = &(*at)->next)
@@ -56,14 +62,19 @@ static void close_request(struct client_request *request) {
                         client->n_requests--;
                         break;
                 }
+        if (request->is_admitted)
+                client->guard->settled(client->guard_context, request->is_run);
         free(request);
+        if (client->is_gone && client->n_requests == 0)
+                client_bury(client);
 }
 
 struct client_request *client_request_of(struct caller *caller) {
-        return caller->type == &caller_type ? (struct client_request *) caller : NULL;
+        return caller->type == &caller_type || caller->type == &channel_caller_type ? (struct client_request *) caller
+                                                                                    : NULL;
 }
 
-int client_accept(struct daemon *daemon, int fd, struct err *err) {
+int client_accept(struct daemon *daemon, int fd, const struct client_holder *holder, struct err *err) {
         _cleanup_fd_ int owned = fd;
         struct client *client = calloc(1, sizeof(*client));
         if (!client)
@@ -84,13 +95,21 @@ int client_accept(struct daemon *daemon, int fd, struct err *err) {
         if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_bytes, sizeof(send_bytes)) < 0)
                 (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
         (void) take_fd(&owned);
+        if (holder) {
+                client->guard = holder->guard;
+                client->guard_context = holder->context;
+                (void) snprintf(client->owner, sizeof(client->owner), "%s", holder->owner);
+                (void) snprintf(client->from, sizeof(client->from), "%s", holder->from);
+                daemon->n_channels++;
+        }
         client->next = daemon->clients;
         daemon->clients = client;
         daemon->n_clients++;
         return 0;
 }
 
-void client_free(struct client *client) {
+/* Frees what is left of it: no request is under way. */
+static void client_bury(struct client *client) {
         struct daemon *daemon = client->daemon;
         for (struct client **at = &daemon->clients; *at; at = &(*at)->next) {
                 if (*at == client) {
@@ -99,35 +118,100 @@ void client_free(struct client *client) {
                         break;
                 }
         }
-        download_free_all(client);
-        while (client->uploads)
-                upload_free(client, client->uploads);
-        while (client->requests) {
-                caller_leave(&client->requests->caller);
-                close_request(client->requests);
+        if (client->guard) {
+                daemon->n_channels--;
+                client->guard->gone(client->guard_context);
         }
-        loop_unwatch(&client->watch);
-        fd_close(&client->fd);
         message_parser_release(&client->parser);
         message_queue_release(&client->queue);
         free(client);
 }
 
+/* Leaving one may end others. */
+static struct client_request *first_to_leave(const struct client *client) {
+        struct client_request *request = client->requests;
+        while (request && request->is_left)
+                request = request->next;
+        return request;
+}
+
+static void leave_request(struct client_request *request) {
+        struct caller *caller = &request->caller;
+        request->is_left = true;
+        struct run *run = caller_run(caller);
+        /* A key's run counts until it has ended, also when the connection is gone. */
+        if (request->is_run && run && !caller->cancel_on_disconnect) {
+                caller->stream = true;
+                caller->cursor = UINT64_MAX;
+                return;
+        }
+        caller_leave(caller);
+        close_request(request);
+}
+
+void client_free(struct client *client) {
+        download_free_all(client);
+        while (client->uploads)
+                upload_free(client, client->uploads);
+        loop_unwatch(&client->watch);
+        fd_close(&client->fd);
+        client->closing = true;
+        client->n_requests++; /* it stays until all of them were looked at */
+        client->is_gone = true;
+        for (struct client_request *request; (request = first_to_leave(client));)
+                leave_request(request);
+        if (--client->n_requests == 0)
+                client_bury(client);
+}
+
+/* Runs are no longer counted then. */
+static void client_end(struct client *client) {
+        for (struct client_request *request = client->requests; request; request = request->next)
+                request->is_run = request->is_left = false;
+        if (!client->is_gone) {
+                client_free(client);
+                return;
+        }
+        client->n_requests++;
+        for (struct client_request *request; (request = first_to_leave(client));)
+                leave_request(request);
+        client->n_requests--;
+        client_bury(client);
+}
+
+void client_free_all(struct daemon *daemon, bool is_guarded) {
+        for (struct client *client = daemon->clients, *next; client; client = next) {
+                next = client->next;
+                if (is_guarded == (client->guard != NULL))
+                        client_end(client);
+        }
+}
+
 /* ---- sending ---- */
 
 static void client_update_watch(struct client *client) {
+        if (client->is_gone)
+                return;
         size_t queued = message_queue_size(&client->queue);
         /* An answer to something else may flush the whole queue: the streams that were held back go on all the same. */
         client->is_held_back |= queued >= CLIENT_STREAM_HIGH;
         bool waiting = queued > 0 || client->is_held_back;
-        (void) loop_watch_change(client->watch, (client->closing ? 0 : EPOLLIN) | (waiting ? EPOLLOUT : 0));
+        (void) loop_watch_change(client->watch,
+                                 (client->closing || client->is_not_read ? 0 : EPOLLIN) | (waiting ? EPOLLOUT : 0));
 }
 
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size) {
-        if (client->closing && type != MESSAGE_ANSWER)
+        if (client->is_gone || (client->closing && type != MESSAGE_ANSWER))
                 return;
         if (message_queue_send(&client->queue, client->fd, type, request, 0, bytes, size) < 0)
                 client->closing = true; /* it is gone, or owes us more reading than is fair */
+        client_update_watch(client);
+}
+
+void client_hold(struct client *client, bool is_held) {
+        if (client->is_not_read == is_held)
+                return;
+        client->is_not_read = is_held;
         client_update_watch(client);
 }
 
@@ -175,8 +259,8 @@ static void on_answer(struct caller *caller, const char *text, size_t size, json
                 return;
         }
         size_t n_ok = sizeof(ok) - (size == 2 ? 2 : 1); /* an empty object has nothing after the comma */
-        if (message_queue_send_joined(&client->queue, client->fd, MESSAGE_ANSWER, request->number, ok, n_ok, text + 1,
-                                      size - 1) < 0)
+        if (!client->is_gone && message_queue_send_joined(&client->queue, client->fd, MESSAGE_ANSWER, request->number,
+                                                          ok, n_ok, text + 1, size - 1) < 0)
                 client->closing = true;
         client_update_watch(client);
         close_request(request);
@@ -186,6 +270,8 @@ static void on_output(struct caller *caller, const struct caller_output *output)
         const struct client_request *request = (struct client_request *) caller;
         struct client *client = request->client;
         enum message_type type = output->is_error ? MESSAGE_ERR : MESSAGE_OUT;
+        if (client->is_gone || output->size == 0)
+                return;
         if (message_queue_send(&client->queue, client->fd, type, request->number, (uint32_t) output->number,
                                output->bytes, output->size) < 0)
                 client->closing = true;
@@ -206,7 +292,7 @@ static void on_display(struct caller *caller, const char *data, size_t size) {
 static void on_accepted(struct caller *caller, const char *run_id) {
         const struct client_request *request = (struct client_request *) caller;
         char text[96];
-        if (!caller->stream)
+        if (!(caller->stream || request->wants_start) || request->client->is_gone)
                 return;
         int size = snprintf(text, sizeof(text), "{\"event\":\"start\",\"run_id\":\"%.32s\"}", run_id);
         client_send(request->client, MESSAGE_EVENT, request->number, text, (size_t) size);
@@ -230,6 +316,15 @@ static const struct caller_type caller_type = { .answer = on_answer,
                                                 .wants_more = wants_more,
                                                 .via = "socket" };
 
+/* No descriptor goes to another machine. */
+static const struct caller_type channel_caller_type = { .answer = on_answer,
+                                                        .refuse = on_refuse,
+                                                        .accepted = on_accepted,
+                                                        .output = on_output,
+                                                        .display = on_display,
+                                                        .wants_more = wants_more,
+                                                        .via = "channel" };
+
 /* ---- receiving ---- */
 
 /* Says what was wrong and reads nothing more. */
@@ -239,6 +334,15 @@ static void client_hang_up(struct client *client, const char *why) {
         send_refusal(client, 0, &err);
         client->closing = true;
         client_update_watch(client);
+}
+
+static int client_admit(struct client_request *request, json_t *json, struct err *err) {
+        const struct client *client = request->client;
+        if (client->guard && client->guard->admit(client->guard_context, json, &request->is_run, err) < 0)
+                return -1;
+        request->wants_start = json_is_true(json_object_get(json, "acknowledge"));
+        request->is_admitted = client->guard != NULL;
+        return 0;
 }
 
 static void client_handle_message(struct client *client, const struct message *message) {
@@ -268,7 +372,7 @@ static void client_handle_message(struct client *client, const struct message *m
                                : NULL;
         if (!json_is_object(json))
                 (void) err_set(&err, ERR_PROTOCOL, "the request is not a JSON object: %s", where.text);
-        else if (socket_request_carry_out(&request->caller, json, &err) == 0)
+        else if (client_admit(request, json, &err) == 0 && socket_request_carry_out(&request->caller, json, &err) == 0)
                 err.code = ERR_NONE;
         if (err.code != ERR_NONE)
                 caller_refuse(&request->caller, &err);

@@ -28,6 +28,26 @@ struct client_request {
         struct client_request *next;
         struct client *client;
         uint16_t number;
+        bool is_admitted, is_run; /* by a guard */
+        bool wants_start;         /* the id of its run, also when it does not stream */
+        bool is_left;             /* its connection is gone */
+};
+
+/* What stands between a connection that a key opened (api/channel.h) and the operations: the layer above has the keys,
+ * their quotas and their rights. */
+struct client_guard {
+        /* May this request come in? With *ret_is_run it counts as a run until it is settled. */
+        int (*admit)(void *context, json_t *json, bool *ret_is_run, struct err *err);
+        void (*settled)(void *context, bool is_run); /* an admitted request has ended */
+        void (*gone)(void *context);                 /* the connection has ended, and all requests of it */
+};
+
+/* Whose connection it is. */
+struct client_holder {
+        const char *owner; /* a key's name */
+        const char *from;  /* its address */
+        const struct client_guard *guard;
+        void *context;
 };
 
 struct client {
@@ -43,16 +63,27 @@ struct client {
         size_t n_requests;
         bool closing;           /* after the queue is flushed */
         bool is_held_back;      /* the queue was full: streams may wait for room */
+        bool is_not_read;       /* see client_hold */
+        bool is_gone;           /* it has disconnected; its runs go on, and are counted until they end */
+        const struct client_guard *guard; /* NULL: the operator's own connection */
+        void *guard_context;
+        char owner[65], from[64];
 };
 
-/* Takes the descriptor. */
-int client_accept(struct daemon *daemon, int fd, struct err *err);
+/* Takes the descriptor. `holder` NULL: the operator, on the UNIX socket. */
+int client_accept(struct daemon *daemon, int fd, const struct client_holder *holder, struct err *err);
 void client_free(struct client *client);
+
+/* At the end of the daemon: all that have a guard, or all that have none. */
+void client_free_all(struct daemon *daemon, bool is_guarded);
 
 /* The request behind a caller; NULL: it came another way, which has no DATA. */
 struct client_request *client_request_of(struct caller *caller);
 
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size);
+
+/* Reads nothing from the client for now: what it sends goes somewhere that is slower. */
+void client_hold(struct client *client, bool is_held);
 
 /* Room for more output of a stream? */
 bool client_wants_more(const struct client *client);

@@ -2,7 +2,10 @@
 
 #include <string.h>
 
+#include "base/memory.h"
 #include "daemon/operation.h"
+#include "daemon/remote.h"
+#include "daemon/remote_move.h"
 #include "session/caller.h"
 #include "session/manager.h"
 #include "session/serve_options.h"
@@ -78,7 +81,11 @@ static int request_run_cancel(struct caller *caller, json_t *json, struct err *e
 
 /* ---- sessions ---- */
 
-static const struct session_info_form whole_form, brief_form = { .is_brief = true };
+/* Where it lies on the host, and as which process, is the operator's business. */
+static json_t *info_to_json(const struct caller *caller, const struct session_info *info, bool is_brief) {
+        const struct session_info_form form = { .is_brief = is_brief, .hides_host = !caller_is_operator(caller) };
+        return session_info_to_json(info, &form);
+}
 
 static int request_session_create(struct caller *caller, json_t *json, struct err *err) {
         static const char *const known[] = { "op",           "session",  "image",  "mode",      "limits",
@@ -88,7 +95,12 @@ static int request_session_create(struct caller *caller, json_t *json, struct er
         if (session_config_check_members(json, "session.create", known, err) < 0 ||
             operation_session_create(caller, get_session(json), json, &created, err) < 0)
                 return -1;
-        json_t *answer = session_info_to_json(&created.info, &whole_form);
+        struct session *remote = remote_find(caller, get_session(json));
+        if (remote) {
+                json_decref(created.unchanged);
+                return remote_create(caller, remote, created.is_new, err);
+        }
+        json_t *answer = info_to_json(caller, &created.info, false);
         json_object_set_new(answer, "created", json_boolean(created.is_new));
         if (created.unchanged)
                 json_object_set_new(answer, "unchanged", created.unchanged);
@@ -96,16 +108,22 @@ static int request_session_create(struct caller *caller, json_t *json, struct er
         return 0;
 }
 
-static void add_to_list(void *list, const struct session_info *info) {
-        (void) json_array_append_new(list, session_info_to_json(info, &brief_form));
+struct listing {
+        const struct caller *caller;
+        json_t *sessions;
+};
+
+static void add_to_list(void *context, const struct session_info *info) {
+        const struct listing *listing = context;
+        (void) json_array_append_new(listing->sessions, info_to_json(listing->caller, info, true));
 }
 
 static int request_session_list(struct caller *caller, json_t *json, struct err *err) {
-        json_t *sessions = json_array();
+        struct listing listing = { caller, json_array() };
         (void) json;
         (void) err;
-        operation_session_list(caller, add_to_list, sessions);
-        caller_answer(caller, json_pack("{s:o}", "sessions", sessions));
+        operation_session_list(caller, add_to_list, &listing);
+        caller_answer(caller, json_pack("{s:o}", "sessions", listing.sessions));
         return 0;
 }
 
@@ -113,7 +131,7 @@ static int request_session_show(struct caller *caller, json_t *json, struct err 
         struct session_details details;
         if (operation_session_show(caller, get_session(json), &details, err) < 0)
                 return -1;
-        json_t *answer = session_info_to_json(&details.info, &whole_form);
+        json_t *answer = info_to_json(caller, &details.info, false);
         json_object_set_new(answer, "runs", details.runs);
         json_object_set_new(answer, "isolation", details.isolation);
         caller_answer(caller, answer);
@@ -144,10 +162,21 @@ static int request_session_hibernate(struct caller *caller, json_t *json, struct
 static int request_session_move(struct caller *caller, json_t *json, struct err *err) {
         static const char *const known[] = { "op", "session", "engine", "isolation", "image", NULL };
         struct session_info info;
-        if (session_config_check_members(json, "session.move", known, err) < 0 ||
-            operation_session_move(caller, get_session(json), json, &info, err) < 0)
+        if (session_config_check_members(json, "session.move", known, err) < 0)
                 return -1;
-        caller_answer(caller, session_info_to_json(&info, &whole_form));
+        if (remote_move_is_meant(caller, get_session(json), json))
+                return remote_move(caller, get_session(json), json, err);
+        if (operation_session_move(caller, get_session(json), json, &info, err) < 0)
+                return -1;
+        caller_answer(caller, info_to_json(caller, &info, false));
+        return 0;
+}
+
+static int request_session_adopt(struct caller *caller, json_t *json, struct err *err) {
+        struct session_info info;
+        if (operation_session_adopt(caller, get_session(json), &info, err) < 0)
+                return -1;
+        caller_answer(caller, info_to_json(caller, &info, false));
         return 0;
 }
 
@@ -155,7 +184,7 @@ static int request_session_set(struct caller *caller, json_t *json, struct err *
         struct session_info info;
         if (operation_session_set(caller, get_session(json), json_object_get(json, "limits"), &info, err) < 0)
                 return -1;
-        caller_answer(caller, session_info_to_json(&info, &whole_form));
+        caller_answer(caller, info_to_json(caller, &info, false));
         return 0;
 }
 
@@ -274,6 +303,7 @@ static const struct socket_row rows[] = {
         { "session.restart", request_session_restart },
         { "session.hibernate", request_session_hibernate },
         { "session.move", request_session_move },
+        { "session.adopt", request_session_adopt },
         { "session.log", request_session_log },
         { "session.set", request_session_set },
         { "session.install", request_install },
@@ -292,6 +322,16 @@ static const struct socket_row *find_row(const struct socket_row *table, const c
         return NULL;
 }
 
+/* What answers at once where a session is here, and so has no place in an operation for one that is elsewhere. */
+static bool is_passed_on(const char *name) {
+        static const char *const names[] = { "session.show", "session.set", "file.read",     "file.write", "file.list",
+                                             "file.stat",    "file.mkdir",  "artifact.list", "file.move" };
+        for (size_t i = 0; i < ELEMENTS(names); i++)
+                if (strcmp(names[i], name) == 0)
+                        return true;
+        return false;
+}
+
 int socket_request_carry_out(struct caller *caller, json_t *json, struct err *err) {
         const char *name = get_text(json, "op");
         if (!name)
@@ -299,6 +339,9 @@ int socket_request_carry_out(struct caller *caller, json_t *json, struct err *er
         const struct socket_row *row = find_row(rows, name);
         if (!row)
                 row = find_row(caller->manager->options->front_rows, name);
+        struct session *remote = row && is_passed_on(name) ? remote_find(caller, get_session(json)) : NULL;
+        if (remote)
+                return remote_pass(caller, remote, json, err);
         if (row)
                 return row->carry_out(caller, json, err);
         return err_set(err, ERR_USAGE, "there is no operation \"%.60s\"; docs/PROTOCOL.md lists them", name);

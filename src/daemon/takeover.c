@@ -172,7 +172,7 @@ int takeover_sessions(struct session_manager *manager, struct err *err) {
         if (takeover.adopted)
                 daemon_log("took over %zu living kernels", takeover.adopted);
         for (struct session *session = manager->sessions; session; session = session->next) {
-                if (!session->kernel)
+                if (!session->kernel && !session->is_remote)
                         recovery_settle_session(session);
                 waiting_load(session);
         }

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -27,10 +28,10 @@ const struct engine *engine_find(const char *name, struct err *err) {
                 if (strcmp((*at)->name, name) == 0)
                         return *at;
         if (!engine_is_native(name))
-                (void) err_set(
-                        err, ERR_USAGE,
-                        "there is no engine \"%.40s\"; there are auto, native, docker, podman, incus and incus-vm",
-                        name);
+                (void) err_set(err, ERR_USAGE,
+                               "there is no engine \"%.40s\"; there are auto, native, docker, podman, incus, incus-vm "
+                               "and remote",
+                               name);
         return NULL;
 }
 
@@ -78,6 +79,46 @@ bool engine_is_there(const struct engine *engine, const struct engine_settings *
         return connect(fd, (const struct sockaddr *) &address, sizeof(address)) == 0;
 }
 
+const struct engine_standard *engine_standard_of(const struct engine_settings *settings, const char *engine) {
+        static const struct {
+                const char *engine;
+                size_t offset;
+        } rows[] = { { "docker", offsetof(struct engine_settings, docker) },
+                     { "podman", offsetof(struct engine_settings, docker) },
+                     { "incus", offsetof(struct engine_settings, incus) },
+                     { "incus-vm", offsetof(struct engine_settings, incus) } };
+        for (size_t i = 0; i < ELEMENTS(rows); i++)
+                if (strcmp(rows[i].engine, engine) == 0)
+                        return (const struct engine_standard *) ((const char *) settings + rows[i].offset);
+        return NULL;
+}
+
+int engine_choose_standard(const struct engine_settings *settings, const char *native_trouble,
+                           char ret_engine[static ENGINE_NAME_MAX], char *ret_why, size_t room, struct err *err) {
+        const struct engine *const *found = engine_table;
+        if (engine_has_remote(settings)) {
+                (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", ENGINE_REMOTE);
+                (void) snprintf(ret_why, room, "auto: a remote is configured (SANDBOX_API_URL)");
+                return 0;
+        }
+        if (!native_trouble) {
+                (void) snprintf(ret_engine, ENGINE_NAME_MAX, "native");
+                (void) snprintf(ret_why, room, "auto: no remote is configured, and this host can make boxes");
+                return 0;
+        }
+        while (*found && !engine_is_there(*found, settings))
+                found++;
+        if (!*found)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "this host cannot make boxes (%s), and no other engine is there; `glovebox doctor` says "
+                               "what is missing",
+                               native_trouble);
+        (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", (*found)->name);
+        (void) snprintf(ret_why, room, "auto: this host cannot make boxes (%s), and %s is there", native_trouble,
+                        (*found)->name);
+        return 0;
+}
+
 static int refuse_isolation(const char *engine, enum engine_isolation minimum, struct err *err) {
         return err_set(err, ERR_REFUSED, "the isolation \"%s\" was asked for, and engine %s gives \"container\"; %s",
                        engine_isolation_name(minimum), engine,
@@ -94,6 +135,15 @@ int engine_choose(const struct engine_settings *settings, const char *engine, co
         err->code = ERR_NONE;
         if (*minimum && engine_parse_isolation(minimum, &wanted, err) < 0)
                 return -1;
+        if (strcmp(engine, ENGINE_REMOTE) == 0) { /* what is weaker than demanded, the other side refuses */
+                if (!engine_has_remote(settings))
+                        return err_set(err, ERR_UNSUPPORTED,
+                                       "engine remote is not there: this daemon knows no other Glovebox; it needs "
+                                       "--remote-url (SANDBOX_API_URL) and a key (SANDBOX_API_KEY)");
+                (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", ENGINE_REMOTE);
+                *ret_runtime = '\0';
+                return 0;
+        }
         if (!is_open && !(found = engine_find(engine, err)) && err->code != ERR_NONE)
                 return -1;
         if (found == &engine_incus && strcmp(settings->incus_type, "vm") == 0)

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -27,17 +28,29 @@ enum engine_isolation {
         ENGINE_VM,
 };
 
+/* Limits of sessions on one engine that ask for none; 0: those of the daemon. */
+struct engine_standard {
+        uint64_t memory_bytes, cpu_thousandths, timeout_ms;
+};
+
 /* The operator's settings. Texts are never NULL. */
 struct engine_settings {
         const char *docker_socket, *podman_socket;
         const char *image;   /* for sessions that name none */
         const char *runtime; /* of containers: "" for the engine's own */
         const char *gvisor;  /* the runtime that stands for gVisor, "runsc" */
+        struct engine_standard docker; /* podman's too */
 
         const char *incus_socket; /* of the server on this host; "": where the client looks for it */
         const char *incus_image;  /* for sessions that name none */
         const char *incus_type;   /* "container" or "vm": what `incus` makes; "": container */
-        const char *incus_remote; /* as `incus remote list` names it; "": the server of this host */
+        const char *incus_remote; /* as `incus remote list` names it; "": the client's own default */
+        struct engine_standard incus;
+
+        const char *remote_url; /* of another Glovebox; "": there is none */
+        const char *remote_key;
+        const char *remote_ca; /* a file of certificates to trust; "": the system's */
+        uint64_t remote_timeout_ms; /* how long it may be away before requests to it fail */
 };
 
 struct engine_mount {
@@ -103,8 +116,23 @@ extern const struct engine *const engine_table[];
 int engine_parse_isolation(const char *text, enum engine_isolation *ret_isolation, struct err *err);
 const char *engine_isolation_name(enum engine_isolation isolation);
 
+/* Limits that sessions on this engine get unless they ask for others; NULL: the daemon's. */
+const struct engine_standard *engine_standard_of(const struct engine_settings *settings, const char *engine);
+
 /* Does the engine's socket take connections now? Never waits. */
 bool engine_is_there(const struct engine *engine, const struct engine_settings *settings);
+
+/* Another Glovebox: it makes no boxes for this daemon, which passes whole operations on to it (daemon/remote.h). */
+#define ENGINE_REMOTE "remote"
+
+static inline bool engine_has_remote(const struct engine_settings *settings) {
+        return *settings->remote_url != '\0';
+}
+
+/* What `auto` means for a daemon: remote if configured, else native if this host can have it (`native_trouble` NULL),
+ * else the first other engine that is there. Says why in `ret_why`. */
+int engine_choose_standard(const struct engine_settings *settings, const char *native_trouble,
+                           char ret_engine[static ENGINE_NAME_MAX], char *ret_why, size_t room, struct err *err);
 
 /* Chooses for a request: `engine` ("" or "auto": any; else its name) and `minimum` ("": any). Fills the name of the
  * engine and the runtime. Refuses with a reason rather than choosing something weaker. Never waits. */

@@ -1,8 +1,11 @@
 #include "http/conn_io.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -336,6 +339,30 @@ int http_conn_io_open(struct http_server *server, int fd, const struct http_peer
                 return -ENOMEM;
         }
         return 0;
+}
+
+/* The descriptor is copied, and the connection ends as after a last answer; the copy keeps the socket open. */
+int http_take_socket(struct http_request *request, const char *protocol) {
+        struct http_conn_io *link = link_of(http_connection_of(request));
+        struct http_connection *connection = &link->connection;
+        const char *wanted = http_header(request, "Upgrade"), *how = http_header(request, "Connection");
+        char head[160];
+        if (!wanted || strcasecmp(wanted, protocol) != 0 || !how || !strcasestr(how, "upgrade") ||
+            http_content_length(request) != 0 || request->head.is_old)
+                return -EPROTO;
+        if (connection->answer != ANSWER_OWED || has_input(link) || http_out_size(&connection->out) > 0)
+                return -EBUSY;
+        _cleanup_fd_ int fd = fcntl(link->fd, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0)
+                return -errno;
+        int size =
+                snprintf(head, sizeof(head),
+                         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %.32s\r\n\r\n", protocol);
+        if (send(fd, head, (size_t) size, MSG_NOSIGNAL | MSG_DONTWAIT) != size)
+                return -EPIPE;
+        http_connection_answered(connection, false);
+        connection->must_linger = false;
+        return take_fd(&fd);
 }
 
 void http_conn_io_drain(struct http_conn_io *link) {

@@ -141,3 +141,10 @@ void http_stream_end(struct http_request *request);
 /* The answer will never be whole, and the client can see it: what is queued goes out, then the connection ends without
  * the mark of the end. */
 void http_stream_abort(struct http_request *request);
+
+/* ---- another protocol on the same connection ---- */
+
+/* For a request with "Upgrade: PROTOCOL" and no body: answers 101 and gives the connection's socket away (owned by the
+ * caller, nonblocking). The request is gone then. -EPROTO: it does not ask for this protocol; -errno: it cannot be
+ * done; in both cases the request still waits for an answer. */
+int http_take_socket(struct http_request *request, const char *protocol);

@@ -28,6 +28,7 @@ static void let_go(struct caller *caller) {
         caller->spill = NULL;
         caller->held_by = NULL;
         caller->stand_in = NULL;
+        caller->source = NULL;
 }
 
 /* ---- the audit log ---- */
@@ -120,6 +121,8 @@ struct run *caller_run(const struct caller *caller) {
 
 void caller_leave(struct caller *caller) {
         struct run *run = caller_run(caller);
+        if (caller->source)
+                caller->source->leave(caller->source_context);
         struct session *program = caller->session && caller->session->is_program ? caller->session : NULL;
         let_go(caller);
         if (program)
@@ -129,7 +132,9 @@ void caller_leave(struct caller *caller) {
 }
 
 void caller_feed(struct caller *caller) {
-        if (caller->spill)
+        if (caller->source)
+                caller->source->feed(caller->source_context);
+        else if (caller->spill)
                 spill_feed(caller);
         else if (caller->run && caller->run->started)
                 run_feed_caller(caller->run, caller);

@@ -53,6 +53,12 @@ struct caller_type {
         const char *via; /* "socket", "http": for the audit log; NULL: acts for a caller that is recorded */
 };
 
+/* What answers a caller from elsewhere, a bit at a time (daemon/remote.h). */
+struct caller_source {
+        void (*leave)(void *context); /* the client has disconnected */
+        void (*feed)(void *context); /* it has room for more */
+};
+
 struct caller {
         const struct caller_type *type;
         struct session_manager *manager;
@@ -71,6 +77,8 @@ struct caller {
         struct caller *next;
         struct session *session;
         struct spill *spill;
+        const struct caller_source *source; /* or NULL */
+        void *source_context;
         struct caller **held_by; /* a pointer to it elsewhere, or NULL; cleared when the caller ends */
 
         /* a caller that acts for it and answers it in the end; and the reverse (session/install.c) */

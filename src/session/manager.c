@@ -92,6 +92,7 @@ void manager_init(struct session_manager *manager, const struct serve_options *o
                                               .egress = EGRESS_DOWN,
                                               .started_ms = loop_now_ms(),
                                               .started_wall_ms = loop_wall_ms() };
+        remote_link_init(manager);
         share_table_open(&manager->shares, share_rows, MANAGER_SHARES, (unsigned) options->key_share_percent);
         (void) snprintf(manager->data_dir, sizeof(manager->data_dir), "%s", options->data_dir);
         name_old_groups(manager);
@@ -101,7 +102,7 @@ static void name_helpers(struct session_manager *manager) {
         static const char *const names[HELPERS] = {
                 [HELPER_VAULT] = "vault",     [HELPER_MAKER] = "maker",  [HELPER_REAPER] = "reaper",
                 [HELPER_JANITOR] = "janitor", [HELPER_EGRESS] = "proxy", [HELPER_METER] = "meter",
-                [HELPER_AUDIT] = "audit"
+                [HELPER_AUDIT] = "audit",     [HELPER_REMOTE] = "remote"
         };
         for (size_t i = 0; i < HELPERS; i++)
                 manager->helpers[i] = (struct helper) { .name = names[i], .loop = manager->loop, .context = manager };
@@ -138,9 +139,7 @@ int manager_open(struct session_manager *manager, struct err *err) {
                 return -1;
         (void) snprintf(manager->data_id, sizeof(manager->data_id), "%s", id);
         (void) snprintf(manager->group_prefix, sizeof(manager->group_prefix), "b-%s-", id);
-        const char *engine = manager->options->engine ? manager->options->engine : "auto";
-        if (engine_choose(&manager->options->engines, engine, "", manager->engine.name, manager->engine.runtime, err) <
-            0)
+        if (session_engine_settle(manager, err) < 0)
                 return -1;
         reaper_know_engines(&manager->options->engines, manager->data_id);
         (void) snprintf(path, sizeof(path), "%s/state", manager->data_dir);
@@ -205,6 +204,7 @@ void manager_stop_making(struct session_manager *manager) {
         maker_link_stop(manager);
         group_sweep(manager);
         network_stop(manager);
+        remote_link_stop(manager);
         if (manager->loop)
                 kernel_pool_empty(manager);
 }

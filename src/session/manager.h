@@ -14,6 +14,7 @@
 #include "egress/egress.h"
 #include "session/counters.h"
 #include "session/disk.h"
+#include "session/remote_link.h"
 #include "session/session_engine.h"
 #include "spawn/maker.h"
 #include "store/audit.h"
@@ -46,6 +47,7 @@ enum manager_helper {
         HELPER_EGRESS,
         HELPER_METER,
         HELPER_AUDIT,
+        HELPER_REMOTE,
         HELPERS
 };
 
@@ -69,6 +71,8 @@ struct session_manager {
         char group_prefix[16];     /* of the control groups of our kernels: "b-<id of the data directory>-" */
         char old_group_prefix[16]; /* as older versions called them: by the path */
         struct session_engine engine; /* of sessions that ask for none */
+        char engine_why[160];
+        struct remote_link remote; /* to another Glovebox */
         char data_id[16];
         char data_dir[4096];
         uint64_t started_ms;

@@ -117,6 +117,21 @@ static int open_or_make(struct session *session, struct journal **ret_journal, s
         return session_open_journal(session, ret_journal, err);
 }
 
+int recovery_take_sleep_file(struct session *session, struct err *err) {
+        struct journal *journal;
+        if (session->kernel || session->runs)
+                return err_set(err, ERR_BUSY, "session %s has a box: its variables are in there", session->row.name);
+        if (!sleep_file_exists(session))
+                return err_set(err, ERR_NOT_FOUND, "session %s has no sleep file", session->row.name);
+        if (open_or_make(session, &journal, err) < 0)
+                return -1;
+        int code = journal_hold(journal, JOURNAL_HOLDS_FILE, err);
+        journal_close(journal);
+        if (code == 0 && session->state != SESSION_ASLEEP)
+                session_move(session, SESSION_ASLEEP);
+        return code;
+}
+
 bool recovery_knows_run(struct session *session, const char *run_id) {
         struct journal_run found;
         struct journal *owned = NULL, *journal = session->kernel ? session->kernel->journal : NULL;

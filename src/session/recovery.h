@@ -17,6 +17,9 @@ void recovery_settle(struct session *session, struct journal *journal);
 /* The same for a session that has no kernel at all; and its state follows. */
 void recovery_settle_session(struct session *session);
 
+/* A session without a kernel is given a sleep file that was written elsewhere: its variables are in there. */
+int recovery_take_sleep_file(struct session *session, struct err *err);
+
 /* A kernel that outlived its daemon: does it hold what the session's variables are? If not, the file does, or they were
  * given up. */
 bool recovery_kernel_counts(struct session *session);

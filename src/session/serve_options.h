@@ -15,6 +15,7 @@
 enum { SERVE_SOCKET_PATH_MAX = 108, SERVE_POOL_MAX = 64, SERVE_STOCK_MAX = 64 };
 
 struct daemon;
+struct serve_options;
 struct socket_row;
 
 /* Another way in beside the socket: it lives above this layer, so it is handed down. */
@@ -42,6 +43,8 @@ struct serve_options {
 
         const char *engine; /* that makes boxes unless a session asks for another; NULL: auto */
         struct engine_settings engines;
+        /* Called once at the start: which engine serves, and why. NULL is fine. */
+        void (*engine_chosen)(const struct serve_options *options, const char *name, const char *why);
 
         /* what callers of the socket may show to a box: directories separated by colons, NULL for none */
         const char *allow_read, *allow_write;

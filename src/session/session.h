@@ -54,6 +54,8 @@ struct session {
         bool from_pool, needs_new_box; /* a box of the pool was tried, and did not do */
         struct loop_timer *program_timer; /* by then its caller has ended it, or we do */
         bool light; /* its only run needs nothing that is preloaded */
+        bool is_remote; /* another Glovebox has it (daemon/remote.h): nothing of it happens here */
+        char remote_state[12]; /* as far as is known, or "" */
         enum session_state state;
         char state_dir[1024], workspace[1024]; /* both "" if it is ephemeral and has no given workspace */
         struct kernel *kernel;

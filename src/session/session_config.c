@@ -112,6 +112,9 @@ static int read_options(const struct caller *caller, json_t *json, bool has_netw
                     (caller_is_operator(caller) || strcmp(keys[i], "operator") != 0) &&
                     (has_network || strcmp(keys[i], "network") != 0))
                         json_object_set(kept, keys[i], json_object_get(json, keys[i]));
+        if (json_object_get(kept, "engine") &&
+            strcmp(json_string_value(json_object_get(kept, "engine")), ENGINE_REMOTE) == 0)
+                session_engine_keep_asked(json, kept);
         _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : strdup("");
         json_decref(kept);
         if (!text || strlen(text) >= sizeof(row->options))
@@ -148,6 +151,7 @@ int session_config_from_json(const struct caller *caller, json_t *json, enum ses
             read_options(caller, json, has_network, &row, err) < 0 ||
             session_config_check(caller, json, look, &row, err) < 0)
                 return -1;
+        session_engine_set_limits(caller->manager, json_object_get(json, "limits"), &row);
         if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
                 return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
         if (json_is_true(json_object_get(json, "allow_weaker")))

@@ -126,6 +126,8 @@ int session_config_check(const struct caller *caller, json_t *json, enum session
         bool is_operator = caller_is_operator(caller) && json_is_true(json_object_get(json, "operator"));
         const struct policy policy = maker_policy(manager->maker_settings, is_operator, !caller_is_operator(caller));
         bool later = look == SESSION_CONFIG_LOOK_LATER;
+        if (session_engine_is_remote(row)) /* images and directories are those of the other host: it checks them */
+                return session_config_check_env(session_config_check_get(json, "env"), err);
         if ((session_engine_is_native(row) && check_image(manager, row->image, err) < 0) ||
             session_config_check_env(session_config_check_get(json, "env"), err) < 0 ||
             check_mounts(&policy, later, session_config_check_get(json, "mounts"), err) < 0)

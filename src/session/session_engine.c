@@ -1,7 +1,11 @@
 #include "session/session_engine.h"
 
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "image/image.h"
@@ -28,12 +32,89 @@ bool session_engine_is_native(const struct registry_session *row) {
         return !*engine.name;
 }
 
+bool session_engine_is_remote(const struct registry_session *row) {
+        struct session_engine engine = session_engine_of(row);
+        return strcmp(engine.name, ENGINE_REMOTE) == 0;
+}
+
+/* ---- the daemon's own ---- */
+
+/* Why this host cannot make boxes, or NULL. A child tries the namespaces of one. */
+static const char *find_native_trouble(void) {
+        int status = 0;
+        pid_t pid = fork();
+        if (pid == 0)
+                _exit(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) <
+                                      0
+                              ? EXIT_FAILURE
+                              : EXIT_SUCCESS);
+        if (pid < 0 || waitpid(pid, &status, 0) != pid || status == 0)
+                return NULL;
+        return "Linux refuses new namespaces here";
+}
+
+int session_engine_settle(struct session_manager *manager, struct err *err) {
+        const struct engine_settings *settings = &manager->options->engines;
+        const char *engine = manager->options->engine ? manager->options->engine : "auto";
+        char *why = manager->engine_why;
+        char chosen[ENGINE_NAME_MAX];
+        if (strcmp(engine, "auto") != 0) {
+                (void) snprintf(why, sizeof(manager->engine_why), "--engine, SANDBOX_MODE");
+                (void) snprintf(chosen, sizeof(chosen), "%.15s", engine);
+        } else if (engine_choose_standard(settings, find_native_trouble(), chosen, why, sizeof(manager->engine_why),
+                                          err) < 0)
+                return -1;
+        if (engine_choose(settings, strcmp(engine, "auto") == 0 ? chosen : engine, "", manager->engine.name,
+                          manager->engine.runtime, err) < 0)
+                return -1;
+        bool is_remote = strcmp(manager->engine.name, ENGINE_REMOTE) == 0;
+        if (engine_has_remote(settings) && tunnel_check_url(settings->remote_url, err) < 0)
+                return -1;
+        if (is_remote && !*settings->remote_key)
+                return err_set(err, ERR_USAGE,
+                               "engine remote needs a key of %.200s: set SANDBOX_API_KEY; `glovebox serve --new-key "
+                               "NAME` makes one there",
+                               settings->remote_url);
+        if (is_remote && strcmp(engine, ENGINE_REMOTE) == 0 && remote_link_probe(manager, err) < 0)
+                return -1; /* with auto it may come later: its sessions wait for it */
+        if (manager->options->engine_chosen)
+                manager->options->engine_chosen(manager->options, manager->engine.name, why);
+        return 0;
+}
+
+void session_engine_set_limits(const struct session_manager *manager, json_t *asked, struct registry_session *row) {
+        struct session_engine engine = session_engine_of(row);
+        const struct engine_standard *standard = engine_standard_of(&manager->options->engines, engine.name);
+        if (!standard)
+                return;
+        const struct {
+                const char *name, *plain_name;
+                uint64_t standard, *limit;
+        } fields[] = { { "memory_bytes", "memory", standard->memory_bytes, &row->limits.memory_bytes },
+                       { "cpus", "cpus", standard->cpu_thousandths, &row->limits.cpu_thousandths },
+                       { "timeout_ms", "timeout", standard->timeout_ms, &row->limits.timeout_ms } };
+        for (size_t i = 0; i < ELEMENTS(fields); i++)
+                if (fields[i].standard && !json_object_get(asked, fields[i].name) &&
+                    !json_object_get(asked, fields[i].plain_name))
+                        *fields[i].limit = fields[i].standard;
+}
+
 static void keep(json_t *kept, const char *name, const char *runtime) {
         if (engine_is_native(name))
                 return;
         json_object_set_new(kept, "engine", json_string(name));
         if (*runtime)
                 json_object_set_new(kept, "runtime", json_string(runtime));
+}
+
+void session_engine_keep_asked(json_t *json, json_t *kept) {
+        static const char *const keys[] = { "image", "mode", "limits", "isolation" };
+        json_t *asked = json_object();
+        for (size_t i = 0; i < ELEMENTS(keys); i++)
+                if (json_object_get(json, keys[i]))
+                        json_object_set(asked, keys[i], json_object_get(json, keys[i]));
+        json_object_set_new(kept, "asked", asked);
+        (void) json_object_del(kept, "operator");
 }
 
 void session_engine_keep(const struct registry_session *row, json_t *options) {
@@ -73,6 +154,8 @@ int session_engine_choose(const struct session_manager *manager, json_t *json, s
                                   chosen.runtime, err) < 0)
                         return -1;
         keep(kept, chosen.name, chosen.runtime);
+        if (strcmp(chosen.name, ENGINE_REMOTE) == 0)
+                return 0; /* images are the remote's */
         if (engine_is_native(chosen.name))
                 return image_check_name(row->image, err);
         const char *standard = engine_image_of(settings, chosen.name);

@@ -18,9 +18,13 @@ static int change_row(const struct session *session, json_t *json, struct regist
                 return err_set(err, ERR_DAMAGED, "the options of session %s cannot be read", row->name);
         (void) json_object_del(kept, "engine");
         (void) json_object_del(kept, "runtime");
+        (void) json_object_del(kept, "asked");
         const char *image = json_string_value(json_object_get(json, "image"));
         (void) snprintf(row->image, sizeof(row->image), "%s", image ? image : session->manager->options->image);
         int code = session_engine_choose(session->manager, json, row, kept, err);
+        const char *engine = json_string_value(json_object_get(kept, "engine"));
+        if (engine && strcmp(engine, ENGINE_REMOTE) == 0)
+                session_engine_keep_asked(json, kept);
         _cleanup_free_ char *text = json_object_size(kept) ? json_dumps(kept, JSON_COMPACT) : strdup("");
         json_decref(kept);
         if (code < 0)
@@ -47,6 +51,7 @@ int session_move_engine(struct session **session, json_t *json, struct err *err)
         *session = session_make(manager, &row, false, err);
         if (!*session)
                 return -1;
-        recovery_settle_session(*session);
+        if (!(*session)->is_remote)
+                recovery_settle_session(*session);
         return 0;
 }

@@ -13,6 +13,7 @@
 #include "session/caller.h"
 #include "session/install.h"
 #include "session/session.h"
+#include "session/session_engine.h"
 #include "store/disk_reserve.h"
 #include "store/session_file.h"
 
@@ -91,6 +92,7 @@ struct session *session_make(struct session_manager *manager, const struct regis
         session->ephemeral = ephemeral;
         session->used_ms = loop_now_ms();
         session->workspace_fd = -1;
+        session->is_remote = session_engine_is_remote(row);
         if (make_directories(session, err) < 0) {
                 free(session);
                 return NULL;

@@ -433,3 +433,16 @@ int message_send(int socket_fd, enum message_type type, uint16_t request, const 
         }
         return 0;
 }
+
+int message_receive(int socket_fd, struct message_parser *parser, struct message *ret_message) {
+        for (;;) {
+                int code = message_parser_next(parser, ret_message);
+                if (code != 0)
+                        return code;
+                long n = message_parser_read(parser, socket_fd);
+                if (n < 0)
+                        return (int) n;
+                if (n == 0)
+                        return message_parser_is_between(parser) ? 0 : -EPROTO;
+        }
+}

@@ -132,3 +132,7 @@ int message_send_fds(int socket_fd, enum message_type type, uint16_t request, co
 
 /* As message_parser_read, with descriptors: up to *n_fds that come along are taken, and *n_fds says how many did. */
 long message_parser_read_fds(struct message_parser *parser, int socket_fd, int *ret_fds, size_t *n_fds);
+
+/* 1 and a message; 0 at a clean end; -EPROTO malformed or cut off; -EINTR when a signal came before the next byte;
+ * -errno. */
+int message_receive(int socket_fd, struct message_parser *parser, struct message *ret_message);

@@ -12,7 +12,8 @@ from support import engines
 from support import incus as incus_server
 from support.client import Client
 from support.daemon import Daemon, wait_for
-from support.daemons import make_daemons
+from support.daemons import StartDaemon, make_daemons
+from support.remote import Remote, serve_remote
 
 # How a daemon is told to use it: the engine, and options.
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -22,6 +23,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "docker-gvisor": ("docker", ("--engine-runtime", "runsc")),
     "podman-gvisor": ("podman", ("--engine-runtime", "runsc")),
     "incus": ("incus", ()),
+    "remote": ("remote", ()),
 }
 
 
@@ -47,7 +49,8 @@ class Bench:
 
     kind: str
     daemon: Daemon
-    engine: engines.Engine | None  # None: native
+    engine: engines.Engine | None  # None: native, or a remote
+    remote: Remote | None = None
 
     @property
     def is_gvisor(self) -> bool:
@@ -55,6 +58,19 @@ class Bench:
 
     def client(self) -> Client:
         return self.daemon.client()
+
+    def show(self, session: str) -> dict:
+        """The session, as whoever operates the host of its box sees it."""
+        shown = self.client().request("session.show", session=session)
+        return self.remote.show(shown["id"]) if self.remote else shown
+
+    def beside(self, start: StartDaemon, tmp_path: Path, *options: str, env: dict[str, str] | None = None) -> Client:
+        """Another daemon of the same kind; the options and variables are those of the host of its boxes."""
+        if not self.remote:
+            return start(*self.daemon.options, *options, env=env).client()
+        (tmp_path / "tls").mkdir()
+        remote = Remote(start, tmp_path / "tls", "--allow-read", "/tmp", *options, env=env)
+        return start("--engine", "remote", *remote.options, env=remote.env).client()
 
     def no_boxes(self) -> None:
         """Nothing is left at the engine."""
@@ -74,7 +90,18 @@ def options_of(service: Callable[[str], engines.Engine], kind: str) -> tuple[eng
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
-def bench(request: pytest.FixtureRequest, binary: Path, service: Callable[[str], engines.Engine]) -> Iterator[Bench]:
+def bench(
+    request: pytest.FixtureRequest,
+    binary: Path,
+    service: Callable[[str], engines.Engine],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Bench]:
+    if request.param == "remote":
+        for make in make_daemons(binary):
+            directory = tmp_path_factory.mktemp("remote")
+            with serve_remote(make, directory, "--allow-read", "/tmp") as remote:
+                yield Bench("remote", make("--engine", "remote", *remote.options, env=remote.env), None, remote)
+        return
     engine, options = options_of(service, request.param)
     for make in make_daemons(binary):
         made = Bench(request.param, make(*options), engine)

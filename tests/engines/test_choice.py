@@ -62,12 +62,57 @@ def test_podman_that_would_run_something_weaker_is_refused(
         (("--engine", "docker", "--docker-socket", "/nonexistent/d.sock"), "engine docker is not there"),
         (("--engine", "incus", "--incus-socket", "/nonexistent/i.sock"), "engine incus is not there"),
         (("--engine", "vmware"), "there is no engine"),
+        (("--engine", "remote"), "engine remote is not there"),
     ],
 )
 def test_a_forced_engine_that_is_not_there_is_an_error_at_the_start(
     start: StartDaemon, options: tuple[str, ...], words: str
 ) -> None:
     daemon = start(*options, start=False)
+    assert daemon.launch().wait(60) != 0
+    assert words in daemon.words()
+
+
+def test_settings_by_their_old_names_give_limits_on_their_engine_alone(
+    start: StartDaemon, service: Callable[[str], engines.Engine]
+) -> None:
+    env = {"DOCKER_SANDBOX_MEMORY": "300m", "DOCKER_SANDBOX_CPU": "0.5", "DOCKER_SANDBOX_TIMEOUT": "7"}
+    env |= {"DOCKER_SANDBOX_IMAGE": engines.IMAGE, "INCUS_SANDBOX_MEMORY": "200m"}
+    client = start("--docker-socket", str(service("docker").socket), env=env).client()
+    limits = {
+        name: client.request("session.create", session=name, engine=name)["limits"] for name in ("docker", "native")
+    }
+    assert (limits["docker"]["memory_bytes"], limits["docker"]["cpus"]) == (300 << 20, 0.5)
+    assert limits["docker"]["timeout_ms"] == 7000
+    assert limits["native"]["memory_bytes"] == 512 << 20
+    asked = client.request("session.create", session="asked", engine="docker", limits={"memory": "200m"})["limits"]
+    assert (asked["memory_bytes"], asked["cpus"]) == (200 << 20, 0.5)
+
+
+def test_a_setting_without_its_engine_is_told_at_the_start(start: StartDaemon) -> None:
+    env = {"DOCKER_SANDBOX_CPU": "2", "INCUS_SANDBOX_MEMORY": "200m", "SANDBOX_MAX_CONTAINERS": "5"}
+    sockets = ("--docker-socket", "/nonexistent/d", "--podman-socket", "/nonexistent/p")
+    daemon = start("--engine", "native", *sockets, env=env)
+    words = daemon.words()
+    assert words.count("DOCKER_SANDBOX_CPU is set and has no effect: the engine here is native") == 1
+    assert "SANDBOX_MAX_CONTAINERS is set" not in words
+    assert "engine native (--engine, SANDBOX_MODE)" in words
+    status = daemon.cli("status").stdout
+    assert "native (--engine, SANDBOX_MODE)" in status
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("DOCKER_SANDBOX_MEMORY", "much", "the environment variable DOCKER_SANDBOX_MEMORY"),
+        ("INCUS_SANDBOX_TYPE", "jail", '"container" or "vm"'),
+        ("SANDBOX_API_TIMEOUT", "soon", "SANDBOX_API_TIMEOUT"),
+    ],
+)
+def test_a_setting_that_is_not_understood_is_an_error(
+    start: StartDaemon, variable: str, value: str, words: str
+) -> None:
+    daemon = start(env={variable: value}, start=False)
     assert daemon.launch().wait(60) != 0
     assert words in daemon.words()
 

@@ -82,7 +82,7 @@ def test_files_go_both_ways_and_stay_the_owners(bench: Bench, client: Client) ->
     assert value(client, "open('/workspace/in/a.txt').read()", "files") == "'from outside'"
     client.execute("open('b.txt', 'w').write('from inside'); import os; os.makedirs('d')", "files")
     assert client.read_file("files", "b.txt") == b"from inside"
-    workspace = Path(client.request("session.show", session="files")["workspace"])
+    workspace = Path(bench.show("files")["workspace"])
     assert {path.stat().st_uid for path in workspace.rglob("*")} == {workspace.stat().st_uid}
     names = "[open(p + '/in/a.txt').read() for p in ('/workspace', '/session', '/sandbox', '/work')]"
     assert value(client, f"set({names})", "files") == "{'from outside'}"
@@ -146,7 +146,7 @@ def test_an_ephemeral_run_leaves_nothing(bench: Bench) -> None:
 
 def test_a_removed_session_leaves_no_box(bench: Bench, client: Client) -> None:
     client.execute("1", "removed")
-    pid = client.request("session.show", session="removed")["pid"]
+    pid = bench.show("removed")["pid"]
     assert pid > 0
     client.request("session.remove", session="removed")
     wait_for("its processes to go", lambda: not Path(f"/proc/{pid}").exists())
@@ -203,7 +203,7 @@ def test_packages_are_installed_into_the_session(bench: Bench, binary: Path, tmp
     make_wheel(tmp_path, "parcel", "1.0", {"parcel.py": "version = '1.0'\n"})
     env = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
     for make in make_daemons(binary):
-        client = make(*bench.daemon.options, env=env).client()
+        client = bench.beside(make, tmp_path, env=env)
         client.execute("kept = 1", "packages")
         done = client.request("session.install", session="packages", packages=["parcel"])
         assert done["status"] == "ok", done
@@ -215,11 +215,11 @@ def test_there_is_no_network(client: Client) -> None:
     assert client.execute(code, "offline")["stdout"] == "no\n"
 
 
-def test_a_list_of_hosts_is_reached_through_the_proxy(bench: Bench, binary: Path) -> None:
+def test_a_list_of_hosts_is_reached_through_the_proxy(bench: Bench, binary: Path, tmp_path: Path) -> None:
     code = "import urllib.request, json\nprint(json.load(urllib.request.urlopen('{url}/seen'))['path'])"
     with serve_web() as web:
         for make in make_daemons(binary):
-            client = make(*bench.daemon.options, *web.pin).client()
+            client = bench.beside(make, tmp_path, *web.pin)
             fetch = code.format(url=web.url)
             fields = {"session": "online", "code": fetch, "network": {"allow": [web.rule]}}
             if bench.is_gvisor:

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._place import Target
 
-ENGINES = ("auto", "native", "docker", "podman")
+ENGINES = ("auto", "native", "docker", "podman", "remote")
 
 Size = Union[int, str]
 Network = Union[bool, str, Sequence[str], Mapping[str, Any]]

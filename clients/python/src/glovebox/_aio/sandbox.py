@@ -88,8 +88,8 @@ class AsyncSandbox:
         - `mounts`: `{"/srv/data": "/data"}`, or `["/srv/data:/data:rw"]`; `data`: a directory shown read-only as
           /data; `workspace`: a directory shown as /workspace, read and written. The daemon's policy applies to all.
         - `packages`: installed before this returns, as by `install()`; `preload`: modules imported before it returns.
-        - `env`: environment variables; `image`: an imported image; `engine`: `"native"`, `"docker"`
-          or `"podman"`, as the daemon has them.
+        - `env`: environment variables; `image`: an imported image; `engine`: `"native"`, `"docker"`,
+          `"podman"` or `"remote"`, as the daemon has them.
         - `allow_weaker`: run even if this host cannot enforce everything.
         - `socket`, or `url` and `api_key`: which daemon. By default the running one, or one that is started
           (`start=False` forbids that).

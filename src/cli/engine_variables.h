@@ -1,0 +1,12 @@
+/* Settings of engines by environment variables alone, under the names by which other programs know them, and a warning
+ * for those that have no effect. */
+#pragma once
+
+#include "base/err.h"
+#include "engine/engine.h"
+
+/* Fills what the variables say. Texts are borrowed from the environment. */
+int engine_variables_read(struct engine_settings *settings, struct err *err);
+
+/* One line in the log for each variable whose engine is neither the daemon's own (`chosen`) nor there. */
+void engine_variables_warn(const struct engine_settings *settings, const char *chosen);

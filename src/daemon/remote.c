@@ -1,0 +1,211 @@
+#include "daemon/remote.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "daemon/remote_request.h"
+#include "session/caller.h"
+#include "session/manager.h"
+#include "session/serve_options.h"
+#include "session/session.h"
+#include "session/session_engine.h"
+
+enum { CODE_INSIDE_MAX = 64 << 10 }; /* of a run: longer code follows its request */
+
+/* What may be passed on, and how. */
+static const struct {
+        const char *op;
+        unsigned traits;
+} rows[] = {
+        { "session.create", REMOTE_AGAIN | REMOTE_SESSION },
+        { "session.show", REMOTE_AGAIN | REMOTE_SESSION },
+        { "session.set", REMOTE_AGAIN | REMOTE_SESSION },
+        { "session.log", REMOTE_AGAIN },
+        { "session.remove", REMOTE_AGAIN | REMOTE_REMOVAL },
+        { "session.interrupt", REMOTE_AGAIN },
+        { "session.hibernate", REMOTE_AGAIN },
+        { "session.restart", 0 },
+        { "session.install", 0 },
+        { "run.read", REMOTE_AGAIN | REMOTE_RUN },
+        { "run.show", REMOTE_AGAIN },
+        { "run.cancel", REMOTE_AGAIN },
+        { "file.list", REMOTE_AGAIN },
+        { "file.stat", REMOTE_AGAIN },
+        { "file.mkdir", REMOTE_AGAIN },
+        { "file.move", 0 },
+        { "file.remove", 0 },
+        { "file.read", REMOTE_AGAIN | REMOTE_DOWNLOAD },
+        { "file.write", REMOTE_UPLOAD },
+        { "artifact.list", REMOTE_AGAIN },
+        { "execute", REMOTE_AGAIN | REMOTE_RUN },
+        { "command", REMOTE_AGAIN | REMOTE_RUN },
+};
+
+struct session *remote_find(const struct caller *caller, const char *name) {
+        struct session *session = name ? session_find(caller->manager, caller->owner, name) : NULL;
+        return session && session->is_remote ? session : NULL;
+}
+
+bool remote_is_wanted(const struct session_manager *manager, json_t *options) {
+        const char *engine = json_string_value(json_object_get(options, "engine"));
+        if (!engine || strcmp(engine, "auto") == 0)
+                engine = manager->engine.name;
+        return strcmp(engine, ENGINE_REMOTE) == 0;
+}
+
+void remote_name(const struct session *session, char ret_name[static REMOTE_NAME_MAX]) {
+        (void) snprintf(ret_name, REMOTE_NAME_MAX, "%s-%s", session->manager->data_id, session->row.id);
+}
+
+/* What was asked for when the session was made: the remote makes it with the same. */
+static void add_options(const struct session *session, json_t *request) {
+        static const char *const kept_keys[] = { "env", "mounts", "data", "network" };
+        json_t *kept = *session->row.options ? json_loads(session->row.options, 0, NULL) : NULL;
+        (void) json_object_update_missing(request, json_object_get(kept, "asked"));
+        for (size_t i = 0; i < ELEMENTS(kept_keys); i++)
+                if (json_object_get(kept, kept_keys[i]) && !json_object_get(request, kept_keys[i]))
+                        (void) json_object_set(request, kept_keys[i], json_object_get(kept, kept_keys[i]));
+        json_decref(kept);
+}
+
+static void add_session(const struct session *session, json_t *request) {
+        char name[REMOTE_NAME_MAX];
+        remote_name(session, name);
+        (void) json_object_set_new(request, "session", json_string(name));
+}
+
+static int find_traits(const char *op, unsigned *ret_traits, struct err *err) {
+        for (size_t i = 0; op && i < ELEMENTS(rows); i++)
+                if (strcmp(rows[i].op, op) == 0) {
+                        *ret_traits = rows[i].traits;
+                        return 0;
+                }
+        return err_set(err, ERR_UNSUPPORTED, "\"%.60s\" is not passed on to a remote session", op ? op : "");
+}
+
+int remote_pass(struct caller *caller, struct session *session, json_t *request, struct err *err) {
+        const char *op = json_string_value(json_object_get(request, "op"));
+        struct remote_order order = { .caller = caller, .session = session };
+        if (find_traits(op, &order.traits, err) < 0)
+                return -1;
+        for (size_t i = 0; i < ELEMENTS(rows); i++) /* a text that lives as long as the caller */
+                if (strcmp(rows[i].op, op) == 0)
+                        caller_begin(caller, rows[i].op, session->row.name);
+        caller->stream = caller->stream || strcmp(op, "run.read") == 0;
+        order.run_id = json_string_value(json_object_get(request, "run"));
+        order.json = json_copy(request);
+        add_session(session, order.json);
+        if (strcmp(op, "session.install") == 0)
+                add_options(session, order.json);
+        int code = remote_request_begin(&order, err);
+        json_decref(order.json);
+        return code;
+}
+
+int remote_pass_new(struct caller *caller, struct session *session, const char *op, json_t *fields, struct err *err) {
+        json_t *request = fields ? fields : json_object();
+        int code = request && json_object_set_new(request, "op", json_string(op)) == 0
+                           ? remote_pass(caller, session, request, err)
+                           : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        json_decref(request);
+        return code;
+}
+
+int remote_create(struct caller *caller, struct session *session, bool is_new, struct err *err) {
+        struct remote_order order = { .caller = caller,
+                                      .session = session,
+                                      .json = json_pack("{s:s}", "op", "session.create"),
+                                      .traits = REMOTE_AGAIN | REMOTE_SESSION,
+                                      .is_new = is_new };
+        add_session(session, order.json);
+        add_options(session, order.json);
+        int code = remote_request_begin(&order, err);
+        json_decref(order.json);
+        return code;
+}
+
+/* ---- runs ---- */
+
+static void set_text(json_t *json, const char *key, const char *text) {
+        if (text)
+                (void) json_object_set_new(json, key, json_string(text));
+}
+
+static void set_value(json_t *json, const char *key, json_t *value) {
+        if (value)
+                (void) json_object_set(json, key, value);
+}
+
+static void set_flag(json_t *json, const char *key, bool is_set) {
+        if (is_set)
+                (void) json_object_set_new(json, key, json_true());
+}
+
+static json_t *write_run(const struct run_request *request) {
+        json_t *json = json_pack("{s:s, s:b}", "op", request->code ? "execute" : "command", "acknowledge", 1);
+        set_text(json, "context", request->context);
+        set_text(json, "file", request->file);
+        set_text(json, "shell", request->shell);
+        set_text(json, "cwd", request->cwd);
+        set_text(json, "stdin", request->stdin_path);
+        set_text(json, "input", request->input);
+        set_value(json, "args", request->args);
+        set_value(json, "argv", request->argv);
+        set_value(json, "env", request->env);
+        set_flag(json, "stream", request->stream);
+        set_flag(json, "light", request->is_light);
+        set_flag(json, "cancel_on_disconnect", request->cancel_on_disconnect);
+        if (request->is_not_counted)
+                (void) json_object_set_new(json, "store_history", json_false());
+        if (request->timeout_ms)
+                (void) json_object_set_new(json, "timeout_ms", json_integer((json_int_t) request->timeout_ms));
+        if (request->code && request->code_size <= CODE_INSIDE_MAX)
+                (void) json_object_set_new(json, "code", json_stringn(request->code, request->code_size));
+        else
+                set_flag(json, "code_follows", request->code != NULL);
+        return json;
+}
+
+/* Of an ephemeral run: there is no session that keeps them. */
+static void add_asked(json_t *options, json_t *json) {
+        static const char *const keys[] = {
+                "image", "mode", "limits", "env", "mounts", "data", "network", "isolation"
+        };
+        for (size_t i = 0; i < ELEMENTS(keys); i++)
+                if (!json_object_get(json, keys[i]))
+                        set_value(json, keys[i], json_object_get(options, keys[i]));
+}
+
+int remote_run(struct caller *caller, struct session *session, const struct run_request *request, bool is_new,
+               struct err *err) {
+        char run_id[33];
+        if (request->run_id && strlen(request->run_id) == 32)
+                (void) snprintf(run_id, sizeof(run_id), "%s", request->run_id);
+        else if (run_make_id(run_id) < 0)
+                return err_set(err, ERR_SYSTEM, "no random numbers");
+        struct remote_order order = { .caller = caller,
+                                      .session = session,
+                                      .json = write_run(request),
+                                      .traits = REMOTE_RUN | (session ? REMOTE_AGAIN : 0),
+                                      .is_new = is_new,
+                                      .detach = request->detach,
+                                      .run_id = run_id };
+        caller->stream = request->stream;
+        caller->cancel_on_disconnect = request->cancel_on_disconnect;
+        set_text(order.json, "run_id", run_id);
+        if (session) {
+                add_session(session, order.json);
+                add_options(session, order.json);
+        } else {
+                set_flag(order.json, "ephemeral", true);
+                add_asked(request->options, order.json);
+        }
+        if (request->code && request->code_size > CODE_INSIDE_MAX) {
+                order.code = request->code;
+                order.code_size = request->code_size;
+        }
+        int code = remote_request_begin(&order, err);
+        json_decref(order.json);
+        return code;
+}

@@ -1,0 +1,43 @@
+/* Sessions that another Glovebox has (engine `remote`). Nothing of such a session happens here but its name: an
+ * operation on it is passed on, over a connection of its own (session/remote_link.h), in the words of docs/PROTOCOL.md,
+ * and what comes back is told to the caller as if it had happened here. Its runs, journal, files and variables are the
+ * remote's, which keeps them when either daemon dies.
+ *
+ * A connection may break at any time. What can be asked again is asked again for as long as --remote-timeout says: a
+ * run under the id that was chosen for it here, so that the remote executes it once; its output from the event and the
+ * byte that were passed on last. What cannot be asked again (a file half sent) is refused with that reason. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "daemon/operation.h"
+
+struct caller;
+struct session;
+struct session_manager;
+
+/* Is this a session of the remote's, as the caller sees them? NULL: it is not there, or here. */
+struct session *remote_find(const struct caller *caller, const char *name);
+
+/* Would a session with these options be the remote's? NULL: the daemon's own choice. */
+bool remote_is_wanted(const struct session_manager *manager, json_t *options);
+
+/* Passes a request on (a new reference is taken): "op" and its members, with the local name of the session. DATA that
+ * follows on the socket goes along. */
+int remote_pass(struct caller *caller, struct session *session, json_t *request, struct err *err);
+
+/* The same by the name of an operation and its other members, of which it takes the reference; NULL: there are none. */
+int remote_pass_new(struct caller *caller, struct session *session, const char *op, json_t *fields, struct err *err);
+
+/* Makes the session there; one that is refused, and was made here for it, goes again. */
+int remote_create(struct caller *caller, struct session *session, bool is_new, struct err *err);
+
+/* A run, of code or of a command. `session` NULL: an ephemeral one. */
+int remote_run(struct caller *caller, struct session *session, const struct run_request *request, bool is_new,
+               struct err *err);
+
+/* Its name there: unique among all daemons that share a key. */
+enum { REMOTE_NAME_MAX = 80 };
+void remote_name(const struct session *session, char ret_name[static REMOTE_NAME_MAX]);

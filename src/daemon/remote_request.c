@@ -1,0 +1,650 @@
+#include "daemon/remote_request.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/fd.h"
+#include "base/json_bounds.h"
+#include "base/json_scan.h"
+#include "base/memory.h"
+#include "daemon/remote.h"
+#include "daemon/socket_client.h"
+#include "daemon/upload.h"
+#include "session/manager.h"
+#include "session/serve_options.h"
+#include "session/session.h"
+#include "session/session_info.h"
+
+enum {
+        NUMBER = 1, /* of the only request of a connection */
+        PAUSE_MIN_MS = 50,
+        PAUSE_MAX_MS = 1000,
+        PARSED_MAX = 4 << 20,       /* answers and events larger than this are checked, not parsed */
+        QUEUE_MAX = 8 << 20,
+        QUEUE_HIGH = 1 << 20, /* past it the client that sends a file has to wait */
+};
+
+struct remote_upload {
+        struct upload upload;
+        struct remote_request *request; /* NULL: over */
+};
+
+struct remote_request {
+        struct caller *caller; /* NULL: has left */
+        struct session_manager *manager;
+        char session_id[32], session_name[136], remote_name[REMOTE_NAME_MAX];
+        json_t *json;
+        char *code;
+        size_t code_size;
+        unsigned traits;
+        bool is_new, detach;
+
+        int fd; /* -1: not connected now */
+        bool is_fresh, is_told; /* the connection; it has said something */
+        struct loop_watch *watch;
+        struct message_parser parser;
+        struct message_queue queue;
+        struct loop_timer *timer; /* until it is tried again, or must have been answered */
+        uint64_t away_since_ms;   /* 0: it is not */
+        uint64_t pause_ms;
+
+        char run_id[33];
+        bool is_started;
+        uint64_t number;   /* of the last event that was passed on, ... */
+        uint64_t passed;   /* ... how much of it, ... */
+        bool is_error;
+        uint64_t skip;     /* ... and how much comes again */
+        uint64_t received; /* bytes of a file */
+        struct remote_upload *upload;
+};
+
+static void on_event(void *context, uint32_t events);
+static void connect_now(struct remote_request *request);
+
+/* ---- the end ---- */
+
+static struct session *session_of(const struct remote_request *request) {
+        return *request->session_id ? session_find(request->manager, "", request->session_id) : NULL;
+}
+
+static void note_state(const struct remote_request *request, const char *state) {
+        struct session *session = session_of(request);
+        if (session && session->is_remote && state)
+                (void) snprintf(session->remote_state, sizeof(session->remote_state), "%s", state);
+}
+
+static void hang_up(struct remote_request *request, bool is_kept) {
+        loop_unwatch(&request->watch);
+        if (request->fd >= 0 && is_kept)
+                remote_link_give(request->manager, take_fd(&request->fd));
+        fd_close(&request->fd);
+        message_parser_release(&request->parser);
+        message_queue_release(&request->queue);
+}
+
+static void drop_upload(struct remote_request *request) {
+        struct remote_upload *upload = request->upload;
+        request->upload = NULL;
+        if (!upload)
+                return;
+        struct client *client = client_request_of(upload->upload.caller)->client;
+        upload->request = NULL;
+        client_hold(client, false);
+        upload_free(client, &upload->upload);
+}
+
+static void request_free(struct remote_request *request, bool keeps_connection) {
+        if (request->caller)
+                drop_upload(request);
+        loop_timer_drop(&request->timer);
+        hang_up(request, keeps_connection);
+        json_decref(request->json);
+        free(request->code);
+        free(request);
+}
+
+static void on_leave(void *context) {
+        struct remote_request *request = context;
+        if (request->upload) /* the client frees it */
+                request->upload->request = NULL;
+        request->upload = NULL;
+        request->caller = NULL;
+        request_free(request, false);
+}
+
+static void on_feed(void *context) {
+        const struct remote_request *request = context;
+        if (request->watch)
+                (void) loop_watch_change(request->watch,
+                                         (uint32_t) EPOLLIN |
+                                                 (message_queue_size(&request->queue) > 0 ? (uint32_t) EPOLLOUT : 0));
+}
+
+static const struct caller_source source = { .leave = on_leave, .feed = on_feed };
+
+/* The remote's words, with the name that the caller knows. */
+static void put_name(const struct remote_request *request, const char *words, struct err *err) {
+        const char *found = *request->remote_name ? strstr(words, request->remote_name) : NULL;
+        if (!found)
+                (void) snprintf(err->message, sizeof(err->message), "%s", words);
+        else
+                (void) snprintf(err->message, sizeof(err->message), "%.*s%s%s", (int) (found - words), words,
+                                request->session_name, found + strlen(request->remote_name));
+}
+
+static void refuse(struct remote_request *request, const struct err *err, bool keeps_connection) {
+        struct caller *caller = request->caller;
+        struct session *session = request->is_new && !request->is_started ? session_of(request) : NULL;
+        const struct err copy = *err;
+        note_state(request, request->is_started ? "idle" : NULL);
+        request_free(request, keeps_connection);
+        if (session)
+                session_remove(session, false);
+        caller_refuse(caller, &copy);
+}
+
+/* ---- answers ---- */
+
+static enum err_code code_of(const char *name) {
+        for (int code = 1; name && code < ERR_CODES; code++)
+                if (strcmp(err_code_name((enum err_code) code), name) == 0)
+                        return (enum err_code) code;
+        return ERR_SYSTEM;
+}
+
+/* A session as it is called here. */
+static void shape_session(const struct remote_request *request, json_t *answer) {
+        json_t *report = json_object_get(answer, "isolation");
+        const char *engine = json_string_value(json_object_get(answer, "engine"));
+        const struct session *session = session_of(request);
+        note_state(request, json_string_value(json_object_get(answer, "state")));
+        if (!session)
+                return;
+        json_t *remote = json_pack("{s:s, s:s}", "url", request->manager->options->engines.remote_url, "engine",
+                                   engine ? engine : "");
+        (void) json_object_set_new(answer, "id", json_string(session->row.id));
+        (void) json_object_set_new(answer, "name", json_string(session->row.name));
+        (void) json_object_set_new(answer, "engine", json_string(ENGINE_REMOTE));
+        (void) json_object_set_new(answer, "workspace", json_string(""));
+        (void) json_object_set_new(answer, "pid", json_integer(0));
+        (void) json_object_del(answer, "key");
+        if (*session->row.owner)
+                (void) json_object_set_new(answer, "key", json_string(session->row.owner));
+        if (report) {
+                (void) json_object_set_new(report, "engine", json_string(ENGINE_REMOTE));
+                (void) json_object_set(report, "remote", remote);
+        }
+        (void) json_object_set_new(answer, "remote", remote);
+        if (json_object_get(answer, "created")) /* here, not there: it may have been made by a request that broke */
+                (void) json_object_set_new(answer, "created", json_boolean(request->is_new));
+}
+
+static void answer_json(struct remote_request *request, json_t *answer) {
+        struct caller *caller = request->caller;
+        struct session *session = request->traits & REMOTE_REMOVAL ? session_of(request) : NULL;
+        (void) json_object_del(answer, "ok");
+        if (request->traits & REMOTE_SESSION)
+                shape_session(request, answer);
+        else if (json_object_get(answer, "state"))
+                note_state(request, json_string_value(json_object_get(answer, "state")));
+        request_free(request, true);
+        if (session)
+                session_remove(session, false);
+        caller_answer(caller, answer);
+}
+
+/* Large: passed on as it is, once it is known to be JSON. */
+static void answer_text(struct remote_request *request, const char *bytes, size_t size) {
+        static const char ok[] = "{\"ok\":true,";
+        static const char *const none[] = { NULL };
+        struct json_scan scan;
+        struct caller *caller = request->caller;
+        struct err err;
+        json_scan_start(&scan, none);
+        if (size < sizeof(ok) || memcmp(bytes, ok, sizeof(ok) - 1) != 0 || !json_scan_feed(&scan, bytes, size) ||
+            !json_scan_is_object(&scan)) {
+                (void) err_set(&err, ERR_PROTOCOL, "the remote's answer is damaged");
+                refuse(request, &err, false);
+                return;
+        }
+        size_t lead = sizeof(ok) - 2;
+        _cleanup_free_ char *text = malloc(size - lead);
+        if (!text) {
+                (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+                refuse(request, &err, false);
+                return;
+        }
+        memcpy(text, bytes + lead, size - lead);
+        text[0] = '{';
+        size -= lead;
+        note_state(request, "idle");
+        request_free(request, true);
+        caller_answer_text(caller, text, size, NULL);
+}
+
+/* The last event is whole: whoever counts events may say so. */
+static void end_event(const struct remote_request *request) {
+        const struct caller_output last = { request->is_error, true, request->number, "", 0 };
+        if (request->number > 0 && request->caller->stream)
+                request->caller->type->output(request->caller, &last);
+}
+
+static void broken(struct remote_request *request, const struct err *why);
+
+/* It is not made there before its first run: until then all that is known of it is here. */
+static json_t *describe_new(const struct remote_request *request) {
+        static const struct session_info_form form = { .hides_host = true };
+        const struct session *session = session_of(request);
+        if (!session)
+                return NULL;
+        const struct session_info info = session_info_of(session);
+        json_t *answer = session_info_to_json(&info, &form);
+        (void) json_object_set_new(answer, "state", json_string("new"));
+        (void) json_object_set_new(answer, "runs", json_array());
+        (void) json_object_set_new(answer, "isolation", json_object());
+        return answer;
+}
+
+static void take_refusal(struct remote_request *request, json_t *answer, bool is_notice) {
+        json_t *error = json_object_get(answer, "error");
+        const char *words = json_string_value(json_object_get(error, "message"));
+        struct err err = { .code = code_of(json_string_value(json_object_get(error, "code"))) };
+        put_name(request, words ? words : "the remote refused, and does not say why", &err);
+        json_decref(answer);
+        if (is_notice && (err.code == ERR_GONE || err.code == ERR_TIMEOUT)) {
+                request->is_told = false;
+                broken(request, &err);
+                return;
+        }
+        if (!is_notice && err.code == ERR_NOT_FOUND && request->traits & REMOTE_REMOVAL) {
+                answer_json(request, json_object()); /* it was removed by a request whose answer was lost */
+                return;
+        }
+        json_t *described =
+                !is_notice && err.code == ERR_NOT_FOUND && request->traits & REMOTE_SESSION && !request->is_new
+                        ? describe_new(request)
+                        : NULL;
+        if (described)
+                answer_json(request, described);
+        else
+                refuse(request, &err, !is_notice);
+}
+
+static void take_answer(struct remote_request *request, const struct message *message) {
+        bool is_notice = message->request == TUNNEL_NOTICE;
+        struct err err;
+        if (!is_notice)
+                end_event(request);
+        if (message->size > PARSED_MAX) {
+                answer_text(request, message->bytes, message->size);
+                return;
+        }
+        json_t *answer = json_is_bounded(message->bytes, message->size)
+                                 ? json_loadb(message->bytes, message->size, JSON_REJECT_DUPLICATES, NULL)
+                                 : NULL;
+        if (!json_is_object(answer)) {
+                json_decref(answer);
+                (void) err_set(&err, ERR_PROTOCOL, "the remote's answer is damaged");
+                refuse(request, &err, false);
+        } else if (!json_is_true(json_object_get(answer, "ok")))
+                take_refusal(request, answer, is_notice);
+        else {
+                if (request->traits & REMOTE_RUN)
+                        note_state(request, "idle");
+                answer_json(request, answer);
+        }
+}
+
+/* ---- what comes before an answer ---- */
+
+/* False: the request is over. */
+static bool take_start(struct remote_request *request) {
+        struct caller *caller = request->caller;
+        loop_timer_drop(&request->timer);
+        if (request->is_started)
+                return true;
+        request->is_started = true;
+        note_state(request, "running");
+        if (request->detach) {
+                json_t *answer = json_pack("{s:s, s:s}", "run_id", request->run_id, "session", request->session_id);
+                request_free(request, false); /* the run goes on there */
+                caller_answer(caller, answer);
+                return false;
+        }
+        if (caller->type->accepted)
+                caller->type->accepted(caller, request->run_id);
+        return true;
+}
+
+static bool take_event(struct remote_request *request, const struct message *message) {
+        struct caller *caller = request->caller;
+        json_t *event = message->size <= PARSED_MAX && json_is_bounded(message->bytes, message->size)
+                                ? json_loadb(message->bytes, message->size, 0, NULL)
+                                : NULL;
+        const char *kind = json_string_value(json_object_get(event, "event"));
+        bool goes_on = true;
+        if (kind && strcmp(kind, "start") == 0 && request->traits & REMOTE_RUN)
+                goes_on = take_start(request);
+        else if (kind && strcmp(kind, "display") == 0 && caller->stream) {
+                _cleanup_free_ char *data = json_dumps(json_object_get(event, "data"), JSON_COMPACT | JSON_ENCODE_ANY);
+                caller_tell_begun(caller, request->run_id);
+                if (data)
+                        caller->type->display(caller, data, strlen(data));
+        }
+        json_decref(event);
+        return goes_on;
+}
+
+static bool take_output(struct remote_request *request, const struct message *message) {
+        struct caller *caller = request->caller;
+        uint32_t number;
+        const char *bytes;
+        size_t size;
+        if (!message_get_output(message, &number, &bytes, &size) || !caller->stream || number < request->number)
+                return true; /* what was passed on already comes again */
+        if (number > request->number) {
+                end_event(request);
+                request->number = number;
+                request->passed = request->skip = 0;
+        }
+        request->is_error = message->type == MESSAGE_ERR;
+        size_t skipped = request->skip < size ? (size_t) request->skip : size;
+        request->skip -= skipped;
+        const struct caller_output piece = { request->is_error, false, number, bytes + skipped, size - skipped };
+        request->passed += piece.size;
+        if (piece.size > 0) {
+                caller_tell_begun(caller, request->run_id);
+                caller->type->output(caller, &piece);
+        }
+        return true;
+}
+
+static void take_data(struct remote_request *request, const struct message *message) {
+        struct client_request *local = client_request_of(request->caller);
+        if (!local || !(request->traits & REMOTE_DOWNLOAD))
+                return;
+        request->received += message->type == MESSAGE_DATA ? message->size : 0;
+        client_send(local->client, message->type, local->number, message->bytes, message->size);
+}
+
+/* False: the request is over. */
+static bool take_message(struct remote_request *request, const struct message *message) {
+        if (message->request != NUMBER && message->request != TUNNEL_NOTICE) {
+                struct err err;
+                (void) err_set(&err, ERR_PROTOCOL, "the remote answers something that was not asked");
+                refuse(request, &err, false);
+                return false;
+        }
+        request->is_told = true;
+        request->away_since_ms = message->request == NUMBER ? 0 : request->away_since_ms;
+        switch (message->type) {
+        case MESSAGE_EVENT:
+                return take_event(request, message);
+        case MESSAGE_OUT:
+        case MESSAGE_ERR:
+                return take_output(request, message);
+        case MESSAGE_ANSWER:
+                take_answer(request, message);
+                return false;
+        default:
+                take_data(request, message);
+                return true;
+        }
+}
+
+/* ---- connecting, and connecting again ---- */
+
+static void on_timer(void *context) {
+        struct remote_request *request = context;
+        struct err err;
+        request->timer = NULL;
+        if (request->fd < 0) {
+                connect_now(request);
+                return;
+        }
+        (void) err_set(&err, ERR_TIMEOUT, "the remote at %.200s does not answer in time (--remote-timeout)",
+                       request->manager->options->engines.remote_url);
+        refuse(request, &err, false);
+}
+
+static void broken(struct remote_request *request, const struct err *why) {
+        const struct engine_settings *settings = &request->manager->options->engines;
+        uint64_t now_ms = loop_now_ms();
+        struct err err;
+        bool was_sent = request->fd >= 0 && why == NULL;
+        hang_up(request, false);
+        if (request->away_since_ms == 0) {
+                request->away_since_ms = now_ms;
+                request->pause_ms = 0;
+        }
+        if ((was_sent && !(request->traits & REMOTE_AGAIN)) || request->traits & REMOTE_UPLOAD) {
+                (void) err_set(&err, ERR_GONE,
+                               "the connection to the remote at %.200s broke%s%.400s, and this is not asked again by "
+                               "itself: look whether it was done",
+                               settings->remote_url, why ? ": " : "", why ? why->message : "");
+                refuse(request, &err, false);
+                return;
+        }
+        if (now_ms - request->away_since_ms >= settings->remote_timeout_ms) {
+                (void) err_set(&err, ERR_GONE, "the remote cannot be reached%s%.600s%s%s", why ? ": " : "",
+                               why ? why->message : "", request->is_started ? "; the run goes on there: " : "",
+                               request->is_started ? request->run_id : "");
+                refuse(request, &err, false);
+                return;
+        }
+        loop_timer_drop(&request->timer);
+        request->timer = loop_timer(request->manager->loop, now_ms + request->pause_ms, on_timer, request);
+        request->pause_ms = request->pause_ms == 0                 ? PAUSE_MIN_MS
+                            : request->pause_ms * 2 < PAUSE_MAX_MS ? request->pause_ms * 2
+                                                                   : PAUSE_MAX_MS;
+        if (!request->timer) {
+                (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+                refuse(request, &err, false);
+        }
+}
+
+/* What is asked for: the request itself, or the rest of what it had begun. A new reference. */
+static json_t *request_text(struct remote_request *request) {
+        json_t *json = json_copy(request->json);
+        if (request->is_started && request->caller->stream && *request->remote_name) {
+                json_decref(json);
+                request->skip = request->passed;
+                return json_pack("{s:s, s:s, s:s, s:I}", "op", "run.read", "session", request->remote_name, "run",
+                                 request->run_id, "from", (json_int_t) (request->number > 0 ? request->number : 1));
+        }
+        if (request->traits & REMOTE_DOWNLOAD && request->received > 0) {
+                json_t *size = json_object_get(json, "size");
+                json_int_t offset = json_integer_value(json_object_get(json, "offset"));
+                (void) json_object_set_new(json, "offset", json_integer(offset + (json_int_t) request->received));
+                if (json_is_integer(size))
+                        (void) json_object_set_new(
+                                json, "size", json_integer(json_integer_value(size) - (json_int_t) request->received));
+        }
+        return json;
+}
+
+static int send_request(struct remote_request *request) {
+        json_t *json = request_text(request);
+        _cleanup_free_ char *text = json_dumps(json, JSON_COMPACT);
+        bool has_code = request->code && json_object_get(json, "code_follows");
+        json_decref(json);
+        int code =
+                text ? message_queue_send(&request->queue, request->fd, MESSAGE_REQUEST, NUMBER, 0, text, strlen(text))
+                     : -ENOMEM;
+        for (size_t at = 0; has_code && code >= 0 && at < request->code_size;) {
+                size_t size = request->code_size - at < MESSAGE_DATA_MAX ? request->code_size - at : MESSAGE_DATA_MAX;
+                code = message_queue_send(&request->queue, request->fd, MESSAGE_DATA, NUMBER, 0, request->code + at,
+                                          size);
+                at += size;
+        }
+        if (has_code && code >= 0)
+                code = message_queue_send(&request->queue, request->fd, MESSAGE_END, NUMBER, 0, "", 0);
+        return code < 0 ? code : 0;
+}
+
+static void connect_now(struct remote_request *request) {
+        struct session_manager *manager = request->manager;
+        struct err err;
+        if (remote_link_take(manager, &request->fd, &request->is_fresh, &err) < 0) {
+                request->fd = -1;
+                broken(request, &err);
+                return;
+        }
+        request->is_told = false;
+        request->parser = message_parser_make(MESSAGE_FROM_DAEMON);
+        request->queue = message_queue_make(QUEUE_MAX);
+        request->watch = loop_watch(manager->loop, request->fd, EPOLLIN, on_event, request);
+        if (!request->watch || send_request(request) < 0) {
+                (void) err_set(&err, ERR_GONE, "the helper that connects to the remote has died");
+                broken(request, &err);
+                return;
+        }
+        on_feed(request);
+        /* A run says that it has begun at once; only its end may take any time. */
+        loop_timer_drop(&request->timer);
+        uint64_t wait_ms = 2 * manager->options->engines.remote_timeout_ms; /* to connect, and to answer */
+        if (!(request->traits & (REMOTE_UPLOAD | REMOTE_DOWNLOAD)) && !request->is_started)
+                request->timer = loop_timer(manager->loop, loop_now_ms() + wait_ms, on_timer, request);
+}
+
+/* ---- a turn ---- */
+
+/* False: the request is over. */
+static bool receive(struct remote_request *request) {
+        struct caller *caller = request->caller;
+        long n = message_parser_read(&request->parser, request->fd);
+        if (n == -EAGAIN || n == -EINTR)
+                return true;
+        if (n <= 0) {
+                broken(request, NULL);
+                return false;
+        }
+        struct message message;
+        int code;
+        while ((code = message_parser_next(&request->parser, &message)) == 1)
+                if (!take_message(request, &message))
+                        return false;
+        if (code < 0) {
+                struct err err;
+                (void) err_set(&err, ERR_PROTOCOL, "the remote broke the protocol");
+                refuse(request, &err, false);
+                return false;
+        }
+        /* A client that does not read makes the remote wait, and nobody else. */
+        bool streams = caller->stream || request->traits & REMOTE_DOWNLOAD;
+        if (streams && caller->type->wants_more && !caller->type->wants_more(caller))
+                (void) loop_watch_change(request->watch,
+                                         message_queue_size(&request->queue) > 0 ? (uint32_t) EPOLLOUT : 0);
+        return true;
+}
+
+static void on_event(void *context, uint32_t events) {
+        struct remote_request *request = context;
+        if (events & EPOLLOUT) {
+                if (message_queue_flush(&request->queue, request->fd) < 0) {
+                        broken(request, NULL);
+                        return;
+                }
+                if (request->upload && message_queue_size(&request->queue) < QUEUE_HIGH)
+                        client_hold(client_request_of(request->caller)->client, false);
+                on_feed(request);
+        }
+        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+                (void) receive(request);
+}
+
+/* ---- a file that is sent there ---- */
+
+static int on_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
+        struct remote_request *request = ((struct remote_upload *) upload)->request;
+        if (!request)
+                return 0;
+        int code = message_queue_send(&request->queue, request->fd, MESSAGE_DATA, NUMBER, 0, bytes, size);
+        if (code < 0) {
+                request->upload = NULL;
+                request->caller = NULL;
+                request_free(request, false);
+                ((struct remote_upload *) upload)->request = NULL;
+                return err_set(err, ERR_GONE, "the connection to the remote broke: send the file again");
+        }
+        on_feed(request);
+        if (message_queue_size(&request->queue) >= QUEUE_HIGH)
+                client_hold(client_request_of(upload->caller)->client, true);
+        return 0;
+}
+
+static void on_pieces_end(struct upload *upload) {
+        struct remote_request *request = ((struct remote_upload *) upload)->request;
+        if (!request)
+                return;
+        request->upload = NULL;
+        ((struct remote_upload *) upload)->request = NULL;
+        client_hold(client_request_of(upload->caller)->client, false);
+        if (request->fd >= 0)
+                (void) message_queue_send(&request->queue, request->fd, MESSAGE_END, NUMBER, 0, "", 0);
+        on_feed(request);
+}
+
+/* Also when the client is gone; then its request is told by on_leave. */
+static void on_abandoned(struct upload *upload) {
+        struct remote_request *request = ((struct remote_upload *) upload)->request;
+        if (request)
+                request->upload = NULL;
+}
+
+static int expect_upload(struct remote_request *request, struct err *err) {
+        struct remote_upload *upload = calloc(1, sizeof(*upload));
+        if (!upload)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        upload->upload = (struct upload) {
+                .caller = request->caller, .piece = on_piece, .finish = on_pieces_end, .abandon = on_abandoned
+        };
+        upload->request = request;
+        if (upload_begin(&upload->upload, err) < 0)
+                return -1;
+        request->upload = upload;
+        return 0;
+}
+
+/* ---- the beginning ---- */
+
+int remote_request_begin(const struct remote_order *order, struct err *err) {
+        struct remote_request *request = calloc(1, sizeof(*request));
+        if (!request)
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        request->caller = order->caller;
+        request->manager = order->caller->manager;
+        request->fd = -1;
+        request->json = json_incref(order->json);
+        request->traits = order->traits;
+        request->is_new = order->is_new;
+        request->detach = order->detach;
+        if (order->session) {
+                (void) snprintf(request->session_id, sizeof(request->session_id), "%s", order->session->row.id);
+                (void) snprintf(request->session_name, sizeof(request->session_name), "%s", order->session->row.name);
+                remote_name(order->session, request->remote_name);
+        }
+        if (order->run_id)
+                (void) snprintf(request->run_id, sizeof(request->run_id), "%s", order->run_id);
+        if (order->code && !(request->code = malloc(order->code_size + 1))) {
+                request->caller = NULL;
+                request_free(request, false);
+                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        }
+        if (order->code) {
+                memcpy(request->code, order->code, order->code_size);
+                request->code_size = order->code_size;
+        }
+        if (order->traits & REMOTE_UPLOAD && expect_upload(request, err) < 0) {
+                request->caller = NULL;
+                request_free(request, false);
+                return -1;
+        }
+        order->caller->source = &source;
+        order->caller->source_context = request;
+        connect_now(request);
+        return 0;
+}

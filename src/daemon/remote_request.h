@@ -1,0 +1,32 @@
+/* One request that was passed on to the remote, until its answer: see remote.h. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "session/caller.h"
+#include "wire/message.h"
+
+enum remote_trait {
+        REMOTE_AGAIN = 1,    /* may be asked again when the connection breaks */
+        REMOTE_RUN = 2,      /* has a run id, and events */
+        REMOTE_SESSION = 4,  /* its answer describes the session */
+        REMOTE_UPLOAD = 8,   /* DATA of the client follows */
+        REMOTE_DOWNLOAD = 16,
+        REMOTE_REMOVAL = 32, /* the session here goes with the one there */
+};
+
+struct remote_order {
+        struct caller *caller;
+        struct session *session; /* NULL: an ephemeral run */
+        json_t *json;            /* a new reference is taken; as the remote is to get it */
+        const char *code;        /* copied, or NULL: sent as DATA */
+        size_t code_size;
+        unsigned traits;
+        bool is_new; /* the session was made for this request: when it is refused, it goes */
+        bool detach;
+        const char *run_id; /* of REMOTE_RUN */
+};
+
+int remote_request_begin(const struct remote_order *order, struct err *err);
