@@ -9,7 +9,9 @@ import socket
 import subprocess
 from pathlib import Path
 
+import pytest
 from support.glovebox import Glovebox, slowness
+from support.host_count import count_host, left_behind
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs/SECURITY.md"
@@ -136,3 +138,22 @@ def test_recording_for_the_readme_is_made_of_what_the_commands_print() -> None:
     for command in commands:
         first = command.split(" -c ")[0]
         assert first in picture, f"docs/demo.svg lacks {first}: run tools/record_demo.py"
+
+
+@pytest.mark.layer
+def test_the_demonstration_runs_and_leaves_nothing(layer_glovebox: Glovebox) -> None:
+    """What `make demo` runs once the program is built."""
+    place = layer_glovebox.place
+    temporary = place.make("demo-tmp")
+    before, runs = count_host(layer_glovebox), layer_glovebox.environment()
+    done = subprocess.run(
+        ["/usr/bin/python3", str(REPOSITORY / "tools/demo.py")],
+        env={**runs, "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+        timeout=90 * slowness(),
+        check=False,
+    )
+    assert done.returncode == 0 and "artifacts/heating.png" in done.stdout, done
+    assert list(temporary.iterdir()) == []
+    assert left_behind(layer_glovebox, before) == {}
