@@ -137,6 +137,26 @@ static const char *text_of(json_t *json, const char *group, const char *key) {
         return text ? text : "";
 }
 
+/* In the server's own words. */
+static int refuse_vm(const struct engine_settings *settings, struct err *err) {
+        json_t *warnings, *warning;
+        size_t i;
+        char why[200] = "its server does not say why (incus warning list)";
+        if (query(settings, "its warnings", "GET", "/1.0/warnings?recursion=1", NULL, SHORT_MS, &warnings, err) < 0)
+                return -1;
+        json_array_foreach (warnings, i, warning) {
+                const char *type = json_string_value(json_object_get(warning, "type"));
+                const char *message = json_string_value(json_object_get(warning, "last_message"));
+                if (type && message && strcmp(type, "Instance type not operational") == 0)
+                        (void) snprintf(why, sizeof(why), "%s", message);
+        }
+        json_decref(warnings);
+        return err_set(err, ERR_UNSUPPORTED,
+                       "incus has no virtual machines here: %s; it needs KVM (/dev/kvm), vhost_vsock (modprobe "
+                       "vhost_vsock) and qemu-system on the server; without them use the engine incus, or native",
+                       why);
+}
+
 static int probe_kind(const struct engine_settings *settings, bool is_vm, char *ret_version, size_t room,
                       struct err *err) {
         json_t *json;
@@ -145,18 +165,14 @@ static int probe_kind(const struct engine_settings *settings, bool is_vm, char *
         const char *drivers = text_of(json, "environment", "driver");
         const char *versions = text_of(json, "environment", "driver_version");
         int code = 0;
-        if (strcmp(text_of(json, "auth", ""), "") == 0 && json_string_value(json_object_get(json, "auth")) &&
-            strcmp(json_string_value(json_object_get(json, "auth")), "trusted") != 0)
+        const char *trust = json_string_value(json_object_get(json, "auth"));
+        if (trust && strcmp(trust, "trusted") != 0)
                 code = err_set(err, ERR_PERMISSION,
                                "incus: the server %s does not trust this client: add its certificate "
                                "(incus remote add)",
                                remote_of(settings));
         else if (is_vm && !strstr(drivers, "qemu"))
-                code = err_set(err, ERR_UNSUPPORTED,
-                               "incus has no virtual machines here: its server drives only \"%.60s\"; it needs KVM "
-                               "(/dev/kvm), vhost_vsock and qemu-system; \"incus warning list\" on the server says "
-                               "what is missing",
-                               drivers);
+                code = refuse_vm(settings, err);
         else
                 (void) snprintf(ret_version, room, "%s (%s %s)", text_of(json, "environment", "server_version"),
                                 drivers, versions);
