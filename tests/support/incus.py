@@ -1,5 +1,5 @@
-"""An incusd of the tests' own: all of it below one directory, a `dir` pool, no bridge, and a proxy that is not there, since
-it would look for lists of images outside. It is spoken to over its socket."""
+"""An incusd of the tests' own: all of it below one directory, a `dir` pool, no bridge, and a proxy that is not there,
+since it would look for lists of images outside. It is spoken to over its socket."""
 
 from __future__ import annotations
 
