@@ -25,7 +25,7 @@ static const struct {
         { "DOCKER_SANDBOX_MEMORY", "docker", VARIABLE_BYTES, AT(docker.memory_bytes) },
         { "DOCKER_SANDBOX_CPU", "docker", VARIABLE_CPUS, AT(docker.cpu_thousandths) },
         { "DOCKER_SANDBOX_TIMEOUT", "docker", VARIABLE_TIME, AT(docker.timeout_ms) },
-        { "INCUS_SANDBOX_IMAGE", "incus", VARIABLE_TEXT, AT(incus_image) },
+        { "INCUS_SANDBOX_IMAGE", "incus", VARIABLE_ELSEWHERE, 0 },
         { "INCUS_SANDBOX_TYPE", "incus", VARIABLE_TEXT, AT(incus_type) },
         { "INCUS_SANDBOX_MEMORY", "incus", VARIABLE_BYTES, AT(incus.memory_bytes) },
         { "INCUS_SANDBOX_CPU", "incus", VARIABLE_CPUS, AT(incus.cpu_thousandths) },

@@ -71,8 +71,8 @@ static const struct option_row rows[] = {
           .group = "Engines",
           .variable = "SANDBOX_MODE",
           .standard = "auto",
-          .help = "what makes boxes unless a session asks for another: auto, native, docker, podman or remote; auto is "
-                  "remote if --remote-url is given, else native, else docker, podman" },
+          .help = "what makes boxes unless a session asks for another: auto, native, docker, podman, incus, "
+                  "incus-vm or remote; auto is remote if --remote-url is given, else native, else docker, podman, incus" },
         { .name = "engine-image",
           .kind = OPTION_TEXT,
           .offset = FIELD(options.engines.image),
@@ -527,10 +527,6 @@ int verb_serve(int argc, char **argv) {
                              .port = PORT_NONE };
         struct err err = { 0 };
         bool help = false;
-        if (getenv("INCUS_REMOTE"))
-                line.options.engines.incus_remote = getenv("INCUS_REMOTE");
-        if (getenv("INCUS_SANDBOX_TYPE"))
-                line.options.engines.incus_type = getenv("INCUS_SANDBOX_TYPE");
         if (read_line(&line, argv + 1, &help, &err) < 0)
                 return terminal_fail(&err);
         if (help) {

@@ -137,6 +137,26 @@ static const char *text_of(json_t *json, const char *group, const char *key) {
         return text ? text : "";
 }
 
+/* In the server's own words. */
+static int refuse_vm(const struct engine_settings *settings, struct err *err) {
+        json_t *warnings, *warning;
+        size_t i;
+        char why[200] = "its server does not say why (incus warning list)";
+        if (query(settings, "its warnings", "GET", "/1.0/warnings?recursion=1", NULL, SHORT_MS, &warnings, err) < 0)
+                return -1;
+        json_array_foreach (warnings, i, warning) {
+                const char *type = json_string_value(json_object_get(warning, "type"));
+                const char *message = json_string_value(json_object_get(warning, "last_message"));
+                if (type && message && strcmp(type, "Instance type not operational") == 0)
+                        (void) snprintf(why, sizeof(why), "%s", message);
+        }
+        json_decref(warnings);
+        return err_set(err, ERR_UNSUPPORTED,
+                       "incus has no virtual machines here: %s; it needs KVM (/dev/kvm), vhost_vsock (modprobe "
+                       "vhost_vsock) and qemu-system on the server; without them use the engine incus, or native",
+                       why);
+}
+
 static int probe_kind(const struct engine_settings *settings, bool is_vm, char *ret_version, size_t room,
                       struct err *err) {
         json_t *json;
@@ -145,18 +165,14 @@ static int probe_kind(const struct engine_settings *settings, bool is_vm, char *
         const char *drivers = text_of(json, "environment", "driver");
         const char *versions = text_of(json, "environment", "driver_version");
         int code = 0;
-        if (strcmp(text_of(json, "auth", ""), "") == 0 && json_string_value(json_object_get(json, "auth")) &&
-            strcmp(json_string_value(json_object_get(json, "auth")), "trusted") != 0)
+        const char *trust = json_string_value(json_object_get(json, "auth"));
+        if (trust && strcmp(trust, "trusted") != 0)
                 code = err_set(err, ERR_PERMISSION,
                                "incus: the server %s does not trust this client: add its certificate "
                                "(incus remote add)",
                                remote_of(settings));
         else if (is_vm && !strstr(drivers, "qemu"))
-                code = err_set(err, ERR_UNSUPPORTED,
-                               "incus has no virtual machines here: its server drives only \"%.60s\"; it needs KVM "
-                               "(/dev/kvm), vhost_vsock and qemu-system; \"incus warning list\" on the server says "
-                               "what is missing",
-                               drivers);
+                code = refuse_vm(settings, err);
         else
                 (void) snprintf(ret_version, room, "%s (%s %s)", text_of(json, "environment", "server_version"),
                                 drivers, versions);
@@ -195,45 +211,40 @@ static int find_pool(const struct engine_settings *settings, char *ret_pool, siz
                        "makes a storage pool");
 }
 
-static json_t *config_of(const struct engine_order *order, bool is_vm) {
-        char memory[32], processes[32], allowance[48], cpus[32];
+static json_t *config_of(const struct engine_order *order) {
+        char memory[32], processes[32], allowance[48];
         (void) snprintf(memory, sizeof(memory), "%" PRIu64 "B", order->limits.memory_bytes);
         (void) snprintf(processes, sizeof(processes), "%" PRIu64, order->limits.pids);
         (void) snprintf(allowance, sizeof(allowance), "%" PRIu64 "ms/100ms",
                         order->limits.cpu_thousandths < 10 ? 1 : order->limits.cpu_thousandths / 10);
-        (void) snprintf(cpus, sizeof(cpus), "%" PRIu64, limits_processors(&order->limits));
         json_t *config = json_pack("{s:s, s:s, s:s}", OWNER_KEY, order->owner, "limits.memory", memory,
                                    "boot.autostart", "false");
         const struct {
                 const char *key, *value;
-                bool of_vm, of_container;
         } rows[] = {
-                { "limits.cpu", cpus, true, false },
-                { "security.guestapi", "false", true, true },
-                { "limits.cpu.allowance", allowance, false, true },
-                { "limits.memory.swap", "false", false, true },
-                { "limits.processes", processes, false, true },
-                { "security.privileged", "false", false, true },
-                { "security.nesting", "false", false, true },
-                { "security.idmap.isolated", "true", false, true },
+                { "security.guestapi", "false" },
+                { "limits.cpu.allowance", allowance },
+                { "limits.memory.swap", "false" },
+                { "limits.processes", processes },
+                { "security.privileged", "false" },
+                { "security.nesting", "false" },
+                { "security.idmap.isolated", "true" },
                 /* Our own program in place of the image's: an image needs no init, and none of it runs before. What
                  * varies from box to box is not told here but in a file (entry_arguments.h). */
-                { "raw.lxc", "lxc.init.cmd = " ENGINE_PROGRAMS "/entry --arguments\n", false, true },
+                { "raw.lxc", "lxc.init.cmd = " ENGINE_PROGRAMS "/entry --arguments\n" },
         };
         for (size_t i = 0; i < ELEMENTS(rows); i++)
-                if (is_vm ? rows[i].of_vm : rows[i].of_container)
-                        json_object_set_new(config, rows[i].key, json_string(rows[i].value));
+                json_object_set_new(config, rows[i].key, json_string(rows[i].value));
         return config;
 }
 
-static int create(const struct engine_settings *settings, const struct engine_order *order, bool is_vm,
-                  struct err *err) {
+static int create(const struct engine_settings *settings, const struct engine_order *order, struct err *err) {
         char pool[128], place[NAME_ROOM], image[ENGINE_IMAGE_MAX + 80];
         struct program_answer answer;
         if (find_pool(settings, pool, sizeof(pool), err) < 0)
                 return -1;
-        json_t *described = json_pack("{s:o, s:{s:{s:s, s:s, s:s}}}", "config", config_of(order, is_vm), "devices",
-                                      "root", "type", "disk", "path", "/", "pool", pool);
+        json_t *described = json_pack("{s:o, s:{s:{s:s, s:s, s:s}}}", "config", config_of(order), "devices", "root",
+                                      "type", "disk", "path", "/", "pool", pool);
         _cleanup_free_ char *input = json_dumps(described, JSON_COMPACT); /* which is YAML, too */
         json_decref(described);
         if (!input)
@@ -242,15 +253,7 @@ static int create(const struct engine_settings *settings, const struct engine_or
         /* Without a remote of its own the image is the server's. */
         (void) snprintf(image, sizeof(image), "%s%s%s", strchr(order->image, ':') ? "" : remote_of(settings),
                         strchr(order->image, ':') ? "" : ":", order->image);
-        const char *argv[] = { "incus",
-                               "init",
-                               "--no-profiles",
-                               "--quiet",
-                               is_vm ? "--vm" : "--",
-                               is_vm ? "--" : image,
-                               is_vm ? image : place,
-                               is_vm ? place : NULL,
-                               NULL };
+        const char *argv[] = { "incus", "init", "--no-profiles", "--quiet", "--", image, place, NULL };
         if (call(settings, "creating an instance", argv, input, CREATE_MS, &answer, err) == 0) {
                 program_answer_release(&answer);
                 return 0;
@@ -364,9 +367,7 @@ static int remove_box(const struct engine_settings *settings, const char *name, 
 
 static int container_reserve(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,
                              gid_t *ret_gid, struct err *err) {
-        return create(settings, order, false, err) < 0 || find_user(settings, order->name, ret_uid, ret_gid, err) < 0
-                       ? -1
-                       : 0;
+        return create(settings, order, err) < 0 || find_user(settings, order->name, ret_uid, ret_gid, err) < 0 ? -1 : 0;
 }
 
 static int container_make(const struct engine_settings *settings, const struct engine_order *order, struct box *ret_box,
@@ -449,14 +450,19 @@ static int vm_probe(const struct engine_settings *settings, char *ret_version, s
 
 /* ---- virtual machines ---- */
 
-static int vm_reserve(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,
-                      gid_t *ret_gid, struct err *err) {
+/* The daemon passes descriptors to the agent, and none goes into a virtual machine: there has to be a relay first. A
+ * server that has no virtual machines is asked before, since its reason is the one that comes first on that host. */
+static int vm_refuse(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,
+                     gid_t *ret_gid, struct err *err) {
         char version[128];
-        (void) ret_uid; /* the box's own kernel knows no ids of the host */
+        (void) order;
+        (void) ret_uid;
         (void) ret_gid;
-        return probe_kind(settings, true, version, sizeof(version), err) < 0 || create(settings, order, true, err) < 0
-                       ? -1
-                       : 0;
+        if (vm_probe(settings, version, sizeof(version), err) < 0)
+                return -1;
+        return err_set(err, ERR_UNSUPPORTED,
+                       "this Glovebox cannot use virtual machines of Incus yet: use the engine incus, or gVisor on "
+                       "docker or podman for more than a container");
 }
 
 const struct engine engine_incus = { .name = "incus",
@@ -471,15 +477,6 @@ const struct engine engine_incus = { .name = "incus",
                                      .remove = remove_box,
                                      .sweep = container_sweep };
 
-static int vm_make(const struct engine_settings *settings, const struct engine_order *order, struct box *ret_box,
-                   int *ret_listener_fd, struct err *err) {
-        (void) ret_box;
-        (void) ret_listener_fd;
-        if (attach_devices(settings, order, err) < 0 || start(settings, order->name, err) < 0)
-                return -1;
-        return err_set(err, ERR_UNSUPPORTED, "not yet");
-}
-
 const struct engine engine_incus_vm = { .name = "incus-vm",
                                         .isolation = ENGINE_VM,
                                         .most = ENGINE_VM,
@@ -488,7 +485,6 @@ const struct engine engine_incus_vm = { .name = "incus-vm",
                                                  "user may use",
                                         .probe = vm_probe,
                                         .look_at_image = look_at_image,
-                                        .reserve = vm_reserve,
-                                        .make = vm_make,
+                                        .reserve = vm_refuse,
                                         .remove = remove_box,
                                         .sweep = vm_sweep };

@@ -163,10 +163,24 @@ def test_a_vm_that_cannot_start_is_told_in_words(
     for name, fields in (("vm", {"engine": "incus-vm"}), ("strongest", {"isolation": "vm"})):
         client.request("session.create", session=name, **fields)
         assert client.request("session.show", session=name)["engine"] == "incus-vm"
-        with pytest.raises(DaemonError, match="incus has no virtual machines here.*/dev/kvm.*vhost_vsock") as caught:
+        with pytest.raises(DaemonError, match="incus has no virtual machines here: vhost_vsock kernel") as caught:
             client.execute("1", name)
         assert caught.value.code == "unsupported"
     assert len(incus.boxes()) == before
+
+
+def test_a_named_remote_is_reached_with_the_clients_certificate(
+    start: StartDaemon, service: Callable[[str], engines.Engine]
+) -> None:
+    env = service("incus").serve_remotely("far")  # type: ignore[attr-defined]
+    options = ("--engine", "incus", "--incus-image", incus_server.IMAGE, "--pool", "0")
+    client = start(*options, env=env).client()
+    assert client.execute("6 * 7", "s")["result"] == {"text/plain": "42"}
+    client.request("session.remove", session="s")
+    for name, words in (("unheard-of", "The remote .unheard-of. doesn't exist"), ("--help", "no name of a remote")):
+        client = start(*options, env={**env, "INCUS_REMOTE": name}).client()
+        with pytest.raises(DaemonError, match=words):
+            client.execute("1", "s")
 
 
 @pytest.mark.parametrize("kind", ["docker", "podman", "incus"])

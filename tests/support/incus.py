@@ -1,5 +1,5 @@
-"""An incusd of the tests' own: all of it below one directory, a `dir` pool, no bridge, and no network at all, since it
-would look for lists of images outside. It is spoken to over its socket."""
+"""An incusd of the tests' own: all of it below one directory, a `dir` pool, no bridge, and a proxy that is not there,
+since it would look for lists of images outside. It is spoken to over its socket."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import tarfile
 import tempfile
@@ -35,11 +36,13 @@ class Incus:
         self.process: subprocess.Popen[bytes] | None = None
         program = shutil.which("incusd", path=_PLACES)
         assert program and shutil.which("incus"), "incus is missing: run tools/setup.sh test"
-        self.command = ["unshare", "--net", program, "--group", "root"]
+        self.command = [program, "--group", "root"]
 
     def start(self) -> None:
         # A server with another home than the packaged one finds its own program by name.
+        nowhere = "http://127.0.0.1:1"
         env = {**os.environ, "INCUS_DIR": str(self.directory), "PATH": _PLACES}
+        env |= {"HTTP_PROXY": nowhere, "HTTPS_PROXY": nowhere}
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
@@ -79,6 +82,16 @@ class Incus:
         )
         assert done.returncode == 0, f"incus {words[0]}: {done.stderr}"
         return done.stdout
+
+    def serve_remotely(self, name: str) -> dict[str, str]:
+        """As a server that a client reaches by TLS, under this name; the client's settings, as variables."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.client("config", "set", "core.https_address", address)
+        token = self.client("config", "trust", "add", "--quiet", name).split()[-1]
+        self.client("remote", "add", name, f"https://{address}", "--accept-certificate", "--token", token)
+        return {"INCUS_CONF": str(self.directory / "client"), "INCUS_REMOTE": name}
 
     def prepare(self) -> None:
         self.ask("POST", "/1.0/storage-pools", {"name": "default", "driver": "dir"})
