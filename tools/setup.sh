@@ -40,6 +40,7 @@ file    /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
 command busybox                 busybox-static
 command dockerd                 docker.io
 command podman                  podman
+command docker-compose          docker-compose
 command runsc                   runsc
 command zsh                     zsh
 file    /usr/share/fonts/truetype/wqy/wqy-microhei.ttc fonts-wqy-microhei

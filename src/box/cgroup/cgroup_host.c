@@ -181,7 +181,7 @@ static void cgroup_host_explain(struct cgroup_host *host, const struct hierarchy
                 (void) snprintf(
                         text, size,
                         "%s: the control groups are mounted read-only, as in most containers: start "
-                        "the container with docker run --privileged --cgroupns=private, run Glovebox on the host, "
+                        "the container with docker run --cap-add SYS_ADMIN, run Glovebox on the host, "
                         "or use --allow-weaker",
                         missing);
         else if (v1)
