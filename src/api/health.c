@@ -10,7 +10,7 @@ void health_show(struct api_request *api_request) {
         const struct service *service = api_request->service;
         json_t *capacity = json_pack("{s:I, s:I}", "sandboxes", (json_int_t) service_count_sandboxes(service, NULL),
                                      "sandboxes_max", (json_int_t) service->settings->sandboxes_max);
-        json_t *engine = json_pack("{s:s, s:s}", "name", "native", "status", "ok");
+        json_t *engine = json_pack("{s:s, s:s}", "name", service->manager->engine.name, "status", "ok");
         api_request_answer(api_request, 200,
                            json_pack("{s:s, s:s, s:[o], s:o, s:I}", "status", "ok", "version", GLOVEBOX_VERSION,
                                      "engines", engine, "capacity", capacity, "uptime_ms",

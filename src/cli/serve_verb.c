@@ -449,8 +449,8 @@ int verb_serve(int argc, char **argv) {
         if (getpid() == 1)
                 serve_init();
         struct line line = { .options = { .image = "host",
-                                          .engines = { .docker_socket = "/var/run/docker.sock",
-                                                       .podman_socket = "/run/podman/podman.sock",
+                                          .engines = { .docker_socket = ENGINE_DOCKER_SOCKET,
+                                                       .podman_socket = ENGINE_PODMAN_SOCKET,
                                                        .image = "",
                                                        .runtime = "",
                                                        .gvisor = "runsc" },
