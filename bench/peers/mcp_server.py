@@ -16,7 +16,8 @@ _kernel: list[object] = []
 async def _client() -> object:
     if not _kernel:
         manager = AsyncKernelManager(kernel_name="python3")
-        await manager.start_kernel()
+        # Without a cache of results it prints no warning after a thousand of them.
+        await manager.start_kernel(extra_arguments=["--InteractiveShell.cache_size=0"])
         client = manager.client()
         client.start_channels()
         await client.wait_for_ready(timeout=60)

@@ -61,5 +61,5 @@ def measure(bench: Bench) -> Table:
         Contender("fork of a bare Python", Lazy(lambda: forker.forker(bench, []).once), "limit"),
     ]
     take_turns(table, contenders, bench.rounds(100, 20))
-    table.notes.append("Code runs in a full kernel, whatever it needs: nobody guesses that from its text.")
+    table.notes.append("Code that imports nothing runs in a light kernel; the pandas cell below needs a full one.")
     return table

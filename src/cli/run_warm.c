@@ -21,6 +21,7 @@
 #include "cli/session_request.h"
 #include "cli/ui/terminal.h"
 #include "egress/egress.h"
+#include "kernel/kernel_choice.h"
 
 struct warm_run {
         struct run run;
@@ -44,13 +45,18 @@ static bool wants_network(const struct run_request *request) {
         return request->network != RUN_NETWORK_NONE || request->n_hosts > 0;
 }
 
+static bool suits_light_kernel(const struct run_request *request) {
+        return request->language != RUN_PYTHON ||
+               (request->code && kernel_choice_is_light(request->code, request->code_size));
+}
+
 /* Variables are the program's, not the box's: with them any box will do. The proxy is ours, as in a run made here. */
 static json_t *make_body(const struct run_options *options, struct err *err) {
         const struct run_request *request = &options->request;
         struct session_options creation = { .run = *options };
         creation.run.request.n_env = creation.run.request.n_hosts = 0;
         creation.run.request.network = RUN_NETWORK_NONE;
-        json_t *body = json_pack("{s:s, s:b, s:b}", "op", "program", "light", (int) (request->language != RUN_PYTHON),
+        json_t *body = json_pack("{s:s, s:b, s:b}", "op", "program", "light", (int) suits_light_kernel(request),
                                  "listener", (int) wants_network(request));
         char path[300], what[81];
         run_program_path(request, path, sizeof(path));

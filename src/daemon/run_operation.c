@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "daemon/operation.h"
+#include "kernel/kernel_choice.h"
 #include "session/caller.h"
 #include "session/session.h"
 #include "session/session_config.h"
@@ -35,6 +36,11 @@ static int check_queue(const struct session *session, struct err *err) {
         return 0;
 }
 
+static bool suits_light_kernel(const struct run_request *request, const json_t *payload) {
+        return json_object_get(payload, "argv") ||
+               (request->code && kernel_choice_is_light(request->code, request->code_size));
+}
+
 /* A run of this payload, which is EXECUTE but for its id. NULL: refused, and an ephemeral session is gone. */
 static struct run *make_run(struct caller *caller, const struct run_request *request, json_t *payload,
                             struct err *err) {
@@ -43,7 +49,7 @@ static struct run *make_run(struct caller *caller, const struct run_request *req
         if (!session)
                 return NULL;
         if (session->ephemeral)
-                session->light = json_object_get(payload, "argv") || request->is_light;
+                session->light = request->is_light || suits_light_kernel(request, payload);
         if (run_fits(session, payload, err) == 0 && check_queue(session, err) == 0) {
                 run = run_make(session, payload,
                                request->timeout_ms ? request->timeout_ms : session->row.limits.timeout_ms);

@@ -30,13 +30,14 @@ static void on_start_timeout(void *context);
 static void on_control(void *context, uint32_t events);
 static void on_status(void *context, uint32_t events);
 
-/* One that is taken over from the last daemon is idle or busy at once; the dead stay so. */
+/* A kernel that is taken over from the last daemon is idle or busy at once; the dead stay so. */
 static const bool moves[KERNEL_STATES][KERNEL_STATES] = {
         [KERNEL_MAKING] = { [KERNEL_STARTING] = true,
                             [KERNEL_IDLE] = true,
                             [KERNEL_BUSY] = true,
-                            [KERNEL_DEAD] = true },
-        [KERNEL_STARTING] = { [KERNEL_IDLE] = true, [KERNEL_DEAD] = true },
+                            [KERNEL_FAILED] = true },
+        [KERNEL_STARTING] = { [KERNEL_IDLE] = true, [KERNEL_FAILED] = true },
+        [KERNEL_FAILED] = { [KERNEL_FAILED] = true },
         [KERNEL_IDLE] = { [KERNEL_ATTACHING] = true, [KERNEL_BUSY] = true, [KERNEL_DEAD] = true },
         [KERNEL_ATTACHING] = { [KERNEL_IDLE] = true, [KERNEL_DEAD] = true },
         [KERNEL_BUSY] = { [KERNEL_IDLE] = true, [KERNEL_DEAD] = true },
@@ -45,7 +46,7 @@ static const bool moves[KERNEL_STATES][KERNEL_STATES] = {
 
 void kernel_move(struct kernel *kernel, enum kernel_state state) {
         static const char *const names[KERNEL_STATES] = {
-                "being made", "starting", "idle", "attaching", "busy", "dead"
+                "being made", "starting", "failed", "idle", "attaching", "busy", "dead"
         };
         if (!moves[kernel->state][state])
                 daemon_log("kernel %s: it was %s and is %s, which cannot be; please report this", kernel->id,
@@ -104,7 +105,7 @@ static void take_apart(struct kernel *kernel) {
         free(kernel->outbound);
         kernel->inbound = kernel->outbound = NULL;
         kernel->inbound_at = kernel->inbound_size = kernel->inbound_room = kernel->outbound_size = 0;
-        kernel_move(kernel, KERNEL_DEAD);
+        kernel_move(kernel, kernel_was_ready(kernel) ? KERNEL_DEAD : KERNEL_FAILED);
 }
 
 void kernel_free(struct kernel *kernel) {
@@ -168,7 +169,7 @@ static int watch_all(struct kernel *kernel, struct err *err) {
 
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
         if (!reply->good) {
-                kernel_move(kernel, KERNEL_DEAD);
+                kernel_move(kernel, KERNEL_FAILED);
                 for (size_t i = 0; i < MAKER_FDS; i++) /* what had been made before it failed */
                         fd_close(&reply->fds[i]);
                 *err = reply->err;
@@ -214,7 +215,6 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
                 return -1;
         }
         kernel_move(kernel, journal_open_request(kernel->journal) ? KERNEL_BUSY : KERNEL_IDLE);
-        kernel->was_ready = true;
         kernel->weight.level = CPU_WEIGHT_UNKNOWN; /* as the last daemon left it */
         cpu_weight_watch(kernel);
         kernel_measure(kernel);
@@ -257,13 +257,13 @@ static void on_start_timeout(void *context) {
 }
 
 void kernel_end(struct kernel *kernel) {
-        if (kernel->state == KERNEL_DEAD)
+        if (kernel_is_dead(kernel))
                 return;
-        if (!kernel->was_ready && !*kernel->last_words)
+        if (!kernel_was_ready(kernel) && !*kernel->last_words)
                 keep_last_words(kernel);
         if (journal_open_run(kernel->journal))
                 kernel_drain(kernel);
-        if (!kernel->is_over)
+        if (kernel->end_cause != KERNEL_END_OVER)
                 kernel_measure(kernel); /* before the groups go: was it the memory limit? */
         take_apart(kernel);
         kernel->listener->ended(kernel);
@@ -278,7 +278,7 @@ void kernel_give_up(struct kernel *kernel, const char *why) {
 }
 
 void kernel_break_off(struct kernel *kernel) {
-        kernel->broke_protocol = true;
+        kernel_note_end(kernel, KERNEL_END_PROTOCOL);
         if (kernel->talk != KERNEL_TALKS)
                 loop_unwatch(&kernel->replies_watch); /* its end is being dealt with */
         else
@@ -312,7 +312,7 @@ static void on_control(void *context, uint32_t events) {
         struct frame_reader fields = frame_read(&frame);
         uint32_t status;
         bool gone = frame.type == FRAME_FAILED;
-        if (gone && !kernel->was_ready)
+        if (gone && !kernel_was_ready(kernel))
                 keep_failure(kernel, fields);
         if (frame.type == FRAME_EXITED && frame.id == MAIN_PROCESS && frame_get_u32(&fields, &status)) {
                 kernel->exited = gone = true;
@@ -349,14 +349,18 @@ void kernel_let_go(struct kernel *kernel) {
         cgroup_release(&kernel->cgroup);
 }
 
+void kernel_note_end(struct kernel *kernel, enum kernel_end_cause cause) {
+        if (cause > kernel->end_cause)
+                kernel->end_cause = cause;
+}
+
 void kernel_kill(struct kernel *kernel) {
-        if (kernel->state == KERNEL_DEAD || (kernel->fds[MAKER_PIDFD] < 0 && !*kernel->engine))
+        if (kernel_is_dead(kernel) || (kernel->fds[MAKER_PIDFD] < 0 && !*kernel->engine))
                 return;
         if (*kernel->engine && (kernel->fds[MAKER_PIDFD] < 0 || sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], 0) < 0))
                 reaper_remove_box(kernel->engine, kernel->group); /* not ours to signal: its engine ends it */
-        /* Its agent's end would be its own soon enough; but until then it would notice that its channel is closed, and
-         * find the words to say so in fifty pages that it never needed before. */
-        if (kernel->is_over && kernel->fds[MAKER_KERNEL] >= 0)
+        /* The kernel dies with its agent. Until then it would raise at end of file and fault in about 50 pages. */
+        if (kernel->end_cause == KERNEL_END_OVER && kernel->fds[MAKER_KERNEL] >= 0)
                 (void) sys_pidfd_send_signal(kernel->fds[MAKER_KERNEL], SIGKILL);
         (void) sys_pidfd_send_signal(kernel->fds[MAKER_PIDFD], SIGKILL);
         kernel->talk = KERNEL_DEAF;

@@ -48,10 +48,11 @@ enum {
 enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
         KERNEL_STARTING, /* the box is there; Python is not yet */
+        KERNEL_FAILED,   /* it died before it was ready; nothing is left but this record */
         KERNEL_IDLE,
         KERNEL_ATTACHING, /* ready; the maker shows its box a workspace, data or a script */
         KERNEL_BUSY, /* a run or another request is in progress */
-        KERNEL_DEAD, /* nothing is left but this record */
+        KERNEL_DEAD, /* as KERNEL_FAILED, but it was ready once */
         KERNEL_STATES
 };
 
@@ -60,6 +61,14 @@ enum kernel_talk {
         KERNEL_TALKS,
         KERNEL_ENDING, /* its process is gone: nothing more is sent to it, and what it said last is read */
         KERNEL_DEAF,   /* killed: what it still says does not count */
+};
+
+/* Why it is being ended, if not by itself. A later row counts more than an earlier one. */
+enum kernel_end_cause {
+        KERNEL_END_OWN,       /* the daemon has not ended it */
+        KERNEL_END_PROTOCOL,  /* the code in it broke the protocol */
+        KERNEL_END_OVER,      /* its only run is answered: nothing about its end is reported */
+        KERNEL_END_REQUESTED, /* a restart or a sleep: its variables are not lost */
 };
 
 struct egress_rules;
@@ -109,17 +118,15 @@ struct kernel {
         size_t outbound_at, outbound_size;
 
         struct loop_timer *start_timer; /* until it is ready */
-        bool was_ready;
 
         /* how it ended */
         char last_words[400]; /* the end of what it printed when it died before it was ready */
         bool exited; /* wait_status is known */
         int wait_status;
-        bool broke_protocol;
         const char *host_trouble; /* why it was ended that is no fault of its code; NULL: nothing of that kind */
         uint64_t short_since_ms; /* the daemon has no memory for what it says; 0: it has */
         enum kernel_talk talk;
-        bool is_over; /* its only run is answered: how it ends is of no interest, and when only to the reaper */
+        enum kernel_end_cause end_cause;
         struct cgroup_usage usage; /* as of the last kernel_measure */
         uint64_t cpu_us_before, oom_kills_before; /* when the run began */
         unsigned n_unmeasured; /* runs since that were too short to be measured */
@@ -170,6 +177,18 @@ void kernel_let_go(struct kernel *kernel);
 
 /* Kills the whole box; `ended` is called from the loop. Frames that arrive in between are ignored. */
 void kernel_kill(struct kernel *kernel);
+
+/* Notes why it is being ended. */
+void kernel_note_end(struct kernel *kernel, enum kernel_end_cause cause);
+
+static inline bool kernel_is_dead(const struct kernel *kernel) {
+        return kernel->state == KERNEL_DEAD || kernel->state == KERNEL_FAILED;
+}
+
+/* True from its READY on, also when it is dead. */
+static inline bool kernel_was_ready(const struct kernel *kernel) {
+        return kernel->state != KERNEL_MAKING && kernel->state != KERNEL_STARTING && kernel->state != KERNEL_FAILED;
+}
 
 /* Can something be sent to it now? */
 static inline bool kernel_is_free(const struct kernel *kernel) {

@@ -291,7 +291,6 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                 if (kernel->state != KERNEL_STARTING)
                         return kernel->replays;
                 kernel_move(kernel, KERNEL_IDLE);
-                kernel->was_ready = true;
                 loop_timer_drop(&kernel->start_timer);
                 kernel_measure(kernel); /* the start belongs to no run */
                 kernel->listener->ready(kernel);
@@ -416,7 +415,7 @@ void kernel_on_replies(void *context, uint32_t events) {
         kernel->reply_bytes += (size_t) n;
         bool good = handle_frames(kernel);
         if (kernel->talk == KERNEL_DEAF) {
-                if (kernel->is_over && !was_ending)
+                if (kernel->end_cause == KERNEL_END_OVER && !was_ending)
                         kernel_end(kernel);
                 return;
         }

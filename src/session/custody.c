@@ -37,7 +37,7 @@ static void put_all(struct session_manager *manager) {
         size_t n = 0;
         for (struct session *session = manager->sessions; session; session = session->next) {
                 const struct kernel *kernel = session->kernel;
-                if (session->ephemeral || !kernel || !kernel->was_ready || kernel->state == KERNEL_DEAD)
+                if (session->ephemeral || !kernel || !kernel_was_ready(kernel) || kernel_is_dead(kernel))
                         continue;
                 custody_put(session);
                 n++;

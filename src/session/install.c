@@ -175,7 +175,7 @@ static void ask_kernel(struct install *install) {
                 json_pack("{s:o, s:O}", "names", names, "replaced", json_object_get(install->report, "replaced"));
         _cleanup_free_ char *text = question ? json_dumps(question, JSON_COMPACT | JSON_EMBED) : NULL;
         json_decref(question);
-        if (!session->kernel || session->ending)
+        if (!session->kernel || session_ends_kernel(session))
                 install_finish(install, NULL);
         else if (text && session_ask_packages(session, text) == 0)
                 install->timer =

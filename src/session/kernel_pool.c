@@ -1,7 +1,6 @@
 /* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run with the usual image and
  * limits. A workspace, data or a script is mounted when the run takes its box. Each is used once. As many full ones,
- * which have imported what is preloaded, are kept as light ones, which have not: commands, and code whose caller says
- * so, take a light one; other code takes a full one. */
+ * which have imported what is preloaded, are kept as light ones, which have not (kernel/kernel_choice.h). */
 #include "session/kernel_pool.h"
 
 #include <jansson.h>

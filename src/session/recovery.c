@@ -11,6 +11,7 @@
 #include "kernel/kernel.h"
 #include "session/run_result.h"
 #include "session/session.h"
+#include "session/sleep_file.h"
 
 /* Ends the open run with an error of our own. */
 static void end_run(struct journal *journal, const char *run_id, const char *status, const char *name,
@@ -44,7 +45,7 @@ static bool recovery_hold(struct session *session, struct journal *journal, enum
 /* Where the variables are, now that no kernel has them. */
 static enum journal_holds find_variables(struct session *session, const struct journal *journal) {
         const struct journal_request *open = journal_open_request(journal);
-        bool has_file = session_has_sleep_file(session);
+        bool has_file = sleep_file_exists(session);
         bool was_falling_asleep = open && !open->is_run && open->type == KERNEL_SLEEP;
         struct journal_run newest;
         switch (journal_holds(journal)) {
@@ -79,7 +80,7 @@ void recovery_settle(struct session *session, struct journal *journal) {
         } else if (!recovery_hold(session, journal, holds))
                 return; /* the file may be all there is */
         if (holds != JOURNAL_HOLDS_FILE)
-                session_remove_sleep_file(session); /* an old one */
+                sleep_file_remove(session); /* an old one */
 }
 
 void recovery_settle_session(struct session *session) {
@@ -103,7 +104,7 @@ bool recovery_kernel_counts(struct session *session) {
                 (void) recovery_hold(session, journal, JOURNAL_HOLDS_KERNEL);
         bool counts = journal_holds(journal) == JOURNAL_HOLDS_KERNEL || journal_holds(journal) == JOURNAL_HOLDS_TRIMMED;
         if (journal_holds(journal) != JOURNAL_HOLDS_FILE)
-                session_remove_sleep_file(session);
+                sleep_file_remove(session);
         return counts;
 }
 

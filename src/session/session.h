@@ -43,9 +43,6 @@ enum session_removal {
 /* Where in its state directory the workspace of a session goes that is being removed. */
 #define SESSION_REMOVED_WORKSPACE "removed"
 
-/* What a kernel wrote when it was put to sleep, in state/<id>/kernel. Code in the box can put anything there. */
-#define SESSION_SLEEP_FILE "sleep"
-
 struct session {
         struct session_manager *manager;
         struct session *next, **backlink; /* among all; what points here */
@@ -76,7 +73,6 @@ struct session {
         struct caller *caller; /* who waits for the answer to a trim or sleep */
         struct install *install; /* that is under way, or NULL */
         struct install *helps;   /* this is the helper box of an install */
-        bool ending; /* the kernel is ending; the next run waits for another */
         struct helper_job *job; /* copies what an ephemeral run left, while its answer waits */
         void (*on_collected)(struct session *session);
         struct json_writer collected; /* what it found: an array */
@@ -144,16 +140,17 @@ void session_adopt(struct session *session, pid_t pid, int fds[static MAKER_FDS]
 /* The journal of a session without a kernel; the caller closes it. */
 int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err);
 
-/* What its kernel wrote when it fell asleep, under its final name. */
-bool session_has_sleep_file(const struct session *session);
-void session_remove_sleep_file(const struct session *session);
-
 /* The isolation report of its boxes: a new reference. */
 json_t *session_isolation(const struct session *session);
 
 /* Changes its state. A move that is not in the table is a bug: it is logged, and made anyway. */
 void session_move(struct session *session, enum session_state state);
 const char *session_state_name(const struct session *session);
+
+/* Is its kernel being ended on request? Then the next run waits for another one. */
+static inline bool session_ends_kernel(const struct session *session) {
+        return session->kernel && session->kernel->end_cause == KERNEL_END_REQUESTED;
+}
 
 static inline bool session_is_going(const struct session *session) {
         return session->removal != SESSION_STAYS;

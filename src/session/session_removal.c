@@ -50,7 +50,7 @@ void session_remove(struct session *session, bool keep_files) {
                 strike_out(session, keep_files);
         }
         if (session->kernel && session->is_program)
-                session->kernel->is_over = true;
+                kernel_note_end(session->kernel, KERNEL_END_OVER);
         if (session->kernel) { /* on_ended comes back here */
                 if (session->runs && session->runs->started && session->runs->reason == RUN_REASON_NONE)
                         session->runs->reason = RUN_REASON_REMOVED;

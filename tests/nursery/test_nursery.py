@@ -106,7 +106,7 @@ def test_kernels_are_forked_unless_they_are_to_be_fresh(served: Served) -> None:
     assert nursery["memory_bytes"] > 1 << 20
 
 
-def test_a_command_is_forked_from_the_light_one(served: Served) -> None:
+def test_what_imports_nothing_is_forked_from_the_light_one(served: Served) -> None:
     def light() -> dict[str, Any]:
         return served.status()["light_nursery"] or {}
 
@@ -125,7 +125,9 @@ def test_a_command_is_forked_from_the_light_one(served: Served) -> None:
     assert run("--", "echo", "42") == "42\n"
     assert forks() == (full_forks, light_forks + 1)
     assert run("-c", "print(6 * 7)") == "42\n"
-    assert forks() == (full_forks + 1, light_forks + 1)
+    assert forks() == (full_forks, light_forks + 2)
+    assert run("-c", "import json; print(6 * 7)") == "42\n"
+    assert forks() == (full_forks + 1, light_forks + 2)
     os.kill(killed := light()["pid"], signal.SIGKILL)
     assert run("--", "echo", "42") == "42\n"
     wait_for("another one", lambda: light().get("state") == "ready" and light()["pid"] != killed)

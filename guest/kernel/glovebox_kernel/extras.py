@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import builtins
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # to import typing would double the time that an interpreter needs to start
+if TYPE_CHECKING:
+    from typing import Any
 
 START_PATH = "/opt/glovebox/kernel/start"
 _PACKAGE_PATH = "/opt/glovebox/kernel/glovebox_kernel"
