@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import os
 import shutil
@@ -12,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -48,12 +48,13 @@ def import_base(engine: engines.Engine, name: str, image: str, changes: tuple[st
 
 def build(engine: engines.Engine) -> None:
     """`docker build --network host -t glovebox -f packaging/Dockerfile .`"""
-    context = io.BytesIO()
+    context = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the function
     with tarfile.open(fileobj=context, mode="w") as tar:
         for name in CONTEXT:
             tar.add(REPOSITORY / name, name, filter=lambda member: None if "__pycache__" in member.name else member)
     query = {"t": "docker.io/library/glovebox:latest", "dockerfile": "packaging/Dockerfile", "networkmode": "host"}
-    response = engine.api.ask("POST", f"/build?{urlencode(query)}", context.getvalue(), "application/x-tar")
+    context.seek(0)
+    response = engine.api.ask("POST", f"/build?{urlencode(query)}", context, "application/x-tar", timeout=900)
     words = [json.loads(line) for line in response.read().decode().splitlines() if line.strip()]
     said = "".join(word.get("stream", "") for word in words)[-3000:]
     assert not any("error" in word for word in words), said + str(words[-1])
