@@ -13,7 +13,6 @@ from client import Client
 from context import Bench
 from measure import Bar, Contender, Lazy, Table, take_turns
 from peers import services
-
 from tables.warm import is_two
 
 NAME = "engines"

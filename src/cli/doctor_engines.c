@@ -49,10 +49,10 @@ static void mark_choice(json_t *engines, const struct engine_settings *settings)
 json_t *doctor_engines_look(bool native_can) {
         const struct engine_settings settings = settings_of_environment();
         json_t *engines = json_array();
-        (void) json_array_append_new(engines, describe("native", native_can,
-                                                       native_can ? "Glovebox's own boxes"
-                                                                  : "this host cannot make boxes of its own",
-                                                       "see above, or use another engine (--engine)"));
+        (void) json_array_append_new(
+                engines, describe("native", native_can,
+                                  native_can ? "Glovebox's own boxes" : "this host cannot make boxes of its own",
+                                  "see above, or use another engine (--engine)"));
         for (size_t i = 0; engine_table[i]; i++)
                 (void) json_array_append_new(engines, look_at(engine_table[i], &settings));
         mark_choice(engines, &settings);

@@ -175,11 +175,10 @@ static int print_json(const struct host_report *report, json_t *engines, struct 
                                                                row->detail, "fix", row->fix));
         }
         enum host_verdict verdict = host_decide(report);
-        json_t *object =
-                json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:O}", "verdict", host_verdict_name(verdict), "summary",
-                          verdicts[verdict], "kernel", report->kernel, "cgroups", cgroup_kind_name(&report->cgroups),
-                          "root", report->root, "container", report->container[0] != '\0', "checks", checks,
-                          "engines", engines);
+        json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:O}", "verdict", host_verdict_name(verdict),
+                                   "summary", verdicts[verdict], "kernel", report->kernel, "cgroups",
+                                   cgroup_kind_name(&report->cgroups), "root", report->root, "container",
+                                   report->container[0] != '\0', "checks", checks, "engines", engines);
         int code =
                 object && json_array_size(checks) == report->n_rows ? json_dumpf(object, stdout, JSON_INDENT(2)) : -1;
         json_decref(object);

@@ -60,9 +60,10 @@ static bool init_follow(struct init *init, int status) {
                 _exit(EXIT_FAILURE);
         }
         if (has_crashed)
-                (void) fprintf(stderr,
-                               "glovebox: signal %d ended the daemon; it is started again and takes over the sessions\n",
-                               WTERMSIG(status));
+                (void) fprintf(
+                        stderr,
+                        "glovebox: signal %d ended the daemon; it is started again and takes over the sessions\n",
+                        WTERMSIG(status));
         init->restarts = false;
         if (init->crashes)
                 (void) sleep(PAUSE_S);

@@ -30,17 +30,24 @@ def docker(place: Path, dockerd: engines.Engine, monkeypatch: pytest.MonkeyPatch
     return dockerd
 
 
+class Counter:
+    """Counts the containers that appear from now on, as often as it is called."""
+
+    def __init__(self, docker: engines.Engine) -> None:
+        self.docker = docker
+        self.before = {box["Id"] for box in docker.boxes()}
+        self.seen: set[str] = set()
+
+    def __call__(self) -> int:
+        self.seen.update({box["Id"] for box in self.docker.boxes()} - self.before)
+        return len(self.seen)
+
+
 def on_both(docker: engines.Engine, work: Callable[[str, Callable[[], int]], Any]) -> None:
     """Runs `work` natively and on Docker: a container for the second alone, and the same answer from both."""
     told = {}
     for engine in ENGINES:
-        before = {box["Id"] for box in docker.boxes()}
-        seen: set[str] = set()
-
-        def count() -> int:
-            seen.update({box["Id"] for box in docker.boxes()} - before)  # noqa: B023 - called in this round alone
-            return len(seen)
-
+        count = Counter(docker)
         told[engine] = work(engine, count)
         assert (count() > 0) == (engine == "docker"), engine
     assert told["docker"] == told["native"]

@@ -24,11 +24,10 @@ from support.daemon import wait_for
 from support.glovebox import REPOSITORY
 from support.images import archive
 
+pytestmark = pytest.mark.timeout(1800)  # the image is built with the first test
 KEY = "a-key-of-the-tests-alone"
 # What packaging/Dockerfile copies.
-CONTEXT = (
-    "packaging meson.build meson_options.txt src guest tools web docs/glovebox.1 tests/support tests/unit".split()
-)
+CONTEXT = "packaging meson.build meson_options.txt src guest tools web docs/glovebox.1 tests/support tests/unit".split()
 CADDY = ('CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]',)
 CADDY += ("ENV XDG_CONFIG_HOME=/config XDG_DATA_HOME=/data",)
 

@@ -15,7 +15,7 @@
 #include "box/seal/landlock.h"
 
 #define CONTAINER_FLAGS                                                                                                \
-        "docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined (podman "  \
+        "docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined (podman " \
         "the same), or run Glovebox on the host and let the container call it"
 
 /* -1 when the file is not there. */
