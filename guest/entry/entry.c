@@ -1,10 +1,10 @@
-/* The entry: what a box of another engine starts with. It does the last steps of a native box (src/box/seal/stage.c) from
- * the inside, and becomes the agent.
+/* The entry: the first program in a box of another engine. It does the last steps of a native box
+ * (src/box/seal/stage.c) from the inside, and becomes the agent.
  *
  * Theory of operation. The engine starts it as PID 1 with no capability and no_new_privs. It connects to the socket
  * that the host put into its directory, makes the proxy's listening socket and hands it out where the box has a
- * network, bounds itself, and executes the agent with the connection as descriptor 3. A failed step is told to the host
- * as the agent would tell it, and ends the box. No code of the image runs before that: it is static.
+ * network, bounds itself, and executes the agent with the connection as descriptor 3. A failed step is reported to the
+ * host as the agent reports it, and ends the box. No code of the image runs before that: it is static.
  *
  *   entry PORT MEMORY PIDS DISK WRITABLE…      PORT 0: no network */
 #include <arpa/inet.h>

@@ -234,10 +234,8 @@ static int check_homes(const struct question *question, struct err *err) {
                 return -1;
         _cleanup_dir_ DIR *homes = opendir("/home");
         struct dirent *entry;
-        while (homes && (entry = readdir(homes))) {
+        while (homes && (entry = dir_next(homes))) {
                 char home[sizeof("/home/") + NAME_MAX];
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-                        continue;
                 snprintf(home, sizeof(home), "/home/%s", entry->d_name);
                 if (check_home(question, home, err) < 0)
                         return -1;
@@ -245,7 +243,7 @@ static int check_homes(const struct question *question, struct err *err) {
         return 0;
 }
 
-/* A container engine may listen elsewhere than in /run; then its own clients are told so by these. */
+/* A container engine may listen elsewhere than in /run; then these variables name the place. */
 static int check_engine_sockets(const struct question *question, struct err *err) {
         static const char *const variables[] = { "DOCKER_HOST", "CONTAINER_HOST" };
         static const char scheme[] = "unix://";
@@ -334,6 +332,17 @@ static int refuse_unlisted(const struct question *question, struct err *err) {
                        question->shown, question->writable ? " for writing" : "");
 }
 
+static int refuse_unopened(const struct question *question, const char *source, int reason, struct err *err) {
+        const struct policy *policy = question->policy;
+        /* Only for allowed places does a caller other than the operator learn whether something is there. */
+        if (!policy->is_operator && (strstr(source, "/..") || !lists_allow(policy, question->writable, source)))
+                return refuse_unlisted(question, err);
+        if (reason == ENOENT || reason == ENOTDIR)
+                return err_set(err, ERR_NOT_FOUND, "cannot mount \"%s\": it does not exist; create it first",
+                               question->shown);
+        return err_sys(err, reason, "cannot mount %s", question->shown);
+}
+
 int policy_open_source(const struct policy *policy, const char *source, bool writable, int *ret_fd, struct err *err) {
         struct question question = { .policy = policy, .writable = writable };
         (void) policy_show_path(source, question.shown);
@@ -344,16 +353,8 @@ int policy_open_source(const struct policy *policy, const char *source, bool wri
         if (!where)
                 return err_sys(err, ENOMEM, "cannot mount %s", question.shown);
         _cleanup_fd_ int fd = open(source, O_PATH | O_CLOEXEC);
-        if (fd < 0) {
-                int reason = errno;
-                /* A stranger learns only about allowed places whether something is there. */
-                if (!policy->is_operator && (strstr(source, "/..") || !lists_allow(policy, writable, source)))
-                        return refuse_unlisted(&question, err);
-                if (reason == ENOENT || reason == ENOTDIR)
-                        return err_set(err, ERR_NOT_FOUND, "cannot mount \"%s\": it does not exist; create it first",
-                                       question.shown);
-                return err_sys(err, reason, "cannot mount %s", question.shown);
-        }
+        if (fd < 0)
+                return refuse_unopened(&question, source, errno, err);
         int code = where_is(fd, where);
         if (code == -ESTALE)
                 return err_set(err, ERR_REFUSED,

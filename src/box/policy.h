@@ -5,8 +5,8 @@
 
 #include "base/err.h"
 
-/* What a caller may show to a box. `operator` is the person at the command line: naming a path is permission. Anybody
- * else needs the path below an allowed one, after full resolution; empty lists deny everything. */
+/* What a caller may show to a box. `operator` is the person at the command line: naming a path is permission. Any other
+ * caller needs the path below an allowed one, after full resolution; empty lists deny everything. */
 struct policy {
         bool is_operator;
         const char *const *read_paths; /* NULL-terminated, absolute */

@@ -99,10 +99,9 @@ static bool search_level(struct search *search, int dir_fd, bool is_source, int 
                 return false;
         }
         const struct dirent *entry;
-        while (search->left > 0 && (entry = readdir(directory))) {
+        while (search->left > 0 && (entry = dir_next(directory))) {
                 search->left--;
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-                    (is_source && strcmp(entry->d_name, ".sandbox") == 0)) /* which no box sees */
+                if (is_source && strcmp(entry->d_name, ".sandbox") == 0) /* no box sees it */
                         continue;
                 if ((entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN) &&
                     search_directory(search, dir_fd, entry->d_name, depth - 1))

@@ -101,10 +101,8 @@ static int copy_directory_in(struct daemon_client *client, const char *from, con
         _cleanup_dir_ DIR *directory = opendir(from);
         if (!directory)
                 return err_sys(err, errno, "cannot list %.300s", from);
-        for (struct dirent *entry; (entry = readdir(directory));) {
+        for (struct dirent *entry; (entry = dir_next(directory));) {
                 char source[PATH_MAX], target[PATH_MAX];
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-                        continue;
                 if (join(from, entry->d_name, source, err) < 0 || join(to, entry->d_name, target, err) < 0 ||
                     copy_in(client, source, session, target, depth + 1, err) < 0)
                         return -1;

@@ -45,6 +45,6 @@ int verb_run(int argc, char **argv) {
         int status = run_warm(&options, &err);
         if (status == RUN_WARM_NOT_HERE)
                 status = run_execute(&options.request, &err);
-        run_phases_tell();
+        run_phases_report();
         return status < 0 ? terminal_fail(&err) : status;
 }

@@ -167,8 +167,8 @@ static const struct option_row rows[] = {
           .variable = "GLOVEBOX_RESERVE_DISK",
           .min = 0,
           .max = 1024 * 1024 * GIB,
-          .help = "keep this much free on the file system of the data directory: below it, runs that write are ended and "
-                  "uploads refused; default: 1 GiB or 5 % of the file system, whichever is less" },
+          .help = "keep this much free on the file system of the data directory: below it, runs that write are ended "
+                  "and uploads refused; default: 1 GiB or 5 % of the file system, whichever is less" },
         { .name = "df-bytes",
           .kind = OPTION_BYTES,
           .offset = FIELD(options.df_bytes),

@@ -82,7 +82,7 @@ static int submit_run(struct caller *caller, const struct run_request *request, 
                 return -1;
         }
         run->refusal = NULL;
-        /* Whoever learns its id has it acknowledged: then it is in the journal, or on disk until it is its turn. */
+        /* A run is acknowledged when its id is sent: from then on it is in the journal, or on disk until its turn. */
         if (!run->started && (request->detach || caller->type->accepted) &&
             waiting_put(run, caller->cancel_on_disconnect, err) < 0) {
                 session_cancel(session, run);

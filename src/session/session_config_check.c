@@ -50,8 +50,7 @@ static int check_env(json_t *env, struct err *err) {
         return 0;
 }
 
-/* Whoever may not name any path is told so before it is touched: a stranger's path may lead where opening takes for
- * ever. */
+/* A caller that may name no path is refused before the path is opened: opening some paths takes for ever. */
 static bool is_listed(const struct policy *policy, const char *source, bool writable) {
         const char *const *lists[] = { policy->write_paths, writable ? NULL : policy->read_paths };
         if (strstr(source, "/.."))

@@ -16,7 +16,7 @@ struct session_engine {
 struct session_engine session_engine_of(const struct registry_session *row);
 bool session_engine_is_native(const struct registry_session *row);
 
-/* Chooses by "engine" and "isolation" of a request, or as the daemon was told. Adds what another engine than native
+/* Chooses by "engine" and "isolation" of a request, or by the daemon's options. Adds what another engine than native
  * needs to know to `kept`, and gives the row an image if it named none. Refuses rather than weakens. */
 int session_engine_choose(const struct session_manager *manager, json_t *json, struct registry_session *row,
                           json_t *kept, struct err *err);

@@ -1,4 +1,4 @@
-/* What is told about a session: its state, its limits, its isolation, its journal. */
+/* Describes a session: its isolation, its journal. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ int session_open_journal(const struct session *session, struct journal **ret_jou
 }
 
 /* What differs in a box of another engine. Its sealing is ours (guest/entry), its namespaces are the engine's. */
-static void tell_engine(const struct session *session, const struct session_engine *engine, json_t *report) {
+static void report_engine(const struct session *session, const struct session_engine *engine, json_t *report) {
         static const char *const namespaces[] = { "mount", "pid", "network", "ipc", "uts", "cgroup" };
         bool is_gvisor = strcmp(engine->runtime, session->manager->options->engines.gvisor) == 0;
         json_t *names = json_array(), *weaker = json_array();
@@ -55,7 +55,7 @@ json_t *session_isolation(const struct session *session) {
         json_t *report = report_make(&spec, &session->manager->host, session->manager->rootless);
         struct session_engine engine = session_engine_of(&session->row);
         if (*engine.name)
-                tell_engine(session, &engine, report);
+                report_engine(session, &engine, report);
         /* Its user id on the host is leased when the box is made. */
         if (!session->kernel || session->kernel->state == KERNEL_MAKING)
                 json_object_set_new(report, "uid_map", json_null());

@@ -86,7 +86,7 @@ static int open_workspace(struct spawn_job *job, const struct policy *policy, st
         return job->workspace_fd < 0 ? tree_explain(job->workspace_fd, request->workspace, err) : 0;
 }
 
-/* A directory of the session's that it may only read. Its files are everybody's to read: no ids need to be mapped. */
+/* A directory of the session's that it may only read. All users may read its files: no ids need to be mapped. */
 static int show_own(struct spawn_job *job, const char *parent, const char *name, const char *destination,
                     struct err *err) {
         char path[1100];
@@ -407,19 +407,19 @@ static bool is_plain(const struct spawn_job *job) {
 }
 
 static bool take_from_pool(struct spawn_job *job, struct box_pool *pool) {
-        struct pooled_box stocked;
+        struct pooled_box pooled;
         if (!job->nursery || !is_plain(job))
                 return false;
         box_pool_note(pool, job->request);
-        if (!box_pool_take(pool, job->request, job->nursery, &stocked))
+        if (!box_pool_take(pool, job->request, job->nursery, &pooled))
                 return false;
-        job->box = stocked.box;
-        job->lease_fd = stocked.lease_fd;
-        job->is_leased = stocked.lease_fd >= 0;
-        job->workspace_fd = stocked.workspace_fd;
-        job->uid = stocked.uid;
-        job->gid = stocked.gid;
-        job->from_stock = true;
+        job->box = pooled.box;
+        job->lease_fd = pooled.lease_fd;
+        job->is_leased = pooled.lease_fd >= 0;
+        job->workspace_fd = pooled.workspace_fd;
+        job->uid = pooled.uid;
+        job->gid = pooled.gid;
+        job->from_pool = true;
         fill_spec(job);
         return true;
 }
@@ -447,15 +447,15 @@ struct spawn_job *spawn_job_start(const struct maker_settings *settings, const s
                 return NULL;
         job->host = host;
         job->nursery = nursery;
-        job->for_stock = !pool;
+        job->for_pool = !pool;
         if (spawn_job_begin(job, err) == 0 && ((pool && take_from_pool(job, pool)) || make_box(job, err) == 0))
                 return job;
         spawn_job_free(job);
         return NULL;
 }
 
-bool spawn_job_is_for_stock(const struct spawn_job *job) {
-        return job->for_stock;
+bool spawn_job_is_for_pool(const struct spawn_job *job) {
+        return job->for_pool;
 }
 
 const struct maker_request *spawn_job_request(const struct spawn_job *job) {
@@ -487,12 +487,12 @@ static int start_again(struct spawn_job *job, struct maker_reply *reply, struct 
         (void) box_end(&job->box, NULL, NULL);
         fd_close(&job->workspace_fd);
         fd_close(&job->lease_fd);
-        job->from_stock = false;
+        job->from_pool = false;
         return make_box(job, err) < 0 || spawn_job_settle(job, err) < 0 ? -1 : spawn_job_start_kernel(job, reply, err);
 }
 
 int spawn_job_finish(struct spawn_job *job, struct maker_reply *reply, struct err *err) {
-        if (spawn_job_start_kernel(job, reply, err) < 0 && (!job->from_stock || start_again(job, reply, err) < 0))
+        if (spawn_job_start_kernel(job, reply, err) < 0 && (!job->from_pool || start_again(job, reply, err) < 0))
                 return -1;
         reply->pid = job->box.pid;
         reply->host_uid = job->uid;

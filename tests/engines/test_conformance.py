@@ -26,7 +26,7 @@ def test_variables_stay_from_run_to_run(client: Client) -> None:
     assert value(client, "x + 1", "vars") == "21"
 
 
-def test_results_errors_and_both_streams_are_told_apart(client: Client) -> None:
+def test_results_errors_and_both_streams_are_kept_apart(client: Client) -> None:
     done = client.execute("import sys; print('out'); print('err', file=sys.stderr); 1/0", "streams")
     assert (done["status"], done["stdout"], done["error"]["name"]) == ("error", "out\n", "ZeroDivisionError"), done
     assert "err\n" in done["stderr"]
@@ -69,7 +69,7 @@ def test_too_much_memory_is_reported_as_such(bench: Bench, client: Client) -> No
     assert value(client, "2", "memory") == "2"
 
 
-def test_a_kernel_that_ends_itself_is_replaced_and_the_loss_is_told(client: Client) -> None:
+def test_a_kernel_that_ends_itself_is_replaced_and_the_loss_is_reported(client: Client) -> None:
     client.execute("x = 1", "dying")
     died = client.execute("import os; os._exit(3)", "dying")
     assert died["status"] in ("error", "killed") and "variables are lost" in str(died["error"]), died

@@ -89,7 +89,7 @@ def test_output_goes_on_when_the_daemon_dies(start_daemon: StartDaemon) -> None:
         assert process.stdin and process.stdout
         assert process.stdout.readline() == "begun\n"
         daemon.kill()
-        daemon.start()  # which clears up what nobody holds, and not this
+        daemon.start()  # which removes what has no owner, and not this
         process.stdin.write("go\n")
         process.stdin.flush()
         assert process.stdout.read() == "x" * 200000 + "\n"
@@ -160,7 +160,7 @@ def test_ctrl_c_is_a_keyboard_interrupt(daemon: Daemon, more: list[str]) -> None
 
 
 @pytest.mark.parametrize("words", [["-c", "while True: pass"], ["-l", "bash", "-c", "while :; do :; done"]])
-def test_ctrl_c_is_heard_at_every_moment_of_a_start(daemon: Daemon, words: list[str]) -> None:
+def test_ctrl_c_works_at_every_moment_of_a_start(daemon: Daemon, words: list[str]) -> None:
     """Also before the interpreter has read what it is to run. The escalation would come after two seconds."""
     late = []
     for delay_ms in [step / 2 for step in range(2, 44)]:
@@ -193,7 +193,7 @@ def test_ctrl_c_reaches_the_children_and_deaf_programs_are_killed(daemon: Daemon
 
 
 @pytest.mark.parametrize("more", [[], ["--no-daemon"]], ids=["warm", "cold"])
-def test_limits_are_told_in_the_same_words(daemon: Daemon, more: list[str]) -> None:
+def test_limits_are_reported_in_the_same_words(daemon: Daemon, more: list[str]) -> None:
     glovebox = daemon.glovebox
     slow = glovebox("run", "--socket", daemon.socket, *more, "--timeout", "300ms", "-c", "import time; time.sleep(60)")
     assert slow.returncode == 124 and "time limit 0.3 s" in slow.stderr, slow

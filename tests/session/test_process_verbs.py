@@ -173,7 +173,7 @@ def test_the_layer_of_the_host_is_not_removed_unasked(served_glovebox: Glovebox)
     good(served_glovebox("image", "rm", "--force", "host"))
 
 
-def test_a_part_of_a_verb_is_told_with_its_verb(glovebox: Glovebox) -> None:
+def test_a_part_of_a_verb_is_named_with_its_verb(glovebox: Glovebox) -> None:
     refused = glovebox("hibernate", "demo")
     assert refused.returncode == 2 and 'did you mean "glovebox session hibernate"?' in refused.stderr
 

@@ -144,7 +144,7 @@ def _make(name: str) -> Path:
 
 
 def archive(name: str) -> Path:
-    """The archive (or, of `oci-dir`, the directory), made on first use. Anybody may read it."""
+    """The archive (or, of `oci-dir`, the directory), made on first use. All users may read it."""
     with _lock():
         path = _make(name)
         for place in (path, *path.rglob("*")) if path.is_dir() else (path,):

@@ -1,8 +1,8 @@
 """A forked kernel becomes a program: what `python3 script.py` would be in this box, or any other command.
 
-The caller of `glovebox run` sends PROGRAM; its streams are the pipes that the kernel has. Python code runs here, in the interpreter that was forked:
-`-c CODE`, `-m MODULE`, a file, or the text on standard input (`-`). Its argument vector, streams, `__main__`, exit status
-and last output are those of a fresh interpreter. Where a fork cannot be the same as a fresh interpreter (a file beside
+The caller of `glovebox run` sends PROGRAM; its streams are the pipes that the kernel has. Python code runs here, in the
+interpreter that was forked: `-c CODE`, `-m MODULE`, a file, or the text on standard input (`-`). Its argument vector,
+streams, `__main__`, exit status and last output are those of a fresh interpreter. Where a fork cannot be the same as a fresh interpreter (a file beside
 the script has the name of a module that is imported already; a variable that the interpreter reads at its start), a
 fresh one is executed in this process instead. Commands are executed, too.
 
@@ -325,7 +325,7 @@ def _call_hook(error: BaseException, trace: TracebackType | None) -> BaseExcepti
 
 
 def _report(error: BaseException) -> int:
-    """As an interpreter does with what nobody caught; the exit status, less than 0 for a signal."""
+    """As an interpreter does with an uncaught exception; the exit status, less than 0 for a signal."""
     if isinstance(error, SystemExit):
         code = error.code
         if code is None:
