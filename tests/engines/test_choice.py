@@ -154,7 +154,11 @@ def test_status_and_doctor_tell_of_engines(start: StartDaemon, service: Callable
     assert "native (chosen by auto" in status and "is not there: needs podman system service" in status, status
     env = {"GLOVEBOX_DOCKER_SOCKET": str(service("docker").socket), "GLOVEBOX_PODMAN_SOCKET": "/nonexistent/p.sock"}
     done = subprocess.run(
-        [str(daemon.glovebox.binary), "doctor", "--json"], env={**os.environ, **env}, capture_output=True, text=True, check=False
+        [str(daemon.glovebox.binary), "doctor", "--json"],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     rows = {row["name"]: row for row in json.loads(done.stdout)["engines"]}
     assert rows["docker"]["state"] == "yes" and "version 2" in rows["docker"]["detail"], rows
