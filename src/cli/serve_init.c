@@ -25,6 +25,7 @@ struct init {
         sigset_t signals, before;
         pid_t daemon;
         time_t started_s;
+        unsigned n_started;
         unsigned crashes; /* in a row, each soon after the start */
         bool is_ending, restarts;
 };
@@ -38,6 +39,7 @@ static time_t now_s(void) {
 /* True in the child. */
 static bool init_fork(struct init *init) {
         init->started_s = now_s();
+        init->n_started++;
         init->daemon = fork();
         if (init->daemon < 0) {
                 (void) fprintf(stderr, "glovebox: the daemon could not be started: %s\n", strerror(errno));
@@ -50,16 +52,17 @@ static bool init_fork(struct init *init) {
 
 /* The daemon has ended. True in the child that is the next one; does not return if there is to be none. */
 static bool init_follow(struct init *init, int status) {
-        bool has_crashed = WIFSIGNALED(status);
+        /* One that follows another may find what the old one has not let go of yet: it is tried again, too. */
+        bool has_crashed = WIFSIGNALED(status) || (init->n_started > 1 && WEXITSTATUS(status) != 0);
         if (init->is_ending || (!has_crashed && !init->restarts))
-                _exit(has_crashed ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+                _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
         init->crashes = has_crashed && now_s() - init->started_s < SHORT_LIFE_S ? init->crashes + 1 : 0;
         if (init->crashes == CRASHES_MAX) {
                 (void) fprintf(stderr, "glovebox: the daemon has crashed %d times in a row; the container ends\n",
                                CRASHES_MAX);
                 _exit(EXIT_FAILURE);
         }
-        if (has_crashed)
+        if (WIFSIGNALED(status))
                 (void) fprintf(
                         stderr,
                         "glovebox: signal %d ended the daemon; it is started again and takes over the sessions\n",
