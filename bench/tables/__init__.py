@@ -9,6 +9,7 @@ from tables import (
     cold,
     crowd,
     density,
+    engines,
     ephemeral,
     files,
     first_runs,
@@ -46,4 +47,5 @@ ALL: list[ModuleType] = [
     sdk,
     transfer,
     crowd,
+    engines,
 ]

@@ -35,6 +35,7 @@ struct box_spec {
         const struct image *image;
         struct limits limits;
         bool allow_weaker;
+        bool without_proc; /* this host refuses a new /proc (host_refuses_proc), and the caller takes less */
         bool from_template; /* copies what all boxes of the image share (seal/rootfs_template.h); needs no `image` */
         bool given_network; /* the cloning process is in its network namespace already, with loopback up */
         bool kept; /* a watchdog cleans up if we are killed; without one that is the caller's business */

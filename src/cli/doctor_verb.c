@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/host/host.h"
+#include "cli/doctor_engines.h"
 #include "cli/ui/option.h"
 #include "cli/ui/terminal.h"
 #include "cli/verb.h"
@@ -155,15 +156,16 @@ static void print_fixes(const struct host_report *report) {
                 }
 }
 
-static void print_text(const struct host_report *report) {
+static void print_text(const struct host_report *report, const json_t *engines) {
         (void) printf("Linux %s, control groups %s, %s%s\n", report->kernel, cgroup_kind_name(&report->cgroups),
                       report->root ? "root" : "an ordinary user", report->container[0] ? ", in a container" : "");
         print_rows(report);
+        doctor_engines_print(engines);
         print_fixes(report);
         (void) printf("\n%s\n", verdicts[host_decide(report)]);
 }
 
-static int print_json(const struct host_report *report, struct err *err) {
+static int print_json(const struct host_report *report, json_t *engines, struct err *err) {
         json_t *checks = json_array();
         for (size_t i = 0; i < report->n_rows; i++) {
                 const struct host_row *row = &report->rows[i];
@@ -173,10 +175,10 @@ static int print_json(const struct host_report *report, struct err *err) {
                                                                row->detail, "fix", row->fix));
         }
         enum host_verdict verdict = host_decide(report);
-        json_t *object =
-                json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:o}", "verdict", host_verdict_name(verdict), "summary",
-                          verdicts[verdict], "kernel", report->kernel, "cgroups", cgroup_kind_name(&report->cgroups),
-                          "root", report->root, "container", report->container[0] != '\0', "checks", checks);
+        json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:O}", "verdict", host_verdict_name(verdict),
+                                   "summary", verdicts[verdict], "kernel", report->kernel, "cgroups",
+                                   cgroup_kind_name(&report->cgroups), "root", report->root, "container",
+                                   report->container[0] != '\0', "checks", checks, "engines", engines);
         int code =
                 object && json_array_size(checks) == report->n_rows ? json_dumpf(object, stdout, JSON_INDENT(2)) : -1;
         json_decref(object);
@@ -205,9 +207,14 @@ int verb_doctor(int argc, char **argv) {
         }
         static struct host_report report; /* tens of KiB: not for the stack */
         host_look(&report, image_probes, ELEMENTS(image_probes));
+        json_t *engines = doctor_engines_look(host_decide(&report) != HOST_VERDICT_IMPOSSIBLE);
+        int code = 0;
         if (!request.json)
-                print_text(&report);
-        else if (print_json(&report, &err) < 0)
+                print_text(&report, engines);
+        else
+                code = print_json(&report, engines, &err);
+        json_decref(engines);
+        if (code < 0)
                 return terminal_fail(&err);
         return host_decide(&report) == HOST_VERDICT_FULL ? 0 : 1;
 }

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/box.h"
+#include "box/host/host_trial.h"
 #include "box/host/identity.h"
 #include "box/host/report.h"
 #include "box/policy.h"
@@ -278,6 +279,7 @@ static int carry_out(struct cold_run *cold, struct err *err) {
                 .image = &cold->image,
                 .limits = request->limits,
                 .allow_weaker = request->allow_weaker,
+                .without_proc = request->allow_weaker && host_refuses_proc(),
                 .kept = true,
                 .kept_file = cold->listed.path,
                 .host_uid = cold->host_uid,

@@ -16,6 +16,7 @@
 #include "cli/engine_variables.h"
 #include "cli/serve_background.h"
 #include "cli/serve_check.h"
+#include "cli/serve_init.h"
 #include "cli/ui/terminal.h"
 #include "cli/verb.h"
 #include "daemon/daemon.h"
@@ -499,9 +500,11 @@ static int make_key(const struct line *line, struct err *err) {
 
 int verb_serve(int argc, char **argv) {
         (void) argc;
+        if (getpid() == 1)
+                serve_init();
         struct line line = { .options = { .image = "host",
-                                          .engines = { .docker_socket = "/var/run/docker.sock",
-                                                       .podman_socket = "/run/podman/podman.sock",
+                                          .engines = { .docker_socket = ENGINE_DOCKER_SOCKET,
+                                                       .podman_socket = ENGINE_PODMAN_SOCKET,
                                                        .image = "",
                                                        .runtime = "",
                                                        .gvisor = "runsc",

@@ -210,6 +210,23 @@ static void add_helpers(struct table *table, const json_t *helpers) {
         }
 }
 
+static void add_engines(struct table *table, const json_t *status) {
+        char text[200];
+        size_t i;
+        json_t *engine;
+        if (!text_at(status, "engine_why"))
+                return; /* a daemon of an older build */
+        (void) snprintf(text, sizeof(text), "%s (%s)", text_at(status, "engine"), text_at(status, "engine_why"));
+        add_row(table, "engine", text);
+        json_array_foreach (json_object_get(status, "engines"), i, engine)
+                if (strcmp(text_at(engine, "name"), text_at(status, "engine")) != 0) {
+                        bool is_there = json_is_true(json_object_get(engine, "there"));
+                        (void) snprintf(text, sizeof(text), "%s%s", is_there ? "is there" : "is not there: needs ",
+                                        is_there ? "" : text_at(engine, "needs"));
+                        add_row(table, text_at(engine, "name"), text);
+                }
+}
+
 void status_print(const json_t *status) {
         const json_t *daemon = json_object_get(status, "daemon"), *pool = json_object_get(status, "pool");
         static const char *const texts[] = { "version", "socket", "api", "data_dir", "image", "python" };
@@ -224,10 +241,7 @@ void status_print(const json_t *status) {
                 add_row(&table, "memory", units_format_bytes(number_at(daemon, "memory_bytes"), bytes));
         for (size_t i = 0; i < ELEMENTS(texts); i++)
                 add_row(&table, strcmp(texts[i], "data_dir") == 0 ? "data" : texts[i], text_at(daemon, texts[i]));
-        char engine[200];
-        (void) snprintf(engine, sizeof(engine), "%.16s (%.160s)", text_at(status, "engine"),
-                        text_at(status, "engine_why"));
-        add_row(&table, "engine", engine);
+        add_engines(&table, status);
         (void) snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " ready", number_at(pool, "ready"),
                         number_at(pool, "wanted"));
         if (number_at(pool, "light_wanted")) {

@@ -136,7 +136,7 @@ static int look_at_image(const struct service *service, const char *image, struc
                 code = explain(service, "looking at the image", &answer, ERR_SYSTEM, err);
         json_t *json = code == 0 ? json_loadb(answer.body, answer.size, 0, NULL) : NULL;
         if (json) {
-                (void) snprintf(ret_image->name, sizeof(ret_image->name), "%.63s", image);
+                (void) snprintf(ret_image->name, sizeof(ret_image->name), "%s", image);
                 (void) snprintf(ret_image->python, sizeof(ret_image->python), "python3");
                 take_env(json_object_get(json_object_get(json, "Config"), "Env"), ret_image);
         } else if (code == 0)

@@ -21,6 +21,10 @@
 
 enum { ENGINE_NAME_MAX = 16, ENGINE_IMAGE_MAX = 255, ENGINE_RUNTIME_MAX = 64 };
 
+/* Where they listen unless the operator says otherwise. */
+#define ENGINE_DOCKER_SOCKET "/var/run/docker.sock"
+#define ENGINE_PODMAN_SOCKET "/run/podman/podman.sock"
+
 /* How strong the wall is: what a caller can demand as a minimum. */
 enum engine_isolation {
         ENGINE_CONTAINER, /* namespaces, seccomp: the host's kernel serves the box */

@@ -34,7 +34,7 @@ enum { IMAGE_TREES_MAX = 48, IMAGE_LINKS_MAX = 24, IMAGE_ENV_MAX = 4096 };
 /* An image opened for use. Trees and links are mounted in the box's tmpfs root; /dev, /proc, /tmp,
  * /etc (when own_etc) and /workspace are the box's business. */
 struct image {
-        char name[65];
+        char name[256];
         char python[256];      /* interpreter inside the box, or "" when the image has none */
         char shell[256];       /* /bin/bash or /bin/sh, or "" */
         bool own_etc;          /* the box makes its own /etc (host image); otherwise the image's is shown */

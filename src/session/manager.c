@@ -10,6 +10,7 @@
 #include "base/data_id.h"
 #include "base/fnv.h"
 #include "base/memory.h"
+#include "box/host/host_trial.h"
 #include "box/host/identity.h"
 #include "session/custody.h"
 #include "session/group_sweep.h"
@@ -125,6 +126,7 @@ int manager_open(struct session_manager *manager, struct err *err) {
         char quarantined[4200], path[4200];
         if (identity_enter(&manager->rootless, err) < 0 || loop_make(&manager->loop, err) < 0)
                 return -1;
+        (void) host_refuses_proc(); /* asked now: it takes a child, and the loop never waits for one */
         name_helpers(manager);
         /* Before the lock of the registry is taken: what was opened first is closed last, and this one takes Linux up
          * to 20 ms, in which a daemon that was killed would hold its lock. */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "box/host/host_trial.h"
 #include "box/host/report.h"
 #include "session/network.h"
 #include "session/serve_options.h"
@@ -55,6 +56,7 @@ json_t *session_isolation(const struct session *session) {
         (void) network_rules_of(session, &rules, NULL);
         const struct box_spec spec = { .image = &image,
                                        .limits = session->row.limits,
+                                       .without_proc = session->row.allow_weaker && host_refuses_proc(),
                                        .host_uid = session->kernel ? session->kernel->host_uid : 0,
                                        .network = rules ? egress_rules_describe(rules, network) : NULL };
         json_t *report = report_make(&spec, &session->manager->host, session->manager->rootless);

@@ -72,7 +72,7 @@ static struct nursery *find_kind(const struct maker_request *request, bool light
         *nursery = (struct nursery) {
                 .light = light, .supervisor = supervisor, .socket_fd = -1, .answer_fd = -1, .pidfd = -1
         };
-        (void) snprintf(nursery->image, sizeof(nursery->image), "%s", request->image);
+        (void) snprintf(nursery->image, sizeof(nursery->image), "%.64s", request->image);
         return nursery;
 }
 

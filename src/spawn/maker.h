@@ -33,7 +33,7 @@ struct maker_request {
         char workspace[1024]; /* shown as /workspace, unless ephemeral */
         bool workspace_is_ours; /* made by the daemon; a directory that a caller named goes through the mount policy */
         char engine[16], runtime[64]; /* "": native; spawn/spawn_elsewhere.h */
-        char image[65];
+        char image[256];
         char preload[512]; /* to be imported if it has to start cold; "": nothing, so that it starts soon */
         struct limits limits;
         bool allow_weaker;

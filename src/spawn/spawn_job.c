@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/oom.h"
+#include "box/host/host_trial.h"
 #include "box/host/identity.h"
 #include "box/late_mounts.h"
 #include "box/policy.h"
@@ -358,6 +359,7 @@ static void fill_spec(struct spawn_job *job) {
                                         .image = &job->image,
                                         .limits = request->limits,
                                         .allow_weaker = request->allow_weaker,
+                                        .without_proc = request->allow_weaker && host_refuses_proc(),
                                         .host_uid = job->uid,
                                         .host_gid = job->gid,
                                         .workspace_fd = job->workspace_fd,

@@ -12,7 +12,7 @@ struct registry_session {
         char id[27];    /* 26 characters of [a-z0-9], unguessable */
         char name[129]; /* as the caller calls it, unique per owner */
         char owner[65]; /* "" for the operator; a key's name for the service */
-        char image[65];
+        char image[256]; /* of another engine: a reference, as long as ENGINE_IMAGE_MAX */
         char mode[16]; /* "fast" or "fresh" */
         struct limits limits;
         bool allow_weaker;

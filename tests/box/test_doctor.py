@@ -14,7 +14,7 @@ import pytest
 from support.glovebox import Glovebox, slowness
 
 NAMES = {
-    "kernel", "user_namespaces", "namespaces", "mounts", "seccomp", "system_calls", "cgroups", "memory_limit",
+    "kernel", "user_namespaces", "namespaces", "mounts", "proc", "seccomp", "system_calls", "cgroups", "memory_limit",
     "pids_limit", "cpu_limit", "kill", "landlock", "idmapped_mounts", "container", "userns_settings", "tiocsti",
     "io_uring", "ksm", "swap", "python", "python_layer",
 }  # fmt: skip
@@ -32,7 +32,7 @@ def ask(glovebox: Glovebox, env: dict[str, str] | None = None) -> dict[str, Any]
 
 
 def check_schema(report: dict[str, Any]) -> None:
-    assert set(report) == {"verdict", "summary", "kernel", "cgroups", "root", "container", "checks"}
+    assert set(report) == {"verdict", "summary", "kernel", "cgroups", "root", "container", "checks", "engines"}
     assert report["kernel"] == os.uname().release
     assert report["cgroups"] in {"v1", "v2", "hybrid", "none"}
     assert isinstance(report["root"], bool)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -238,3 +241,44 @@ def test_a_session_moves_with_its_variables_and_files(
     daemon.kill()  # and the next daemon knows where it is
     daemon.start()
     assert daemon.client().request("session.show", session="moving")["engine"] == "native"
+
+
+def test_a_long_name_of_an_image_is_kept_whole(start: StartDaemon, service: Callable[[str], engines.Engine]) -> None:
+    engine = service("docker")
+    repository = "registry.example.org:5000/" + "/".join(["team-with-a-long-name"] * 6)
+    engine.api.ask("POST", f"/images/{engines.IMAGE}/tag?repo={repository}&tag=v1").read()
+    daemon = start(*docker_options(service))
+    client = daemon.client()
+    client.request("session.create", session="long", engine="docker", image=f"{repository}:v1")
+    assert client.execute("40 + 2", "long")["result"] == {"text/plain": "42"}
+    daemon.kill()
+    shown = daemon.start().client().request("session.show", session="long")
+    assert shown["image"] == shown["isolation"]["image"] == f"{repository}:v1"
+
+
+def test_run_says_what_to_type_for_another_engine(start: StartDaemon) -> None:
+    daemon = start()
+    for option in (("--engine", "docker"), ("--isolation", "gvisor")):
+        refused = daemon.cli("run", *option, "-c", "print(1)")
+        assert refused.returncode != 0 and f"glovebox exec NAME {' '.join(option)}" in refused.stderr, refused.stderr
+    assert daemon.cli("run", "--engine", "native", "-c", "print(1)").stdout == "1\n"
+
+
+def test_status_and_doctor_tell_of_engines(start: StartDaemon, service: Callable[[str], engines.Engine]) -> None:
+    daemon = start(*docker_options(service), "--podman-socket", "/nonexistent/p.sock")
+    told = {engine["name"]: engine["there"] for engine in daemon.client().request("status")["engines"]}
+    assert told["native"] and told["docker"] and not told["podman"]
+    status = daemon.cli("status").stdout
+    assert "native (chosen by auto" in status and "is not there: needs podman system service" in status, status
+    env = {"GLOVEBOX_DOCKER_SOCKET": str(service("docker").socket), "GLOVEBOX_PODMAN_SOCKET": "/nonexistent/p.sock"}
+    done = subprocess.run(
+        [str(daemon.glovebox.binary), "doctor", "--json"],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = {row["name"]: row for row in json.loads(done.stdout)["engines"]}
+    assert rows["docker"]["state"] == "yes" and "version 2" in rows["docker"]["detail"], rows
+    assert rows["podman"]["state"] == "no" and "systemctl start podman.socket" in rows["podman"]["detail"], rows
+    assert [name for name, row in rows.items() if row["chosen_by_auto"]] == ["native"]

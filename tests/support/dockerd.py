@@ -21,8 +21,8 @@ PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=180)
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
         self.path = path
 
     def connect(self) -> None:
@@ -37,9 +37,10 @@ class Dockerd:
         self.socket = directory / "d.sock"
 
     def ask(
-        self, method: str, path: str, body: IO[bytes] | bytes | None = None, kind: str = "application/json"
-    ) -> http.client.HTTPResponse:
-        connection = _Connection(self.socket)
+        self, method: str, path: str, body: IO[bytes] | bytes | None = None, kind: str = "application/json",
+        timeout: float = 180,
+    ) -> http.client.HTTPResponse:  # fmt: skip
+        connection = _Connection(self.socket, timeout)
         connection.request(method, path, body=body, headers={"Content-Type": kind}, encode_chunked=False)
         response = connection.getresponse()
         if response.status >= 300:

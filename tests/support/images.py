@@ -19,8 +19,10 @@ from support.dockerd import dockerd
 from support.glovebox import REPOSITORY
 
 DIRECTORY = Path(os.environ.get("GLOVEBOX_TEST_IMAGES", REPOSITORY / "build/test-images"))
-SUITES = {"debian12": "bookworm", "debian12-venv": "bookworm", "debian13": "trixie"}
+SUITES = {"debian13": "trixie"}  # the others are bookworm
 PACKAGES = {"debian12": "python3", "debian12-venv": "python3,python3-venv", "debian13": "python3,python3-numpy"}
+PACKAGES |= {"debian12-apt": "ca-certificates", "caddy": "caddy,ca-certificates"}
+VARIANTS = {"debian12-apt": "apt", "caddy": "minbase"}
 CHANGES = ("ENV COLOUR=teal", "ENV PATH=/opt/own/bin:/usr/bin:/bin", "ENV HOME=/elsewhere", "WORKDIR /srv")
 
 
@@ -39,7 +41,8 @@ def _run(*command: str | Path) -> None:
 
 def _debian(name: str, to: Path) -> None:
     assert shutil.which("mmdebstrap"), "mmdebstrap is missing: run tools/setup.sh test"
-    _run("mmdebstrap", "--quiet", "--variant=essential", f"--include={PACKAGES[name]}", SUITES[name], to)
+    variant, suite = VARIANTS.get(name, "essential"), SUITES.get(name, "bookworm")
+    _run("mmdebstrap", "--quiet", f"--variant={variant}", f"--include={PACKAGES[name]}", suite, to)
 
 
 def _docker(_: str, to: Path) -> None:
@@ -124,7 +127,9 @@ def _busybox(_: str, to: Path) -> None:
 MAKERS: dict[str, Callable[[str, Path], None]] = {
     "debian12": _debian,
     "debian12-venv": _debian,
+    "debian12-apt": _debian,
     "debian13": _debian,
+    "caddy": _debian,
     "docker-save": _docker,
     "docker-export": _docker,
     "oci-archive": _podman,

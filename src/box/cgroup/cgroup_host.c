@@ -178,12 +178,11 @@ static void cgroup_host_explain(struct cgroup_host *host, const struct hierarchy
                                 "no control group file system is mounted: mount one "
                                 "(mount -t cgroup2 cgroup2 /sys/fs/cgroup), or use --allow-weaker");
         else if (read_only)
-                (void) snprintf(
-                        text, size,
-                        "%s: the control groups are mounted read-only, as in most containers: start "
-                        "the container with docker run --privileged --cgroupns=private, run Glovebox on the host, "
-                        "or use --allow-weaker",
-                        missing);
+                (void) snprintf(text, size,
+                                "%s: the control groups are mounted read-only, as in most containers: start "
+                                "the container with docker run --cap-add SYS_ADMIN, run Glovebox on the host, "
+                                "or use --allow-weaker",
+                                missing);
         else if (v1)
                 (void) snprintf(text, size,
                                 "%s: no writable control group: let the administrator run: "

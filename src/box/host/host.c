@@ -10,8 +10,10 @@
 
 #include "base/memory.h"
 #include "box/cgroup/cgroup_file.h"
+#include "box/host/container_view.h"
 #include "box/host/host_probes.h"
 #include "box/host/host_trial.h"
+#include "box/host/identity.h"
 
 const char *host_state_name(enum host_state state) {
         static const char *const names[] = { [HOST_YES] = "yes", [HOST_WEAKER] = "weaker", [HOST_NO] = "no" };
@@ -49,7 +51,7 @@ static bool is_host_root(void) {
                sscanf(text, "%u %u %u", &inside, &outside, &count) == 3 && outside == 0 && count == 4294967295u;
 }
 
-static void find_container(char ret_mark[static 64]) {
+void host_find_container(char ret_mark[static 64]) {
         static const char *const marks[] = { "/.dockerenv", "/run/.containerenv", "/run/systemd/container" };
         static const char *const words[] = {
                 "/docker", "/kubepods", "/lxc", "/libpod", "/containerd", "/machine.slice"
@@ -82,11 +84,13 @@ static void run_probe(struct host_report *report, const struct host_probe *probe
 void host_look(struct host_report *ret_report, const struct host_probe *more, size_t n_more) {
         struct host_report *report = ret_report;
         *report = (struct host_report) { .root = is_host_root() };
+        if (identity_has_sys_admin())
+                container_view_open(); /* for this process: as a box would find it */
         struct utsname name;
         if (uname(&name) == 0)
                 (void) snprintf(report->kernel, sizeof(report->kernel), "%.79s", name.release);
         cgroup_host_look(&report->cgroups);
-        find_container(report->container);
+        host_find_container(report->container);
         report->trial = host_try_namespaces();
         for (size_t i = 0; i < host_probes_count; i++)
                 run_probe(report, &host_probes[i]);

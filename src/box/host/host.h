@@ -54,6 +54,9 @@ struct host_probe {
 /* Runs every probe, then `more` of the caller (the layers above have theirs, such as the image's Python). */
 void host_look(struct host_report *ret_report, const struct host_probe *more, size_t n_more);
 
+/* How a container was recognised, or "". */
+void host_find_container(char ret_mark[static 64]);
+
 /* What a probe answers. `fix` must say what to do unless the state is HOST_YES. */
 void host_row_set(struct host_row *row, enum host_state state, const char *fix, const char *detail, ...)
         __attribute__((format(printf, 4, 5)));

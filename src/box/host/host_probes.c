@@ -15,8 +15,8 @@
 #include "box/seal/landlock.h"
 
 #define CONTAINER_FLAGS                                                                                                \
-        "docker run --privileged --cgroupns=private (or podman run --privileged), or run Glovebox on the host and "    \
-        "let the container call it"
+        "docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined (podman " \
+        "the same), or run Glovebox on the host and let the container call it"
 
 /* -1 when the file is not there. */
 static long read_setting(const char *path) {
@@ -92,17 +92,26 @@ static void probe_namespaces(const struct host_report *report, struct host_row *
 
 static void probe_mounts(const struct host_report *report, struct host_row *row) {
         const struct host_trial *trial = &report->trial;
-        if (trial->step == TRIAL_PASSED)
-                host_row_set(row, HOST_YES, "", "private mounts, tmpfs and a new /proc");
-        else if (trial->step == TRIAL_PROC)
-                host_row_set(row, HOST_NO,
-                             "parts of /proc are covered here, as in most containers, so the kernel refuses a "
-                             "new one; use " CONTAINER_FLAGS ", or docker run --security-opt systempaths=unconfined",
-                             "a new /proc was refused: %s", strerror(trial->sys_errno));
+        if (trial->step > TRIAL_MOUNTS)
+                host_row_set(row, HOST_YES, "", "private mounts and tmpfs");
         else if (trial->step == TRIAL_MOUNTS)
                 host_row_set(row, HOST_NO, userns_fix(report), "mounting was refused: %s", strerror(trial->sys_errno));
         else
                 host_row_set(row, HOST_NO, "fix the namespaces first", "not tried: there is no mount namespace");
+}
+
+static void probe_proc(const struct host_report *report, struct host_row *row) {
+        const struct host_trial *trial = &report->trial;
+        if (trial->step == TRIAL_PASSED)
+                host_row_set(row, HOST_YES, "", "of the box's own processes");
+        else if (trial->step == TRIAL_PROC)
+                host_row_set(row, HOST_NO,
+                             "parts of /proc are covered here, as in most containers, so the kernel refuses a "
+                             "new one; use " CONTAINER_FLAGS ", or docker run --security-opt systempaths=unconfined; "
+                             "--allow-weaker makes boxes without /proc",
+                             "a new /proc was refused: %s", strerror(trial->sys_errno));
+        else
+                host_row_set(row, HOST_NO, "fix the mounts first", "not tried: nothing can be mounted");
 }
 
 static void probe_seccomp(const struct host_report *report, struct host_row *row) {
@@ -298,6 +307,7 @@ const struct host_probe host_probes[] = {
         { "user_namespaces", "user namespaces", HOST_NEED_BOX, probe_user_namespaces },
         { "namespaces", "other namespaces", HOST_NEED_BOX, probe_namespaces },
         { "mounts", "mounts", HOST_NEED_BOX, probe_mounts },
+        { "proc", "a /proc of its own", HOST_NEED_LIMITS, probe_proc },
         { "seccomp", "seccomp", HOST_NEED_BOX, probe_seccomp },
         { "system_calls", "system calls", HOST_NEED_BOX, probe_calls },
         { "cgroups", "control groups", HOST_NEED_LIMITS, probe_cgroups },

@@ -15,6 +15,7 @@
 
 #include "base/fd.h"
 #include "box/cgroup/cgroup_file.h"
+#include "box/host/container_view.h"
 
 enum { TRIAL_WAIT_MS = 20000 };
 
@@ -96,6 +97,13 @@ struct host_trial host_try_namespaces(void) {
         }
         fd_close(&pipe_fds[0]);
         return result;
+}
+
+bool host_refuses_proc(void) {
+        static enum { UNKNOWN, REFUSES, GIVES } answer;
+        if (answer == UNKNOWN)
+                answer = container_view_has_covers() && host_try_namespaces().step == TRIAL_PROC ? REFUSES : GIVES;
+        return answer == REFUSES;
 }
 
 /* A child that owns a user namespace until we are done with it; returns a descriptor of the namespace. */

@@ -17,5 +17,9 @@ enum host_trial_step {
 /* A child makes the namespaces of a box, a grandchild mounts in them. Bounded to a few seconds. */
 struct host_trial host_try_namespaces(void);
 
+/* Does this host refuse a new /proc, and nothing else that a box needs? Most containers do: parts of their /proc are
+ * covered. Asked once for a process and those that it forks. */
+bool host_refuses_proc(void);
+
 /* Maps the owner of a detached view of `path`. 0 or -errno; needs the host's own superuser. */
 int host_try_idmapped_mount(const char *path);

@@ -15,10 +15,11 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "box/host/container_view.h"
 
 #define LEASE_DIR "/run/glovebox"
 
-static bool has_sys_admin(void) {
+bool identity_has_sys_admin(void) {
         struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct data[2] = { 0 };
         return syscall(SYS_capget, &header, data) == 0 && (data[0].effective & (1u << CAP_SYS_ADMIN));
@@ -30,9 +31,11 @@ static int write_text(const char *path, const char *text) {
 }
 
 int identity_enter(bool *ret_rootless, struct err *err) {
-        *ret_rootless = !has_sys_admin();
-        if (!*ret_rootless)
+        *ret_rootless = !identity_has_sys_admin();
+        if (!*ret_rootless) {
+                container_view_open();
                 return 0;
+        }
         uid_t uid = geteuid();
         gid_t gid = getegid();
         if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)

@@ -11,6 +11,9 @@
  * anything is opened and while single-threaded. *ret_rootless: which of the two it is. */
 int identity_enter(bool *ret_rootless, struct err *err);
 
+/* Has this process CAP_SYS_ADMIN in its user namespace? */
+bool identity_has_sys_admin(void);
+
 /* A host uid (and gid) that no other box of this machine uses: a lease on one byte of a lock file, held as long as
  * *ret_lease_fd is open. Where only our own id is mapped (rootless), that id, and *ret_lease_fd is -1. */
 int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err *err);

@@ -25,7 +25,7 @@ static json_t *limits_of(const struct box_spec *spec, const struct cgroup_host *
 }
 
 /* What a caller who did not ask for less would have been refused. */
-static json_t *weaker_of(const struct cgroup_host *host) {
+static json_t *weaker_of(const struct box_spec *spec, const struct cgroup_host *host) {
         static const char *const texts[CGROUP_CONTROLLERS] = {
                 [CGROUP_MEMORY] = "memory: no control group; only the address space of each process is bounded",
                 [CGROUP_PIDS] = "pids: no control group; only the processes of this user are bounded",
@@ -35,6 +35,10 @@ static json_t *weaker_of(const struct cgroup_host *host) {
         for (size_t i = 0; i < CGROUP_CONTROLLERS; i++)
                 if (!host->usable[i])
                         json_array_append_new(array, json_string(texts[i]));
+        if (spec->without_proc)
+                json_array_append_new(array, json_string("proc: none; this host refuses a new one, so programs that "
+                                                         "read /proc fail, and only the system-call filter forbids "
+                                                         "new namespaces"));
         return array;
 }
 
@@ -58,6 +62,6 @@ json_t *report_make(const struct box_spec *spec, const struct cgroup_host *host,
         json_object_set_new(report, "landlock_abi", json_integer(abi < 0 ? 0 : abi));
         json_object_set_new(report, "cgroup", limits_of(spec, host));
         json_object_set_new(report, "network", json_string(spec->network ? spec->network : "none"));
-        json_object_set_new(report, "weaker", weaker_of(host));
+        json_object_set_new(report, "weaker", weaker_of(spec, host));
         return report;
 }

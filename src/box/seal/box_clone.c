@@ -70,7 +70,8 @@ int box_clone(struct box_birth *birth, bool into_group, struct err *err) {
                                .has_memory_cgroup = birth->has_memory_cgroup,
                                .has_pids_cgroup = birth->has_pids_cgroup,
                                .root_fd = -1,
-                               .mount_bound_fd = -1 };
+                               .mount_bound_fd = -1,
+                               .self_fd = -1 };
         struct clone_args args = { .flags = NAMESPACES | CLONE_PIDFD,
                                    .exit_signal = SIGCHLD,
                                    .pidfd = (uint64_t) (uintptr_t) &box->pidfd };

@@ -220,7 +220,7 @@ static int nursery_stage_make_root(struct nursery_stage *nursery, struct err *er
         if (workspace_fd < 0)
                 return err_sys(err, -workspace_fd, "making an empty workspace");
         spec.workspace_fd = workspace_fd;
-        struct stage stage = { .spec = &spec, .fds = nursery->fds, .root_fd = -1 };
+        struct stage stage = { .spec = &spec, .fds = nursery->fds, .root_fd = -1, .self_fd = -1 };
         int (*const steps[])(struct stage *, struct err *) = { rootfs_root,     rootfs_image, rootfs_etc,
                                                                rootfs_devices,  rootfs_proc,  rootfs_masks,
                                                                rootfs_writable, rootfs_code,  rootfs_close };

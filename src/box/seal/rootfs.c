@@ -197,12 +197,23 @@ static const char *const proc_covered_directories[] = { "proc/acpi",    "proc/as
                                                         "proc/driver",  "proc/tty",    "proc/dynamic_debug",
                                                         "proc/pressure" };
 
+/* An empty directory. What the sealing itself still asks of /proc it asks of the host's. */
+static int leave_proc_out(struct stage *stage, struct err *err) {
+        if (mkdirat(stage->root_fd, "proc", 0555) < 0)
+                return err_sys(err, errno, "making /proc");
+        stage->self_fd = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return stage->self_fd < 0 ? err_sys(err, errno, "opening /proc/self") : 0;
+}
+
 int rootfs_proc(struct stage *stage, struct err *err) {
+        if (stage->spec->without_proc)
+                return leave_proc_out(stage, err);
         if ((!stage->spec->from_template && mkdirat(stage->root_fd, "proc", 0555) < 0) ||
             mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") < 0)
                 return err_sys(err, errno,
                                "mounting /proc; inside a container it must not be masked "
-                               "(docker run --security-opt systempaths=unconfined)");
+                               "(docker run --security-opt systempaths=unconfined), or take boxes without /proc "
+                               "(--allow-weaker)");
         return 0;
 }
 
@@ -238,6 +249,8 @@ static int cover_with_nothing(const struct stage *stage, const char *path, const
 }
 
 int rootfs_masks(struct stage *stage, struct err *err) {
+        if (stage->spec->without_proc)
+                return 0;
         /* In a template's root, which cannot be written to, this place is empty until the next step mounts on it. */
         const char *empty = stage->spec->from_template ? "workspace" : NULL;
         for (size_t i = 0; i < ELEMENTS(proc_read_only); i++) {

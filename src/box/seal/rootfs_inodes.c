@@ -19,10 +19,10 @@
 enum { MOUNTS_MAX = 256 << 10 };
 
 /* What is mounted below would not be seen through an overlay. 1: there is something. */
-static int has_mounts_below(void) {
-        _cleanup_fd_ int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+static int has_mounts_below(const struct stage *stage) {
+        _cleanup_fd_ int fd = stage_open_self(stage, "mountinfo", O_RDONLY);
         _cleanup_free_ char *text = NULL;
-        int code = fd < 0 ? -errno : fd_read_to_end(fd, MOUNTS_MAX, &text, NULL);
+        int code = fd < 0 ? fd : fd_read_to_end(fd, MOUNTS_MAX, &text, NULL);
         return code < 0 ? code : strstr(text, " " TREE "/") != NULL;
 }
 
@@ -45,13 +45,12 @@ static bool is_not_to_be_had(int code) {
 /* Where there can be no overlay, the image's own inodes are shown. A refusal is the host's, and not an accident, if the
  * same question gets it again. */
 int rootfs_inodes(struct stage *stage, struct err *err) {
-        (void) stage;
         struct stat status;
         int code = lstat(TREE, &status) < 0 ? -errno : 0;
         if (code == -ENOENT || (code == 0 && !S_ISDIR(status.st_mode)))
                 return 0; /* an image without one */
         if (code == 0)
-                code = has_mounts_below();
+                code = has_mounts_below(stage);
         if (code > 0)
                 return 0;
         int tree = code < 0 ? code : make_overlay();

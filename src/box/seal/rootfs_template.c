@@ -42,7 +42,7 @@ static int freeze(struct stage *stage, struct err *err) {
 }
 
 int rootfs_template_make(const struct box_spec *spec, const struct stage_fds *fds, struct err *err) {
-        struct stage stage = { .spec = spec, .fds = fds, .root_fd = -1 };
+        struct stage stage = { .spec = spec, .fds = fds, .root_fd = -1, .self_fd = -1 };
         int (*const steps[])(struct stage *, struct err *) = { rootfs_image,      rootfs_etc,    rootfs_device_nodes,
                                                                rootfs_processors, rootfs_places, freeze };
         fd_close(&kept_fd);

@@ -94,6 +94,17 @@ static int step_listen(struct stage *stage, struct err *err) {
         return code < 0 ? err_sys(err, -code, "handing the proxy's socket out") : 0;
 }
 
+int stage_open_self(const struct stage *stage, const char *name, int flags) {
+        _cleanup_fd_ int own_fd = stage->self_fd >= 0 ? -1 : open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        int fd = openat(stage->self_fd >= 0 ? stage->self_fd : own_fd, name, flags | O_CLOEXEC);
+        return fd < 0 ? -errno : fd;
+}
+
+static int write_self(const struct stage *stage, const char *name, const char *text) {
+        _cleanup_fd_ int fd = stage_open_self(stage, name, O_WRONLY);
+        return fd < 0 ? fd : fd_write_all(fd, text, strlen(text));
+}
+
 static int write_text_at(int dir_fd, const char *path, const char *text) {
         _cleanup_fd_ int fd = openat(dir_fd, path, O_WRONLY | O_CLOEXEC);
         return fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
@@ -110,6 +121,8 @@ static int step_no_more_namespaces(struct stage *stage, struct err *err) {
                 { "max_ipc_namespaces", "0" },    { "max_uts_namespaces", "0" }, { "max_time_namespaces", "0" },
                 { "max_cgroup_namespaces", "1" },
         };
+        if (stage->spec->without_proc)
+                return 0; /* the host's /proc/sys cannot be written: only the filter forbids them, as the report says */
         _cleanup_fd_ int dir_fd = open("proc/sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (dir_fd < 0)
                 return err_sys(err, errno, "opening /proc/sys/user");
@@ -138,17 +151,16 @@ static int step_cgroup_namespace(struct stage *stage, struct err *err) {
  * one could: there is no further mount namespace to be had. */
 static int step_lock_mounts(struct stage *stage, struct err *err) {
         /* At the beginning: the kernel ignores what is written anywhere else. */
-        if (pwrite(stage->mount_bound_fd, "0", 1, 0) != 1)
+        if (!stage->spec->without_proc && pwrite(stage->mount_bound_fd, "0", 1, 0) != 1)
                 return err_sys(err, errno, "closing max_mnt_namespaces");
         fd_close(&stage->mount_bound_fd);
         if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || unshare(CLONE_NEWUSER) < 0)
                 return err_sys(err, errno, "locking the mounts");
-        _cleanup_fd_ int self_fd = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        int code = self_fd < 0 ? -errno : write_text_at(self_fd, "setgroups", "deny");
+        int code = write_self(stage, "setgroups", "deny");
         if (code == 0)
-                code = write_text_at(self_fd, "uid_map", "1000 1000 1");
+                code = write_self(stage, "uid_map", "1000 1000 1");
         if (code == 0)
-                code = write_text_at(self_fd, "gid_map", "1000 1000 1");
+                code = write_self(stage, "gid_map", "1000 1000 1");
         return code < 0 ? err_sys(err, -code, "mapping the user of the box") : 0;
 }
 
@@ -159,7 +171,8 @@ static int step_rlimits(struct stage *stage, struct err *err) {
 
 /* Inherited by everything that the agent starts, which could not do it. */
 static int step_offer_to_oom(struct stage *stage, struct err *err) {
-        (void) stage;
+        if (stage->spec->without_proc)
+                return 0;
         int code = privilege_offer_to_oom();
         return code < 0 ? err_sys(err, -code, "being the first to go when memory runs out") : 0;
 }

@@ -33,7 +33,11 @@ struct stage {
         bool has_pids_cgroup;
         int root_fd; /* the new root while it is being built */
         int mount_bound_fd; /* how many mount namespaces there may be, while that is not said for good */
+        int self_fd; /* of a box without /proc: /proc/self as the host has it, until descriptors are closed; else -1 */
 };
+
+/* A file of /proc/self; the box's own /proc, or the host's where the box has none. */
+int stage_open_self(const struct stage *stage, const char *name, int flags);
 
 /* A device of the host shown in every box. */
 struct stage_device {

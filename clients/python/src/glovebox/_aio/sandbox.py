@@ -422,16 +422,17 @@ async def arun(
     memory: Size | None = None, cpus: float | None = None, network: Network | None = None,
     mounts: Mounts | None = None, env: Mapping[str, str] | None = None, image: str | None = None,
     mode: str | None = None, allow_weaker: bool | None = None, data: str | os.PathLike[str] | None = None,
+    engine: str | None = None,
 ) -> Execution:  # fmt: skip
     """Runs Python in a fresh box, which is removed afterwards. `artifacts` lists the files it left in artifacts/."""
     fields = create_fields(
-        memory, cpus, None, network, mounts, env, None, image, mode, None, None, None, None, data, allow_weaker
+        memory, cpus, None, network, mounts, env, engine, image, mode, None, None, None, None, data, allow_weaker
     )
     transport = transport_for(find_target(socket, url, api_key, start))
     if transport.target.url:
         sandbox = await AsyncSandbox.create(
             memory=memory, cpus=cpus, network=network, mounts=mounts, env=env, image=image, mode=mode, data=data,
-            allow_weaker=allow_weaker, url=url, api_key=api_key,
+            allow_weaker=allow_weaker, engine=engine, url=url, api_key=api_key,
         )  # fmt: skip
         async with sandbox:
             return await sandbox.run_code(code, timeout=timeout, on_stdout=on_stdout, on_stderr=on_stderr)

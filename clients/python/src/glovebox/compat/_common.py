@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from typing import Any
 
 from ..models import Execution
 
@@ -31,6 +32,20 @@ def name_for(text: str, prefix: str = "") -> str:
     if plain == text and len(name) <= 60:
         return name
     return f"{name[:40]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def engine_of(engine: str | None, image: str | None, original: str) -> dict[str, Any]:
+    """`engine` and `image` of a sandbox whose original ran in the Docker image `original`.
+
+    Native serves unless Docker (or another engine) is asked for: by `engine`, else by SANDBOX_MODE. There the image is
+    one of that engine's: the one that is named, else DOCKER_SANDBOX_IMAGE, else the original. Natively the original
+    stands for Glovebox's own image `host`.
+    """
+    wanted = engine or os.environ.get("SANDBOX_MODE") or "auto"
+    named = None if image == original else image
+    if wanted in ("auto", "native", "remote"):
+        return {"engine": engine, "image": named}
+    return {"engine": wanted, "image": named or os.environ.get("DOCKER_SANDBOX_IMAGE") or original}
 
 
 def data_home() -> str:

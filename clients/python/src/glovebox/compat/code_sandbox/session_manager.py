@@ -17,7 +17,9 @@ from typing import Any
 from ..._options import Network, Size
 from ..._sync.sandbox import Sandbox, run
 from ...models import Artifact, Execution
-from .._common import ALIASES, errors_of, make_directory, name_for
+from .._common import ALIASES, engine_of, errors_of, make_directory, name_for
+
+ORIGINAL_IMAGE = "py-sandbox:latest"
 
 
 class ArtifactMap(Mapping[str, str]):
@@ -72,14 +74,15 @@ class SessionManager:
     """Runs code for the conversations of an agent.
 
     `mode` is `session` or `ephemeral`; a call with a `session_id` is a session's in both. Datasets in `datasets_dir`
-    are /data inside, read-only. Sessions end with the manager; their files stay.
+    are /data inside, read-only. Sessions end with the manager; their files stay. With `engine="docker"`, or
+    SANDBOX_MODE=docker in the environment, boxes are containers of `image` (`py-sandbox:latest` where none is named).
     """
 
     def __init__(
         self, mode: str = "session", *, sessions_dir: str | os.PathLike[str] = "sessions",
         outputs_dir: str | os.PathLike[str] = "outputs", datasets_dir: str | os.PathLike[str] | None = None,
         memory: Size | None = None, cpus: float | None = None, timeout: float | None = None,
-        network: Network | None = None, image: str | None = None,
+        network: Network | None = None, image: str | None = None, engine: str | None = None,
     ) -> None:  # fmt: skip
         if mode not in ("session", "ephemeral"):
             raise ValueError(f"mode is 'session' or 'ephemeral', not {mode!r}")
@@ -88,7 +91,8 @@ class SessionManager:
         self.outputs_dir = os.path.abspath(os.fspath(outputs_dir))
         self.datasets_dir = os.path.abspath(os.fspath(datasets_dir)) if datasets_dir is not None else None
         self.timeout = timeout
-        self._options: dict[str, Any] = {"memory": memory, "cpus": cpus, "network": network, "image": image}
+        self._options: dict[str, Any] = {"memory": memory, "cpus": cpus, "network": network}
+        self._options |= engine_of(engine, image, ORIGINAL_IMAGE)
         self._sessions: dict[str, Sandbox] = {}
 
     def exec(self, code: str, session_id: str | None = None, timeout: float | None = None) -> SandboxRun:

@@ -12,6 +12,7 @@ from ..._aio.runs import AsyncRunReader, run_to_end
 from ..._options import as_owner, create_fields, timeout_ms
 from ..._place import find_target
 from ...errors import InvalidArgumentError
+from .._common import engine_of
 from .config import SandboxConfig
 from .mount_security import MountPolicy, validate_mount
 
@@ -85,11 +86,11 @@ class SandboxRunner:
 
     async def _run(self, argv: list[str], mounts: list[str]) -> SandboxResult:
         config = self.config
-        image = None if config.image_name == SandboxConfig.image_name else config.image_name
+        made_by = engine_of(config.engine, config.image_name, SandboxConfig.image_name)
         options = create_fields(
             memory=config.memory_limit, cpus=config.cpu_limit, timeout=None, network=config.network_enabled or None,
-            mounts=mounts, env=None, engine=None, image=image, mode=None, pids=config.pids_limit, disk=None, tmp="100m",
-            workspace=None, data=None, allow_weaker=None,
+            mounts=mounts, env=None, mode=None, pids=config.pids_limit, disk=None, tmp="100m", workspace=None,
+            data=None, allow_weaker=None, **made_by,
         )  # fmt: skip
         transport = transport_for(find_target())
         fields = {"ephemeral": True, "argv": argv, **as_owner(options, transport.target)}

@@ -1,4 +1,5 @@
-"""`DockerSandboxExecutor` and the reasoning loop that runs the code of a model in it. No Docker is needed."""
+"""`DockerSandboxExecutor` and the reasoning loop that runs the code of a model in it. No Docker is needed;
+`engine="docker"` or `SANDBOX_MODE=docker` uses it, with the same result."""
 
 from __future__ import annotations
 

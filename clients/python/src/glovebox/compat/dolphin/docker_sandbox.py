@@ -7,21 +7,23 @@ import uuid
 
 from ..._sync.sandbox import Sandbox
 from ...errors import DaemonUnavailableError, NotFoundError
-from .._common import output_of
+from .._common import engine_of, output_of
 
-DEFAULT_IMAGE = "dolphin-python-sandbox"  # stands for Glovebox's own image `host`
+DEFAULT_IMAGE = "dolphin-python-sandbox"
 
 
 class DockerSandboxExecutor:
     """Runs Python with the arguments of the original. Variables stay from one `execute_code` to the next.
 
     It is made at the first use and ended by `close()` or at the end of a `with` block; the files stay on the host.
+    Native boxes serve, where the default `image_name` stands for Glovebox's own image `host`. With `engine="docker"`,
+    or SANDBOX_MODE=docker in the environment, it is a container of `image_name`.
     """
 
     def __init__(
         self, session_id: str | None = None, sandbox_base_dir: str = "/tmp/sandboxes",
         image_name: str = DEFAULT_IMAGE, memory_limit: str = "512m", cpu_quota: int = 100000,
-        enable_network: bool = False, timeout: float = 30,
+        enable_network: bool = False, timeout: float = 30, engine: str | None = None,
     ) -> None:  # fmt: skip
         self.session_id = session_id or uuid.uuid4().hex
         if not self.session_id.strip(".") or "/" in self.session_id or "\0" in self.session_id:
@@ -33,6 +35,7 @@ class DockerSandboxExecutor:
         self.cpu_quota = cpu_quota
         self.enable_network = enable_network
         self.timeout = timeout
+        self.engine = engine
         self._sandbox: Sandbox | None = None
         os.makedirs(self.sandbox_dir, exist_ok=True)
 
@@ -50,7 +53,7 @@ class DockerSandboxExecutor:
             return self._sandbox
         self._sandbox = Sandbox.create(
             memory=self.memory_limit, cpus=self.cpu_quota / 100000, network=self.enable_network or None,
-            image=None if self.image_name == DEFAULT_IMAGE else self.image_name, workspace=self.sandbox_dir,
+            workspace=self.sandbox_dir, **engine_of(self.engine, self.image_name, DEFAULT_IMAGE),
         )  # fmt: skip
         return self._sandbox
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Callable, Union
 
 from ..._sync.sandbox import Sandbox
-from .._common import output_of
-from .docker_sandbox import DockerSandboxExecutor
+from .._common import engine_of, output_of
+from .docker_sandbox import DEFAULT_IMAGE, DockerSandboxExecutor
 
 Message = dict[str, str]
 # Takes the conversation so far, returns what the model says next.
@@ -40,6 +40,7 @@ class ReasoningConfig:
     sandbox_base_dir: str = "/tmp/sandboxes"
     timeout: float = 30
     output_max: int = 20000  # characters of output that the model is shown
+    engine: str | None = None  # "docker": containers in place of native boxes, as SANDBOX_MODE=docker does for all
 
 
 @dataclass
@@ -57,9 +58,9 @@ class ReasoningResult:
 class _PlainExecutor:
     """A sandbox whose files go with it."""
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, engine: str | None) -> None:
         self._timeout = timeout
-        self._sandbox = Sandbox.create()
+        self._sandbox = Sandbox.create(**engine_of(engine, None, DEFAULT_IMAGE))
 
     def execute_code(self, code: str) -> str:
         return output_of(self._sandbox.run_code(code, timeout=self._timeout))
@@ -70,8 +71,10 @@ class _PlainExecutor:
 
 def make_executor(config: ReasoningConfig) -> DockerSandboxExecutor | _PlainExecutor:
     if os.environ.get("DOLPHIN_USE_DOCKER_SANDBOX") == "1":
-        return DockerSandboxExecutor(config.session_id, config.sandbox_base_dir, timeout=config.timeout)
-    return _PlainExecutor(config.timeout)
+        return DockerSandboxExecutor(
+            config.session_id, config.sandbox_base_dir, timeout=config.timeout, engine=config.engine
+        )
+    return _PlainExecutor(config.timeout, config.engine)
 
 
 def code_of(answer: str) -> str | None:

@@ -7,7 +7,8 @@
     shutdown("/srv/projects/demo")
 
 The project's directory is /workspace; `save(df, name)` and `load(name)` keep tables in its `data` directory. No Docker
-is needed: `start_container` starts a Glovebox daemon of the project's own.
+is needed: `start_container` starts a Glovebox daemon of the project's own. `start_container(..., engine="docker")` or
+`SANDBOX_MODE=docker` has the sandbox made by dockerd, with the same result.
 """
 
 from __future__ import annotations

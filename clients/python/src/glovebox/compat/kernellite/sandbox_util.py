@@ -19,27 +19,33 @@ from ..._start import find_program
 from ..._sync.client import transport_for
 from ..._sync.sandbox import Sandbox
 from ...errors import ConnectionLostError, DaemonUnavailableError, GloveboxError, SandboxNotFoundError
-from .._common import data_home, errors_of, make_directory
+from .._common import data_home, engine_of, errors_of, make_directory
 
 SANDBOX_NAME = "kernel"
+ORIGINAL_IMAGE = "local/sandbox-py311-rdkit:latest"
 STOP_S = 30  # how long a daemon may take to end
 
 
 def start_container(
     project_dir: str | os.PathLike[str], slug: str, idle_hibernate_sec: int = 900,
     socket_dir: str | os.PathLike[str] | None = None, *, memory: str = "4g", cpus: float = 1.0, pids_limit: int = 256,
+    engine: str | None = None, image: str | None = None,
 ) -> None:  # fmt: skip
     """Starts the project's daemon and its sandbox; returns when both are ready. One that runs already is kept.
 
     Variables go to disk after `idle_hibernate_sec` idle seconds and are restored with the next call. Large
     tables and arrays are then in the project's `data` directory, too, as `save` would have put them there.
+
+    With `engine="docker"`, or SANDBOX_MODE=docker in the environment, the sandbox is a container of `image`
+    (`local/sandbox-py311-rdkit:latest` where none is named).
     """
     project = os.path.realpath(os.fspath(project_dir))
     if not os.path.isdir(project):
         raise FileNotFoundError(f"the project {project} is no directory; make it first, or name another")
+    made_by = engine_of(engine, image, ORIGINAL_IMAGE)
     if not ping(project, socket_dir):
-        _start_daemon(project, slug, idle_hibernate_sec, socket_dir)
-    _sandbox(project, socket_dir, {"memory": memory, "cpus": cpus, "pids": pids_limit})
+        _start_daemon(project, slug, idle_hibernate_sec, socket_dir, made_by["image"])
+    _sandbox(project, socket_dir, {"memory": memory, "cpus": cpus, "pids": pids_limit, **made_by})
     _remember(slug, project, socket_dir)
 
 
@@ -61,7 +67,7 @@ def exec_code(
     `status` is `[OK] exec`, or the word for what happened instead: `[ERROR] exec`, `[TIMEOUT] exec`, `[OOM] exec`,
     `[KILLED] exec`, `[INTERRUPTED] exec`. A traceback is in `stderr`.
     """
-    execution = _sandbox(project_dir, socket_dir, {}).run_code(code, timeout=timeout)
+    execution = _sandbox(project_dir, socket_dir, engine_of(None, None, ORIGINAL_IMAGE)).run_code(code, timeout=timeout)
     return {
         "status": f"[{execution.status.upper()}] exec",
         "stdout": execution.stdout,
@@ -112,7 +118,9 @@ def _target(project_dir: str | os.PathLike[str], socket_dir: str | os.PathLike[s
     return Target(os.path.realpath(os.path.join(directory, "kernel.sock")), None, None, False)
 
 
-def _start_daemon(project: str, slug: str, idle_s: int, socket_dir: str | os.PathLike[str] | None) -> None:
+def _start_daemon(
+    project: str, slug: str, idle_s: int, socket_dir: str | os.PathLike[str] | None, image: str | None
+) -> None:  # fmt: skip
     program = find_program()
     if program is None:
         raise DaemonUnavailableError(
@@ -126,6 +134,8 @@ def _start_daemon(project: str, slug: str, idle_s: int, socket_dir: str | os.Pat
     environment = {**os.environ, "GLOVEBOX_DATA_DIR": data}
     environment.setdefault("GLOVEBOX_SHARED_DATA_DIR", data_home())  # the images are the user's own
     environment.pop("GLOVEBOX_SOCKET", None)
+    if image and os.environ.get("SANDBOX_MODE"):
+        environment["DOCKER_SANDBOX_IMAGE"] = image  # of the boxes that it makes ahead
     done = subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         check=False, text=True,
@@ -140,7 +150,7 @@ def _data_directory(project: str) -> str:
 
 
 def _sandbox(
-    project_dir: str | os.PathLike[str], socket_dir: str | os.PathLike[str] | None, limits: dict[str, Any]
+    project_dir: str | os.PathLike[str], socket_dir: str | os.PathLike[str] | None, options: dict[str, Any]
 ) -> Sandbox:
     """The project's sandbox, made where there is none. It is not ours to end: no `with` block."""
     socket = _target(project_dir, socket_dir).socket
@@ -150,7 +160,7 @@ def _sandbox(
         workspace = os.path.realpath(project_dir)
         return Sandbox.create(
             SANDBOX_NAME, workspace=workspace, socket=socket, start=False, exist_ok=True,
-            env={"GLOVEBOX_SNAPSHOTS": "1"}, **limits,
+            env={"GLOVEBOX_SNAPSHOTS": "1"}, **options,
         )  # fmt: skip
 
 

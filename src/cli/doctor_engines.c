@@ -1,0 +1,77 @@
+#include "cli/doctor_engines.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "cli/ui/terminal.h"
+#include "engine/engine.h"
+
+/* As `glovebox serve` would have them. */
+static struct engine_settings settings_of_environment(void) {
+        const char *docker = getenv("GLOVEBOX_DOCKER_SOCKET"), *podman = getenv("GLOVEBOX_PODMAN_SOCKET");
+        return (struct engine_settings) { .docker_socket = docker && *docker ? docker : ENGINE_DOCKER_SOCKET,
+                                          .podman_socket = podman && *podman ? podman : ENGINE_PODMAN_SOCKET,
+                                          .image = "",
+                                          .runtime = "",
+                                          .gvisor = "runsc" };
+}
+
+static json_t *describe(const char *name, bool is_there, const char *detail, const char *fix) {
+        return json_pack("{s:s, s:s, s:s, s:s, s:b}", "name", name, "state", is_there ? "yes" : "no", "detail", detail,
+                         "fix", is_there ? "" : fix, "chosen_by_auto", 0);
+}
+
+/* The sentence of an engine that is not there says both why and what to do. */
+static json_t *look_at(const struct engine *engine, const struct engine_settings *settings) {
+        char version[100], detail[300];
+        struct err err = { 0 };
+        if (engine->probe(settings, version, sizeof(version), &err) < 0)
+                return describe(engine->name, false, err.message, engine->needs);
+        (void) snprintf(detail, sizeof(detail), "version %s; glovebox serve --engine %s", version, engine->name);
+        return describe(engine->name, true, detail, "");
+}
+
+static void mark_choice(json_t *engines, const struct engine_settings *settings) {
+        char name[ENGINE_NAME_MAX], runtime[ENGINE_RUNTIME_MAX];
+        struct err err = { 0 };
+        size_t i;
+        json_t *engine;
+        if (engine_choose(settings, "auto", "", name, runtime, &err) < 0)
+                return;
+        json_array_foreach (engines, i, engine)
+                if (strcmp(json_string_value(json_object_get(engine, "name")), name) == 0)
+                        (void) json_object_set_new(engine, "chosen_by_auto", json_true());
+}
+
+json_t *doctor_engines_look(bool native_can) {
+        const struct engine_settings settings = settings_of_environment();
+        json_t *engines = json_array();
+        (void) json_array_append_new(
+                engines, describe("native", native_can,
+                                  native_can ? "Glovebox's own boxes" : "this host cannot make boxes of its own",
+                                  "see above, or use another engine (--engine)"));
+        for (size_t i = 0; engine_table[i]; i++)
+                (void) json_array_append_new(engines, look_at(engine_table[i], &settings));
+        mark_choice(engines, &settings);
+        return engines;
+}
+
+void doctor_engines_print(const json_t *engines) {
+        size_t i;
+        json_t *engine;
+        (void) printf("\n%sEngines%s\n", terminal_style(STDOUT_FILENO, TERMINAL_BOLD),
+                      terminal_style(STDOUT_FILENO, TERMINAL_PLAIN));
+        json_array_foreach ((json_t *) engines, i, engine) {
+                bool is_there = strcmp(json_string_value(json_object_get(engine, "state")), "yes") == 0;
+                bool is_chosen = json_is_true(json_object_get(engine, "chosen_by_auto"));
+                (void) printf("  %s%s%s %-8s %s%s\n",
+                              terminal_style(STDOUT_FILENO, is_there ? TERMINAL_GREEN : TERMINAL_PLAIN),
+                              is_there ? "✓" : "–", terminal_style(STDOUT_FILENO, TERMINAL_PLAIN),
+                              json_string_value(json_object_get(engine, "name")),
+                              json_string_value(json_object_get(engine, "detail")),
+                              is_chosen ? "; auto chooses it" : "");
+        }
+}
