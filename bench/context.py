@@ -78,10 +78,10 @@ class Daemon:
         raise RuntimeError(f"the pool was not filled within {seconds:g} s")
 
     def api_port(self) -> int:
-        told = re.search(r"the API is at http://127\.0\.0\.1:(\d+)", (self.directory / "log").read_text())
-        if not told:
+        match = re.search(r"the API is at http://127\.0\.0\.1:(\d+)", (self.directory / "log").read_text())
+        if not match:
             raise RuntimeError("the daemon did not say where its API is")
-        return int(told.group(1))
+        return int(match.group(1))
 
     def memory_bytes(self) -> int:
         for line in Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines():
@@ -114,7 +114,7 @@ class Bench:
         self._why_not: dict[str, Exception] = {}
         self._stops: list[Callable[[], None]] = []
 
-    # Whatever is shared is made at first need, once; if that failed it fails for everybody with the same words.
+    # Whatever is shared is made at first need, once; if that failed, it fails for all with the same message.
 
     def share(self, name: str, make: Callable[[], Any]) -> Any:
         if name in self._why_not:

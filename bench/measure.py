@@ -1,4 +1,4 @@
-"""Rows, tables and bars, and the one way in which times are taken: everybody in turn, round after round, so that
+"""Rows, tables and bars, and the one way in which times are taken: all in turn, round after round, so that
 whatever else the machine does hits all alike."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Skipped(Exception):
-    """Something is missing on this machine: said in the tables, held against nobody."""
+    """Something is missing on this machine: the tables say so, and no promise is broken."""
 
 
 class Lazy:
@@ -135,7 +135,7 @@ class Table:
 def take_turns(table: Table, contenders: list[Contender], rounds: int, warm_up: int = 2) -> None:
     """Adds a row per contender. One who fails is out of the race; the others go on.
 
-    After the warm-up each round has another order: whoever follows a heavy one finds the processors awake.
+    After the warm-up each round has another order: after a heavy one the processors are awake.
     """
     rows = {contender.name: Row(contender.name, contender.role) for contender in contenders}
     dice = random.Random(1)
@@ -151,12 +151,12 @@ def take_turns(table: Table, contenders: list[Contender], rounds: int, warm_up: 
                 if contender.before:
                     contender.before()
                 started = time.perf_counter()
-                told = once()
+                returned = once()
                 elapsed = (time.perf_counter() - started) * 1000
-                if isinstance(told, float):
-                    elapsed = told
-                if contender.is_right and not contender.is_right(told):
-                    raise RuntimeError(f"it returned {str(told)[:300]}")
+                if isinstance(returned, float):
+                    elapsed = returned
+                if contender.is_right and not contender.is_right(returned):
+                    raise RuntimeError(f"it returned {str(returned)[:300]}")
             except Skipped as missing:
                 row.skipped = str(missing)
             except Exception as error:  # noqa: BLE001 - whatever it is, the other rows are worth having

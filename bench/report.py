@@ -35,23 +35,23 @@ def machine() -> dict[str, Any]:
 
 
 def _row_json(row: Row) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": row.name, "role": row.role}
+    described: dict[str, Any] = {"name": row.name, "role": row.role}
     if row.values:
-        told.update(
+        described.update(
             n=len(row.values), p50=row.p50, p95=row.quantile(0.95), p99=row.quantile(0.99), best=min(row.values)
         )
     if row.skipped:
-        told["skipped"] = row.skipped
+        described["skipped"] = row.skipped
     if row.failed:
-        told["failed"] = row.failed
-    return told
+        described["failed"] = row.failed
+    return described
 
 
 def _verdict_json(verdict: Verdict, unit: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"bar": verdict.bar.text(unit), "state": verdict.state, "measured": verdict.measured}
+    described: dict[str, Any] = {"bar": verdict.bar.text(unit), "state": verdict.state, "measured": verdict.measured}
     if verdict.why:
-        told["why"] = verdict.why
-    return told
+        described["why"] = verdict.why
+    return described
 
 
 def to_json(tables: list[Table], quick: bool, before: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures Glovebox beside its peers, in one run on one machine, everybody in turn.
+"""Measures Glovebox beside its peers, in one run on one machine, all in turn.
 
 Writes results.json, results.md and results.png to bench/results (with --quick: to build/bench). With --check the exit
-status is 1 where a promise is broken; what could not be measured here is said, and held against nobody."""
+status is 1 where a promise is broken; what could not be measured here is reported and breaks no promise."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def main() -> int:
     directory = options.out or REPOSITORY / ("build/bench" if options.quick or options.only else "bench/results")
     before = report.machine()
     bench = Bench(options.quick)
-    # Whoever ends us must not leave daemons behind: an exception runs what stands in `finally`.
+    # A signal must not leave daemons behind: an exception runs what stands in `finally`.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         tables = measure_all(bench, options.only)

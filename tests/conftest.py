@@ -4,7 +4,7 @@
 that make sense for one of them only take `root_glovebox` or `user_glovebox`.
 
 The ordinary user is uid 61234, which exists nowhere. It has its own HOME and data directory. On this kind of host
-nobody delegates control groups to it, so the session makes them (tests/support/cgroups.py) and limits are enforced for
+no control groups are delegated to it, so the session makes them (tests/support/cgroups.py) and limits are enforced for
 the user as well. Started as an ordinary user, the tests run as that user and those of root are skipped.
 
 The scientific layer is built once into build/test-data (or found in $GLOVEBOX_TEST_DATA_DIR) and belongs to root. The

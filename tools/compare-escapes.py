@@ -42,7 +42,7 @@ from escapes.runners import (  # noqa: E402
 )
 from escapes.world import World  # noqa: E402
 
-# Nobody else's: an attempt kills every process of its user.
+# Of its own: an attempt kills every process of its user.
 WEAK_USER = 62000 + os.getpid() % 3000
 IMAGE = "escape-python"
 SIGNS = {"BLOCKED": "blocked", "ESCAPED": "REACHED", "NO_TOOL": "no tool", "BROKEN": "broken"}

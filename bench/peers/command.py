@@ -1,4 +1,4 @@
-"""A peer that is a command: run, checked, timed by whoever calls."""
+"""A peer that is a command: run and checked; the caller times it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def runner(command: list[str], expected: str, env: dict[str, str] | None = None)
     def once() -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, stdin=subprocess.DEVNULL)
         if done.stdout.strip() != expected:
-            told = f"{done.stdout[:60]!r}, status {done.returncode}: {done.stderr[-200:]}"
-            raise RuntimeError(f"{command[0]} printed {told}")
+            printed = f"{done.stdout[:60]!r}, status {done.returncode}: {done.stderr[-200:]}"
+            raise RuntimeError(f"{command[0]} printed {printed}")
 
     return once

@@ -23,10 +23,10 @@ def _rate(port: int, seconds: int) -> float:
         text=True,
         check=True,
     )
-    told = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
-    if not told or "Non-2xx" in done.stdout:
+    match = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
+    if not match or "Non-2xx" in done.stdout:
         raise RuntimeError(done.stdout)
-    return float(told.group(1))
+    return float(match.group(1))
 
 
 def measure(bench: Bench) -> Table:

@@ -22,7 +22,7 @@ CALL = {"name": "run_python", "arguments": {"code": "1+1"}}
 
 
 class Stdio:
-    """A server that was started as a client starts it. Lines are written and read by the same code for everybody."""
+    """A server that was started as a client starts it. Lines are written and read by the same code for all."""
 
     def __init__(self, command: list[str], env: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Much output of one `glovebox run`, through a pipe to whoever reads it, beside a pipe without a box."""
+"""Much output of one `glovebox run`, through a pipe to a reader, beside a pipe without a box."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def _rate(calls: list[Callable[[], None]], seconds: float) -> float:
             while time.perf_counter() < stop_at and not errors:
                 calls[number]()
                 counts[number] += 1
-        except Exception as error:  # noqa: BLE001 - told by whoever waits
+        except Exception as error:  # noqa: BLE001 - the waiting thread reports it
             errors.append(error)
 
     started = time.perf_counter()

@@ -24,7 +24,7 @@ class Session:
         daemon = bench.daemon()
         self.client: Client = daemon.connect()
         self.name = name
-        daemon.wait_for_pool(self.client)  # before it a session gets a kernel that nobody prepared
+        daemon.wait_for_pool(self.client)  # before it a session gets an unprepared kernel
         self.client.execute("1+1", self.name)
 
     def stop(self) -> None:

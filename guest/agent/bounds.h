@@ -14,7 +14,7 @@ enum {
         WRITES_MAX = 16,
         WATCHES_MAX = 64,
         REMOVALS_MAX = 4,
-        REMOVAL_TURN = 256,            /* entries before everybody else has a turn */
+        REMOVAL_TURN = 256,            /* entries before other work has a turn */
         POLLS_MAX = 3 + 3 * CHILDREN_MAX,
 };
 

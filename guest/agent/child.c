@@ -23,7 +23,7 @@ struct child {
 static struct child children[CHILDREN_MAX];
 static size_t n_children;
 
-static struct child *find(uint32_t id) {
+static struct child *find_child(uint32_t id) {
         for (size_t i = 0; i < n_children; i++)
                 if (children[i].id == id)
                         return &children[i];
@@ -50,7 +50,7 @@ static int open_streams(struct request *request, uint32_t flags, struct child *c
         }
 }
 
-static int start(struct request *request, struct process *process, struct child *child) {
+static int start_child(struct request *request, struct process *process, struct child *child) {
         struct frame_reader *fields = &request->fields;
         uint32_t flags = 0;
         if (!frame_get_text(fields, &process->cwd) || !frame_get_texts(fields, &process->argv) ||
@@ -75,13 +75,13 @@ int child_start(struct request *request) {
                 request->step = "too many processes started by the host";
                 return -EAGAIN;
         }
-        if (find(request->id)) {
+        if (find_child(request->id)) {
                 request->step = "a process with this id is there already";
                 return -EEXIST;
         }
         struct process process = { 0 };
         struct child child = { .id = request->id, .streams = streams_none() };
-        int code = start(request, &process, &child);
+        int code = start_child(request, &process, &child);
         if (code == 0) {
                 child.pid = process.pid;
                 children[n_children++] = child;
@@ -99,7 +99,7 @@ int child_signal(struct request *request) {
         if (!frame_get_u32(&request->fields, &signal_number) || !frame_get_u32(&request->fields, &whole_group) ||
             signal_number > 64)
                 return -EPROTO;
-        const struct child *child = find(request->id);
+        const struct child *child = find_child(request->id);
         if (child && !child->dead)
                 process_signal(child->pid, (int) signal_number, whole_group);
         return 0;
@@ -110,7 +110,7 @@ int child_input(struct request *request) {
         size_t size;
         if (!frame_get_bytes(&request->fields, &bytes, &size))
                 return -EPROTO;
-        struct child *child = find(request->id);
+        struct child *child = find_child(request->id);
         if (!child || child->dead || streams_put_input(&child->streams, child->id, bytes, size))
                 return 0;
         request->step = "queueing input: the process has not taken what came before";
@@ -118,7 +118,7 @@ int child_input(struct request *request) {
 }
 
 int child_input_end(struct request *request) {
-        struct child *child = find(request->id);
+        struct child *child = find_child(request->id);
         if (child && !child->dead)
                 streams_end_input(&child->streams, child->id);
         return 0;
@@ -128,7 +128,7 @@ int child_resize(struct request *request) {
         uint32_t rows, columns;
         if (!frame_get_u32(&request->fields, &rows) || !frame_get_u32(&request->fields, &columns))
                 return -EPROTO;
-        const struct child *child = find(request->id);
+        const struct child *child = find_child(request->id);
         if (!child || child->dead)
                 return 0;
         request->step = "resizing its terminal";
@@ -141,7 +141,7 @@ int child_acknowledge(struct request *request) {
         uint64_t bytes;
         if (!frame_get_u64(&request->fields, &bytes))
                 return -EPROTO;
-        struct child *child = find(request->id);
+        struct child *child = find_child(request->id);
         if (child && bytes > child->streams.acknowledged)
                 child->streams.acknowledged = bytes;
         return 0;
@@ -149,7 +149,7 @@ int child_acknowledge(struct request *request) {
 
 /* ---- end ---- */
 
-static void tell_end(const struct child *child) {
+static void report_end(const struct child *child) {
         struct frame_writer payload = { 0 };
         frame_put_u32(&payload, (uint32_t) child->status);
         frame_put_u64(&payload, child->cpu_us);
@@ -159,10 +159,10 @@ static void tell_end(const struct child *child) {
 }
 
 /* The last of the table takes its place: callers that go through the table go backwards. */
-static void finish(struct child *child) {
+static void finish_child(struct child *child) {
         if (!streams_drain(&child->streams, child->id))
                 return;
-        tell_end(child);
+        report_end(child);
         streams_release(&child->streams);
         *child = children[--n_children];
 }
@@ -178,7 +178,7 @@ void children_reaped(pid_t pid, int status, const struct rusage *usage) {
                                 (uint64_t) (usage->ru_utime.tv_usec + usage->ru_stime.tv_usec);
                 child->memory_peak_kib = (uint64_t) usage->ru_maxrss;
                 streams_limit_output(&child->streams);
-                finish(child);
+                finish_child(child);
                 return;
         }
 }
@@ -194,7 +194,7 @@ void children_wait(struct polls *polls) {
 void children_move(const struct polls *polls) {
         for (size_t i = n_children; i-- > 0;)
                 if (children[i].dead)
-                        finish(&children[i]);
+                        finish_child(&children[i]);
                 else
                         streams_move(&children[i].streams, children[i].id, polls);
 }

@@ -59,6 +59,22 @@ static int open_for_reading(const char *path, int flags, struct stat *ret_status
         return take_fd(&fd);
 }
 
+/* Returns how many bytes came, fewer if the file became shorter, or -errno. */
+static ssize_t read_at(int fd, char *bytes, size_t max, uint64_t offset) {
+        size_t have = 0;
+        while (have < max) {
+                ssize_t n = pread(fd, bytes + have, max - have, (off_t) (offset + have));
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return -errno;
+                if (n == 0)
+                        break;
+                have += (size_t) n;
+        }
+        return (ssize_t) have;
+}
+
 int file_read(struct request *request) {
         _cleanup_free_ char *path = NULL;
         uint64_t offset;
@@ -87,30 +103,20 @@ int file_read(struct request *request) {
         char *bytes = frame_begin_bytes(&request->answer, max);
         if (!bytes)
                 return -ENOMEM;
-        size_t have = 0;
-        while (have < max) {
-                ssize_t n = pread(fd, bytes + have, max - have, (off_t) (offset + have));
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return -errno;
-                if (n == 0) /* it became shorter */
-                        break;
-                have += (size_t) n;
-        }
-        frame_end_bytes(&request->answer, max, have);
+        ssize_t have = read_at(fd, bytes, max, offset);
+        if (have < 0)
+                return (int) have;
+        frame_end_bytes(&request->answer, max, (size_t) have);
         return 0;
 }
 
 static int put_entries(DIR *directory, struct frame_writer *entries, uint32_t *count) {
         while (*count < FILE_LIST_MAX) {
                 struct stat status;
-                errno = 0;
-                const struct dirent *entry = readdir(directory);
+                const struct dirent *entry = dir_next(directory);
                 if (!entry)
                         return -errno; /* 0 at the end */
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-                    fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0) /* gone meanwhile */
+                if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0) /* gone meanwhile */
                         continue;
                 frame_put_text(entries, entry->d_name);
                 put_status(entries, &status);

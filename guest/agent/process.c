@@ -80,7 +80,7 @@ static const char *find_variable(char *const *envp, const char *name) {
         return NULL;
 }
 
-/* execvpe, by the PATH of the new process instead of ours. */
+/* execvpe, by the PATH of the new process instead of the agent's. */
 static int execute(char *const *argv, char *const *envp) {
         if (strchr(argv[0], '/')) {
                 (void) execve(argv[0], argv, envp);

@@ -1,6 +1,5 @@
 #include "removal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/memory.h"
 #include "bounds.h"
 #include "link.h"
@@ -49,14 +49,11 @@ static DIR *open_directory(int dir_fd, const char *name, int *ret_code) {
 }
 
 static const char *next_name(DIR *directory) {
-        const struct dirent *entry;
-        while ((entry = readdir(directory)))
-                if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-                        return entry->d_name;
-        return NULL;
+        const struct dirent *entry = dir_next(directory);
+        return entry ? entry->d_name : NULL;
 }
 
-static void note(struct removal *removal, int code) {
+static void note_result(struct removal *removal, int code) {
         if (code == 0)
                 removal->progress = true;
         else if (removal->code == 0)
@@ -73,17 +70,17 @@ static void step_below(struct removal *removal) {
         const char *name = next_name(removal->below);
         if (name) {
                 int code = remove_entry(dirfd(removal->below), name);
-                note(removal, code == -ENOTEMPTY ? move_up(removal, name) : code);
+                note_result(removal, code == -ENOTEMPTY ? move_up(removal, name) : code);
                 return;
         }
         (void) closedir(removal->below);
         removal->below = NULL;
         if (unlinkat(dirfd(removal->top), removal->below_name, AT_REMOVEDIR) == 0)
-                note(removal, 0);
+                note_result(removal, 0);
 }
 
 /* False: nothing is left to be done, and removal->code says how it went. */
-static bool step(struct removal *removal) {
+static bool removal_step(struct removal *removal) {
         if (removal->below) {
                 step_below(removal);
                 return true;
@@ -110,7 +107,7 @@ static bool step(struct removal *removal) {
                 if (code == 0)
                         return true;
         }
-        note(removal, code);
+        note_result(removal, code);
         return true;
 }
 
@@ -138,7 +135,7 @@ int removal_start(struct request *request) {
         return REQUEST_ANSWERED_LATER;
 }
 
-static void drop(struct removal *removal) {
+static void drop_removal(struct removal *removal) {
         if (removal->below)
                 (void) closedir(removal->below);
         (void) closedir(removal->top);
@@ -153,7 +150,7 @@ bool removals_pending(void) {
 void removals_move(void) {
         for (size_t i = n_removals; i-- > 0;) {
                 unsigned done = 0;
-                while (done < REMOVAL_TURN && step(&removals[i]))
+                while (done < REMOVAL_TURN && removal_step(&removals[i]))
                         done++;
                 if (done == REMOVAL_TURN)
                         continue;
@@ -161,11 +158,11 @@ void removals_move(void) {
                         link_send_failed(removals[i].id, removals[i].code, "removing what is in the directory");
                 else
                         link_send(FRAME_DONE, removals[i].id, NULL);
-                drop(&removals[i]);
+                drop_removal(&removals[i]);
         }
 }
 
 void removals_release(void) {
         while (n_removals > 0)
-                drop(&removals[n_removals - 1]);
+                drop_removal(&removals[n_removals - 1]);
 }

@@ -29,7 +29,7 @@ static const struct operation {
         { FRAME_UNWATCH, FRAME_DONE, watch_end },
 };
 
-static const struct operation *find(uint16_t type) {
+static const struct operation *find_operation(uint16_t type) {
         for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
                 if (operations[i].type == type)
                         return &operations[i];
@@ -37,7 +37,7 @@ static const struct operation *find(uint16_t type) {
 }
 
 bool request_serve(const struct frame *frame) {
-        const struct operation *operation = find(frame->type);
+        const struct operation *operation = find_operation(frame->type);
         if (!operation) /* QUIT, or nonsense */
                 return false;
         struct request request = { .id = frame->id,

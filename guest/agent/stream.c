@@ -72,7 +72,7 @@ static size_t give(struct streams *streams, const char *bytes, size_t size) {
         return size;
 }
 
-static void tell_taken(const struct streams *streams, uint32_t id) {
+static void report_taken(const struct streams *streams, uint32_t id) {
         struct frame_writer payload = { 0 };
         frame_put_u64(&payload, streams->input.taken);
         link_send(FRAME_TAKEN, id, &payload);
@@ -86,7 +86,7 @@ static void move_input(struct streams *streams, uint32_t id) {
         input->size -= given;
         input->taken += given;
         if (given > 0)
-                tell_taken(streams, id);
+                report_taken(streams, id);
         if (input->size > 0)
                 return;
         drop_queue(input);
@@ -111,7 +111,7 @@ bool streams_put_input(struct streams *streams, uint32_t id, const char *bytes, 
         }
         input->taken += given;
         if (given > 0)
-                tell_taken(streams, id);
+                report_taken(streams, id);
         return true;
 }
 
@@ -178,7 +178,7 @@ void streams_limit_output(struct streams *streams) {
         close_input(&streams->input);
         for (size_t i = 0; i < 2; i++) {
                 int waiting = 0;
-                /* A terminal hangs up on everybody when its session's leader dies: read it to its end. */
+                /* A terminal hangs up on all its processes when its session's leader dies: read it to its end. */
                 if (!streams->terminal && streams->outputs[i].fd >= 0)
                         streams->outputs[i].left =
                                 ioctl(streams->outputs[i].fd, FIONREAD, &waiting) < 0 ? 0 : (uint64_t) waiting;

@@ -54,7 +54,7 @@ int watch_start(struct request *request) {
         return 0;
 }
 
-static void drop(size_t i) {
+static void drop_watch(size_t i) {
         int number = watches[i].number;
         watches[i] = watches[--n_watches];
         for (size_t other = 0; other < n_watches; other++)
@@ -68,7 +68,7 @@ int watch_end(struct request *request) {
         for (size_t i = 0; i < n_watches; i++) {
                 if (watches[i].id != request->id)
                         continue;
-                drop(i);
+                drop_watch(i);
                 return 0;
         }
         return -ENOENT;
@@ -84,7 +84,7 @@ static void send_change(uint32_t id, const struct inotify_event *event, enum fra
         frame_writer_release(&payload);
 }
 
-static void serve(const struct inotify_event *event) {
+static void report_event(const struct inotify_event *event) {
         if (event->len && strncmp(event->name, WRITE_PREFIX, sizeof(WRITE_PREFIX) - 1) == 0)
                 return; /* a temporary file of the host's own write; its rename is reported */
         for (size_t kind = 0; kind < ELEMENTS(kinds); kind++) {
@@ -96,7 +96,7 @@ static void serve(const struct inotify_event *event) {
                                 continue;
                         send_change(watches[i].id, event, what);
                         if (what == FRAME_CHANGE_GONE)
-                                drop(i);
+                                drop_watch(i);
                 }
         }
 }
@@ -112,7 +112,7 @@ void watches_move(const struct polls *polls) {
         ssize_t size = read(inotify_fd, bytes, sizeof(bytes));
         for (ssize_t at = 0; at < size;) {
                 const struct inotify_event *event = (const struct inotify_event *) (const void *) (bytes + at);
-                serve(event);
+                report_event(event);
                 at += (ssize_t) (sizeof(*event) + event->len);
         }
 }

@@ -27,7 +27,7 @@ struct write {
 static struct write writes[WRITES_MAX];
 static size_t n_writes;
 
-static struct write *find(uint32_t id) {
+static struct write *find_write(uint32_t id) {
         for (size_t i = 0; i < n_writes; i++)
                 if (writes[i].id == id)
                         return &writes[i];
@@ -82,8 +82,8 @@ static int open_files(struct write *write, struct frame_reader *fields) {
 }
 
 /* NULL: there is no room. */
-static struct write *begin(uint32_t id, struct frame_reader *fields) {
-        struct write *write = find(id);
+static struct write *begin_write(uint32_t id, struct frame_reader *fields) {
+        struct write *write = find_write(id);
         if (write) { /* whatever the host meant, neither of the two is it */
                 write->step = "a write with this id was open already";
                 write->code = -EEXIST;
@@ -97,7 +97,7 @@ static struct write *begin(uint32_t id, struct frame_reader *fields) {
         return write;
 }
 
-static int append(struct write *write, struct frame_reader *fields) {
+static int append_to_write(struct write *write, struct frame_reader *fields) {
         const char *bytes;
         size_t size;
         write->step = "reading the request";
@@ -127,12 +127,12 @@ static void release(struct write *write) {
         free(write->path);
 }
 
-static void drop(struct write *write) {
+static void drop_write(struct write *write) {
         release(write);
         *write = writes[--n_writes];
 }
 
-static int finish(struct request *request, struct write *write, bool keep) {
+static int finish_write(struct request *request, struct write *write, bool keep) {
         if (keep && write->code == 0)
                 write->code = commit(write);
         int code = write->code;
@@ -141,7 +141,7 @@ static int finish(struct request *request, struct write *write, bool keep) {
                 frame_put_u64(&request->answer, write->size);
                 code = 0;
         }
-        drop(write);
+        drop_write(write);
         return code;
 }
 
@@ -152,17 +152,18 @@ int write_serve(struct request *request) {
             (flags & ~(uint32_t) (FRAME_WRITE_BEGIN | FRAME_WRITE_COMMIT | FRAME_WRITE_ABANDON)))
                 return -EPROTO;
         bool ends = flags & (FRAME_WRITE_COMMIT | FRAME_WRITE_ABANDON);
-        struct write *write = flags & FRAME_WRITE_BEGIN ? begin(request->id, &request->fields) : find(request->id);
+        struct write *write =
+                flags & FRAME_WRITE_BEGIN ? begin_write(request->id, &request->fields) : find_write(request->id);
         if (!write) {
                 request->step = "no write with this id was begun, or too many were open";
                 return ends ? -EBADF : REQUEST_ANSWERED_LATER;
         }
         if (write->code == 0)
-                write->code = append(write, &request->fields);
-        return ends ? finish(request, write, !(flags & FRAME_WRITE_ABANDON)) : REQUEST_ANSWERED_LATER;
+                write->code = append_to_write(write, &request->fields);
+        return ends ? finish_write(request, write, !(flags & FRAME_WRITE_ABANDON)) : REQUEST_ANSWERED_LATER;
 }
 
 void writes_release(void) {
         while (n_writes > 0)
-                drop(&writes[n_writes - 1]);
+                drop_write(&writes[n_writes - 1]);
 }

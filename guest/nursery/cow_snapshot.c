@@ -207,7 +207,7 @@ static void fill_pools(cow_snapshot_allocate allocate, cow_snapshot_free release
 }
 
 void cow_snapshot_fill(cow_snapshot_allocate allocate, cow_snapshot_free release) {
-        if (snapshot.arenas_used > 0) /* or Python was told to use another allocator */
+        if (snapshot.arenas_used > 0) /* or Python uses another allocator */
                 fill_pools(allocate, release);
         fill_heap();
 }

@@ -238,9 +238,9 @@ static int restrict_files(void) {
         return landlock_restrict(writable, order.n_writable);
 }
 
-/* If mounts may follow (box/late_mounts.h), the last rows have two parts. A rule of Landlock holds for the directory that
- * is there and not for what is mounted on it later, so Landlock waits; the filter does not, and only leaves what Landlock
- * needs. No request is answered before the second part is done. */
+/* If mounts may follow (box/late_mounts.h), the last rows have two parts. A rule of Landlock holds for the directory
+ * that is there and not for what is mounted on it later, so Landlock waits; the filter does not, and only leaves what
+ * Landlock needs. No request is answered before the second part is done. */
 static const struct {
         int (*run)(void);
         const char *what;
@@ -286,7 +286,7 @@ int spawn_settle(void) {
 }
 
 /* Reports to the maker and waits for its permission. */
-static void settle(void) {
+static void settle_kernel(void) {
         struct err verdict = { 0 };
         for (size_t i = 0; i < ELEMENTS(steps) && verdict.code == ERR_NONE; i++) {
                 int (*run)(void) = order.mounts_follow && steps[i].after_mounts ? steps[i].before_mounts : steps[i].run;
@@ -318,17 +318,17 @@ static int clone_kernel(void) {
 /* ORDER_DONE in the nursery; SPAWN_… in a sealed kernel. */
 static int fork_kernel(void) {
         if (count_links() != links_alone) {
-                int told = answer_order(-EDEADLK, 0); /* a fork would copy held locks */
-                return told < 0 ? told : ORDER_DONE;
+                int sent = answer_order(-EDEADLK, 0); /* a fork would copy held locks */
+                return sent < 0 ? sent : ORDER_DONE;
         }
         if (setns(fds[NURSERY_AGENT], CLONE_NEWPID) < 0) {
                 int refusal = -errno; /* the box is gone, most likely: the nursery continues */
-                int told = answer_order(refusal, 0);
-                return told < 0 ? told : ORDER_DONE;
+                int sent = answer_order(refusal, 0);
+                return sent < 0 ? sent : ORDER_DONE;
         }
         int pid = clone_kernel();
         if (pid == 0) {
-                settle();
+                settle_kernel();
                 return describe_kernel();
         }
         if (setns(own_pidfd, CLONE_NEWPID) < 0)

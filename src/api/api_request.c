@@ -64,7 +64,7 @@ static void stop_counting(struct api_request *api_request) {
         api_request->is_run = false;
 }
 
-/* Nobody waits for its answer any more. */
+/* Its client is gone. */
 static void stop_waiting(struct api_request *api_request) {
         if (api_request->is_waiting)
                 share_give(&api_request->service->manager->shares, SHARE_REQUESTS, &one_of(api_request->visitor.use));
@@ -100,7 +100,7 @@ static void on_gone(void *context) {
         struct api_request *api_request = context;
         struct caller *caller = &api_request->caller;
         struct run *run = caller_run(caller);
-        /* Whoever only read along leaves nothing behind, however often it comes. */
+        /* A client that only follows a run leaves nothing behind. */
         bool is_under_way = api_request->is_run && (caller->stand_in || run);
         if (!is_under_way || (caller->cancel_on_disconnect && !run)) {
                 caller_leave(caller);
@@ -242,8 +242,7 @@ void api_request_answer(struct api_request *api_request, int status, json_t *ans
 
 /* ---- what the operations say ---- */
 
-/* Nobody can have the service hold a large answer for every connection there is, and no key can have it hold so many that
- * others get none. */
+/* Large answers are bounded together, and those of each key too: no client can use up the memory of the others. */
 static bool is_crowded(const struct api_request *api_request, size_t size, struct err *err) {
         const struct http_server *server = api_request->service->server;
         const char *key = api_request->visitor.owner;

@@ -21,7 +21,7 @@ enum { ZIPS_MAX = 8 }; /* of one owner at a time: each holds the names of what i
 
 /* ---- the list ---- */
 
-/* Names that are not UTF-8 cannot be told in JSON, and are left out. */
+/* Names that are not UTF-8 cannot be written as JSON, and are left out. */
 static void artifact_describe(const struct artifact *artifact, const char *user, struct json_writer *text) {
         char path[ARTIFACT_PATH_MAX + 16];
         _cleanup_free_ char *encoded = http_encode(artifact->path, true);

@@ -108,7 +108,7 @@ static void answer_directory(struct api_request *api_request, struct open_file *
                                      "directory", "entries", listing.entries, "cut", (int) listing.is_cut));
 }
 
-/* What is at the path, without its content; a link is told as a link. */
+/* What is at the path, without its content; a link is described as a link. */
 static void answer_stat(struct api_request *api_request, const struct file_request *request) {
         json_t *entry;
         struct err err;

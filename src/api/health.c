@@ -17,7 +17,7 @@ void health_show(struct api_request *api_request) {
                                      (json_int_t) (loop_now_ms() - service->started_ms)));
 }
 
-static int describe(struct service *service, struct err *err) {
+static int describe_health(struct service *service, struct err *err) {
         json_t *description = NULL;
         if (api_route_describe(&api_routes, "Glovebox", GLOVEBOX_VERSION, &description, err) < 0)
                 return -1;
@@ -26,11 +26,11 @@ static int describe(struct service *service, struct err *err) {
         return service->description ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
-/* Written once: anybody may ask for it, as often as they like. */
+/* Written once: it needs no key, so it may be requested often. */
 void health_describe(struct api_request *api_request) {
         struct service *service = api_request->service;
         struct err err;
-        if (!service->description && describe(service, &err) < 0)
+        if (!service->description && describe_health(service, &err) < 0)
                 api_request_refuse(api_request, &err);
         else
                 api_request_answer_bytes(api_request, 200, "application/json", service->description,

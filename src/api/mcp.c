@@ -26,7 +26,7 @@ struct mcp_request {
         struct mcp_peer peer;
         struct api_request *api;
         struct mcp_request *next;
-        char session[SESSION_MAX + 1]; /* tells clients of one key apart that are of the older era; "": none */
+        char session[SESSION_MAX + 1]; /* tells clients of the older era with one key apart; "": none */
         bool takes_stream, is_begun, is_broken;
 };
 
@@ -58,7 +58,7 @@ static void on_notify(struct mcp_call *call, const char *text, size_t size) {
                 own->is_begun = true;
                 own->api->service->counted.streams++;
         }
-        if (http_stream_wants_more(request)) /* one that does not read is not told of every step */
+        if (http_stream_wants_more(request)) /* a client that does not read gets no progress */
                 put_event(own, text, size);
 }
 
@@ -166,7 +166,7 @@ static int check_modern_headers(const struct http_request *request, const struct
         return 0;
 }
 
-/* A header that names a version which nobody speaks; without one, the older era is assumed. */
+/* A header that names an unknown version; without one, the older era is assumed. */
 static int check_version_header(const char *version, struct mcp_error *error) {
         static const char *const known[] = { MCP_MODERN_VERSION, MCP_LEGACY_VERSION, MCP_OLDEST_VERSION, "2025-03-26" };
         for (size_t i = 0; version && i < ELEMENTS(known); i++)
@@ -245,16 +245,17 @@ static void fill_peer(struct mcp_peer *peer, struct api_request *api) {
                 (void) snprintf(peer->prefix, sizeof(peer->prefix), "mcp-");
 }
 
-/* A client of the older era gets a name, so that its cancellations are told from those of others with the same key. */
+/* A client of the older era gets a name, so that its cancellations are not mixed up with those of others with the same
+ * key. */
 static void name_session(struct mcp_request *own, const struct mcp_message *message) {
-        const char *told = http_header(own->api->request, session_header);
+        const char *given = http_header(own->api->request, session_header);
         char id[33];
         if (message->era != MCP_LEGACY)
                 return;
         if (strcmp(message->method, "initialize") == 0 && run_make_id(id) == 0)
                 (void) http_add_header(own->api->request, session_header, id);
-        else if (told && strlen(told) <= SESSION_MAX)
-                (void) snprintf(own->session, sizeof(own->session), "%s", told);
+        else if (given && strlen(given) <= SESSION_MAX)
+                (void) snprintf(own->session, sizeof(own->session), "%s", given);
 }
 
 static void begin_call(struct api_request *api, const struct mcp_message *message) {

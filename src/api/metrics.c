@@ -1,5 +1,5 @@
 /* GET /metrics: what an operator watches, in Prometheus' text format. One table; a row is one number, or writes its own
- * lines when it has labels. Whoever has a key sees the service's totals and the key's own share; the operator, on the
+ * lines when it has labels. A client with a key sees the service's totals and the key's own share; the operator, on the
  * UNIX socket, every key's. */
 #include <stdio.h>
 #include <stdlib.h>

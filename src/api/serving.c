@@ -69,7 +69,7 @@ int serving_name(struct api_request *api_request, const char *name) {
 }
 
 /* What changes whenever the file does. It is made of the change time, which code cannot set as it can the time of
- * modification; but clocks of file systems tick every few milliseconds, so that a change that is not past yet tells
+ * modification; but clocks of file systems tick every few milliseconds, so that a change of the last moment proves
  * nothing: then there is none, "". */
 static void make_tag(const struct stat *status, char ret_tag[static TAG_SIZE]) {
         uint64_t of[] = { status->st_dev, status->st_ino, (uint64_t) status->st_size, (uint64_t) status->st_ctim.tv_sec,

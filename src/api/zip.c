@@ -28,13 +28,13 @@ enum {
 };
 static const uint32_t none_32 = UINT32_MAX; /* "see the 64-bit field" */
 
-/* Sizes and offsets from here on are told in 64 bits. Readers of today know those, and tests need no gigabytes. */
+/* Larger sizes and offsets are written in 64 bits. Current readers know that, and tests need no gigabytes. */
 static const uint64_t large = 64 << 20;
 
 struct entry {
         uint64_t offset, size, packed;
         uint32_t crc, time;
-        bool is_there, is_large; /* the latter: its sizes are told in 64 bits */
+        bool is_there, is_large; /* the latter: its sizes are written in 64 bits */
 };
 
 struct zip {

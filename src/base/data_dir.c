@@ -105,7 +105,7 @@ static int data_dir_resolve(const char *path, char ret_path[static DATA_DIR_PATH
 
 static char shared[DATA_DIR_PATH_MAX];
 
-/* Now, and not when it is asked for: by then we may be in a user namespace, where everybody is root. */
+/* Early: later this process may be in a user namespace, where every user is root. */
 static void find_shared(const char *data_dir) {
         const char *named = data_dir_variable("GLOVEBOX_SHARED_DATA_DIR");
         char path[DATA_DIR_PATH_MAX];

@@ -8,8 +8,8 @@
 enum { DATA_DIR_PATH_MAX = 4096 };
 
 /* The data directory, absolute and resolved: $GLOVEBOX_DATA_DIR, $SANDBOX_DATA_DIR, /var/lib/glovebox for root, else
- * $XDG_DATA_HOME/glovebox or ~/.local/share/glovebox. It is made (0700) when missing; one that belongs to somebody
- * else, or that others may write to, is refused. Ask before entering a user namespace: in there everybody is root. */
+ * $XDG_DATA_HOME/glovebox or ~/.local/share/glovebox. It is made (0700) when missing; one that belongs to another user,
+ * or that others may write to, is refused. Call this before entering a user namespace: in there every user is root. */
 int data_dir_open(char ret_path[static DATA_DIR_PATH_MAX], struct err *err);
 
 /* Marks it (base/private_dir.h). Call it before anything is stored there. */
@@ -20,7 +20,7 @@ int data_dir_find(char ret_path[static DATA_DIR_PATH_MAX], struct err *err);
 
 /* Another data directory of this user's, whose images count where the own one lacks them: the usual one, or the one
  * that $GLOVEBOX_SHARED_DATA_DIR names ("none": none). "" when there is none, or it is the data directory itself,
- * belongs to somebody else, or may be written to by others. As it was when one of the two above was called. */
+ * belongs to another user, or may be written to by others. As it was when one of the two above was called. */
 const char *data_dir_shared(void);
 
 /* Where sockets are: short-lived directories that are this user's alone, best one first. Returns how many there are. */

@@ -1,7 +1,9 @@
-/* A directory that is closed at the end of its scope. */
+/* Directories: reading one, and closing it at the end of its scope. */
 #pragma once
 
 #include <dirent.h>
+#include <errno.h>
+#include <string.h>
 
 #include "base/fd.h" /* _cleanup_ */
 
@@ -11,3 +13,13 @@ static inline void dir_close(DIR **directory) {
 }
 
 #define _cleanup_dir_ _cleanup_(dir_close)
+
+/* The next entry besides "." and ".."; NULL at the end, with errno 0, or after a failure. */
+static inline struct dirent *dir_next(DIR *directory) {
+        struct dirent *entry;
+        do {
+                errno = 0;
+                entry = readdir(directory);
+        } while (entry && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0));
+        return entry;
+}

@@ -22,7 +22,7 @@ enum {
         FIRST_FD = 3,
         PIECE = 64 << 10,
         MAX = 64,           /* that there are, waiting ones included */
-        QUEUED_AT_ONCE = 4, /* of those that have a queue, and one of each: they compete with everybody for the disk */
+        QUEUED_AT_ONCE = 4, /* of those that have a queue, and one of each: they compete for the disk */
 };
 
 struct helper_job {
@@ -109,7 +109,7 @@ static void helper_job_finish(struct helper_job *job, bool good) {
         begin_waiting();
 }
 
-/* False: it is still a process. It may be for long, if it hangs in the disk; nobody waits for that here. */
+/* False: it is still a process. It may stay one for long, if it hangs in the disk; this does not wait. */
 static bool helper_job_reap(struct helper_job *job) {
         int status = 0;
         pid_t waited;
@@ -176,7 +176,7 @@ static int helper_job_begin(struct helper_job *job) {
         if (job->pid < 0)
                 return -EAGAIN;
         job->pid_fd = (int) syscall(SYS_pidfd_open, job->pid, 0);
-        if (job->pid_fd < 0) { /* no descriptors: whatever it did, nobody would learn when it ends */
+        if (job->pid_fd < 0) { /* no descriptors: its end could not be noticed */
                 (void) kill(job->pid, SIGKILL);
                 (void) waitpid(job->pid, NULL, 0);
                 return -EAGAIN;

@@ -40,5 +40,5 @@ void helper_job_name_queue(int fd, char ret_queue[static HELPER_JOB_QUEUE_ROOM])
  * be (ERR_LIMIT). */
 struct helper_job *helper_job_start(struct loop *loop, const struct helper_job_order *order, struct err *err);
 
-/* Ends it; `done` is not called. It keeps its share until it is gone, which nobody waits for. NULL inside is fine. */
+/* Ends it; `done` is not called. It keeps its share until it is gone; this does not wait. NULL inside is fine. */
 void helper_job_drop(struct helper_job **job);

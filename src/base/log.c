@@ -15,10 +15,10 @@ enum { LINE_MAX_BYTES = 1200 }; /* less than PIPE_BUF: a pipe takes it whole or 
 
 static int log_fd = STDERR_FILENO;
 static bool is_socket;
-static uint64_t n_dropped, n_told; /* of them, how many the log has been told about */
+static uint64_t n_dropped, n_reported; /* of them, how many the log mentions */
 
-/* O_NONBLOCK belongs to the open file, which standard error shares with the shell and everybody else: so it is opened
- * once more, for us alone. A regular file never makes anybody wait for its reader. */
+/* O_NONBLOCK belongs to the open file, which standard error shares with the shell and others: so it is opened once
+ * more, for this process alone. A write to a regular file never waits for a reader. */
 void log_open(void) {
         struct stat status;
         if (fstat(STDERR_FILENO, &status) < 0)
@@ -52,15 +52,15 @@ static size_t put_time(char *line, size_t room) {
         return strftime(line, room, "%Y-%m-%dT%H:%M:%SZ ", gmtime_r(&now, &parts));
 }
 
-static bool tell_dropped(void) {
+static bool report_dropped(void) {
         char line[120];
         size_t size = put_time(line, sizeof(line));
         size += (size_t) snprintf(line + size, sizeof(line) - size,
                                   "%llu lines of this log were dropped: it was not read in time\n",
-                                  (unsigned long long) (n_dropped - n_told));
+                                  (unsigned long long) (n_dropped - n_reported));
         if (!log_put(line, size))
                 return false;
-        n_told = n_dropped;
+        n_reported = n_dropped;
         return true;
 }
 
@@ -81,6 +81,6 @@ void daemon_log(const char *format, ...) {
                 if ((unsigned char) line[i] < ' ' || line[i] == 127)
                         line[i] = '?';
         line[size++] = '\n';
-        if ((n_dropped != n_told && !tell_dropped()) || !log_put(line, size))
+        if ((n_dropped != n_reported && !report_dropped()) || !log_put(line, size))
                 n_dropped++;
 }

@@ -13,9 +13,9 @@
  * come meanwhile, and timers are looked at in between. */
 enum { EVENTS_EACH = 16, TURN_US = 4000 };
 
-/* Two lanes. A watch whose events took much of the loop's time lately is in the slow lane: it is served after the others,
- * and all of the slow lane has only so long in a turn. So a few who keep the loop busy (a box that floods its pipes, a
- * client that asks for large things without end) wait for each other, and nobody else waits for them. */
+/* Two lanes. A watch whose events took much of the loop's time lately is in the slow lane: it is served after the
+ * others, and all of the slow lane has only so long in a turn. So those that keep the loop busy (a box that floods its
+ * pipes, a client that requests large answers without end) wait for each other, and no other watch waits for them. */
 enum {
         SLOW_LANE_US = 1000, /* of a turn; at least one event */
         WINDOW_US = 128000, /* what a watch took counts half after this, and so on */

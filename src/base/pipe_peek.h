@@ -1,5 +1,5 @@
 /* Looking at a pipe without taking anything. The daemon reads what boxes write from pipes only: a socket of the UNIX
- * domain also carries descriptors, and whoever reads it closes those that it did not ask for, which can take as long as
+ * domain also carries descriptors, and its reader must close those that it did not ask for, which can take as long as
  * the sender likes (SO_LINGER). A pipe carries bytes only. */
 #pragma once
 

@@ -25,7 +25,7 @@ static void set_policy(int policy) {
         (void) sched_setscheduler(0, policy | SCHED_RESET_ON_FORK, &none);
 }
 
-/* Where nobody made control groups for processors, Linux schedules whole sessions (setsid) against each other. */
+/* Without control groups for processors, Linux schedules whole sessions (setsid) against each other. */
 static void set_autogroup(int nice_value) {
         char text[16];
         int size = snprintf(text, sizeof(text), "%d", nice_value);
@@ -39,7 +39,7 @@ void priority_serve_first(void) {
         is_batch = false;
         set_policy(SCHED_OTHER);
         (void) setpriority(PRIO_PROCESS, 0, NICE_FIRST);
-        if (getsid(0) == getpid()) /* nobody else's session: a shell would come along */
+        if (getsid(0) == getpid()) /* only in a session of its own: a shell would be moved too */
                 set_autogroup(NICE_FIRST);
         priority_adapt(false);
 }

@@ -53,7 +53,7 @@ static uint64_t part_of(uint64_t total, unsigned percent) {
         return part ? part : 1;
 }
 
-/* Is there anybody to leave room for? */
+/* Is there another key to leave room for? */
 static bool is_alone(const struct share_table *table, size_t row, const struct share_claim *claim) {
         return *claim->key ? table->n_keys <= 1 && !table->rows[row].operator_too : table->n_keys == 0;
 }
@@ -91,7 +91,8 @@ int share_judge(const struct share_table *table, size_t row_number, const struct
         return 0;
 }
 
-static int judge(const struct share_table *table, size_t row_number, const struct share_claim *claim, struct err *err) {
+static int judge_claim(const struct share_table *table, size_t row_number, const struct share_claim *claim,
+                       struct err *err) {
         const struct share_row *row = &table->rows[row_number];
         uint64_t box_max = row->box_percent ? part_of(row->total, row->box_percent) : 0;
         if (claim->box && box_max) {
@@ -104,11 +105,11 @@ static int judge(const struct share_table *table, size_t row_number, const struc
 }
 
 bool share_has_room(const struct share_table *table, size_t row, const struct share_claim *claim) {
-        return judge(table, row, claim, NULL) == 0;
+        return judge_claim(table, row, claim, NULL) == 0;
 }
 
 int share_take(struct share_table *table, size_t row, const struct share_claim *claim, struct err *err) {
-        if (!claim->is_granted && judge(table, row, claim, err) < 0)
+        if (!claim->is_granted && judge_claim(table, row, claim, err) < 0)
                 return -1;
         struct share_holder *key = find_or_make(table, claim->key, false);
         struct share_holder *box = key && claim->box ? find_or_make(table, claim->box, true) : NULL;

@@ -65,7 +65,7 @@ static int read_verdict(int sync_fd, struct err *err) {
         return -1;
 }
 
-/* What we could not do to a child that is gone is only a consequence: it has told why it went. */
+/* A failure on a child that is gone is only a consequence: the child has reported the cause. */
 static int prefer_verdict(int sync_fd, struct err *err) {
         struct pollfd watched = { .fd = sync_fd, .events = POLLIN };
         if (poll(&watched, 1, 0) == 1)

@@ -3,8 +3,8 @@
  *
  * The trees are opened, checked and detached outside, as for a box that is made with them. A child of the caller joins
  * the box's mount namespace and moves them onto directories that every box has; it has the caller's capabilities, which
- * nobody in the box has, and executes nothing. So the argument of the sealing still holds: what is mounted belongs to
- * the first user namespace of the box, and whoever lives behind the second can undo none of it (box/seal/stage.c,
+ * no process in the box has, and executes nothing. So the argument of the sealing still holds: what is mounted belongs
+ * to the first user namespace of the box, and a process behind the second can undo none of it (box/seal/stage.c,
  * "lock"). What depends on the final mounts, the working directory and Landlock, is done by the kernel before its first
  * request (guest/nursery/spawn.c, spawn_settle). */
 #pragma once

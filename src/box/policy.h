@@ -5,10 +5,11 @@
 
 #include "base/err.h"
 
-/* What a caller may show to a box. `operator` is the person at the command line: naming a path is permission. Anybody
- * else needs the path below an allowed one, after full resolution; empty lists deny everything. */
+/* What a caller may show to a box. `operator` is the person at the command line: naming a path is permission. Any other
+ * caller needs the path below an allowed one, after full resolution; empty lists deny everything. */
 struct policy {
         bool is_operator;
+        bool is_first_look; /* what lies below the source is not searched: whoever mounts it asks again */
         const char *const *read_paths; /* NULL-terminated, absolute */
         const char *const *write_paths;
         const char *socket_path; /* of the daemon, or NULL; other daemons' are found (box/policy_private.h) */

@@ -35,7 +35,7 @@ struct box_spec {
         const struct image *image;
         struct limits limits;
         bool allow_weaker;
-        bool from_template; /* the parts that all boxes of the image share are copied from box/seal/rootfs_template.h; needs no `image` */
+        bool from_template; /* copies what all boxes of the image share (seal/rootfs_template.h); needs no `image` */
         bool given_network; /* the cloning process is in its network namespace already, with loopback up */
         bool kept; /* a watchdog cleans up if we are killed; without one that is the caller's business */
         const char *kept_file; /* that the watchdog removes too, and its directory if it is empty then; or NULL */

@@ -103,8 +103,7 @@ static int make_body(const struct session_options *options, const char *session,
         return request->language == RUN_PYTHON ? put_code(options, body, call, err) : put_command(request, body, err);
 }
 
-/* With options the session is made first, to hear whether it has them: one that is there already stays as it was
- * made, which somebody who asked for more memory must be told. */
+/* With options the session is made first: an existing one keeps its options, and the user gets a warning. */
 static int make_session(const struct session_options *options, const char *session, struct daemon_client *client,
                         struct err *err) {
         struct session_options creation = *options;
@@ -128,6 +127,15 @@ static int make_session(const struct session_options *options, const char *sessi
 
 enum { PACKAGES_MAX = 64 };
 
+/* Options of pip that change nothing here. */
+static bool is_harmless_option(const char *word) {
+        static const char *const harmless[] = { "-q", "--quiet", "-U", "--upgrade" };
+        for (size_t i = 0; i < ELEMENTS(harmless); i++)
+                if (strcmp(word, harmless[i]) == 0)
+                        return true;
+        return false;
+}
+
 /* "pip install a b", "%pip install a", "!python3 -m pip install a": the packages, in `text`, which is cut up. False: it
  * is something else, or has options, which are pip's own to explain. */
 static bool read_pip(char *text, char *ret_packages[static PACKAGES_MAX + 1]) {
@@ -146,11 +154,10 @@ static bool read_pip(char *text, char *ret_packages[static PACKAGES_MAX + 1]) {
             strcmp(words[at + 1], "install") != 0)
                 return false;
         for (at += 2; at < n && n_packages < PACKAGES_MAX; at++) {
-                if (words[at][0] == '-' && strcmp(words[at], "-q") != 0 && strcmp(words[at], "--quiet") != 0 &&
-                    strcmp(words[at], "-U") != 0 && strcmp(words[at], "--upgrade") != 0)
-                        return false;
                 if (words[at][0] != '-')
                         ret_packages[n_packages++] = words[at];
+                else if (!is_harmless_option(words[at]))
+                        return false;
         }
         ret_packages[n_packages] = NULL;
         return n_packages > 0;
@@ -228,6 +235,30 @@ int exec_run(const struct session_options *options, const char *session, struct 
         return status;
 }
 
+/* Is this code that a session's kernel can run? */
+static int check_code(struct run_request *request, struct err *err) {
+        if (request->language == RUN_BASH && request->args[0])
+                return err_set(err, ERR_USAGE,
+                               "\"%.60s\" follows the shell code, which takes no arguments in a session; run a "
+                               "command: -- sh -c CODE sh ARGUMENT...",
+                               request->args[0]);
+        if (request->language == RUN_OTHER)
+                return err_set(err, ERR_USAGE,
+                               "code in a session is Python or shell; run another interpreter as a command: -- %s FILE",
+                               request->interpreter);
+        return request->language == RUN_PYTHON ? source_text_decode(request, err) : 0;
+}
+
+/* Runs the code, or installs packages if it is nothing but an install that cannot work in a box. */
+static int run_or_install(const struct session_options *options, const char *session, struct err *err) {
+        const struct run_request *request = &options->run.request;
+        char *packages[PACKAGES_MAX + 1];
+        bool has_network = request->network == RUN_NETWORK_FULL || request->n_hosts;
+        _cleanup_free_ char *text = has_network ? NULL : text_of_install(request);
+        return text && read_pip(text, packages) ? install_instead(options, session, packages, err)
+                                                : exec_run(options, session, err);
+}
+
 int verb_exec(int argc, char **argv) {
         (void) argc;
         _cleanup_(session_options_release) struct session_options options = SESSION_OPTIONS_DEFAULT;
@@ -248,24 +279,8 @@ int verb_exec(int argc, char **argv) {
         int chosen = run_code_choose(&options.run, &rest, &err);
         if (chosen == RUN_CODE_NONE)
                 return fail_without_session();
-        const struct run_request *request = &options.run.request;
-        if (chosen == RUN_CODE_CHOSEN && request->language == RUN_BASH && request->args[0])
-                chosen = err_set(&err, ERR_USAGE,
-                                 "\"%.60s\" follows the shell code, which takes no arguments in a session; run a "
-                                 "command: -- sh -c CODE sh ARGUMENT...",
-                                 request->args[0]);
-        if (chosen == RUN_CODE_CHOSEN && request->language == RUN_OTHER)
-                chosen = err_set(&err, ERR_USAGE,
-                                 "code in a session is Python or shell; run another interpreter as a "
-                                 "command: -- %s FILE",
-                                 request->interpreter);
-        if (chosen == RUN_CODE_CHOSEN && request->language == RUN_PYTHON)
-                chosen = source_text_decode(&options.run.request, &err);
-        char *packages[PACKAGES_MAX + 1];
-        bool has_network = request->network == RUN_NETWORK_FULL || request->n_hosts;
-        _cleanup_free_ char *text = chosen < 0 || has_network ? NULL : text_of_install(request);
-        int status = chosen < 0                         ? -1
-                     : text && read_pip(text, packages) ? install_instead(&options, session, packages, &err)
-                                                        : exec_run(&options, session, &err);
+        if (chosen < 0 || check_code(&options.run.request, &err) < 0)
+                return terminal_fail(&err);
+        int status = run_or_install(&options, session, &err);
         return status < 0 ? terminal_fail(&err) : status;
 }

@@ -58,7 +58,7 @@ int image_command_choose(struct run_request *request, struct err *err) {
         struct err unread;
         if (image_fd < 0 || record_read(image_fd, "image.json", &record, &unread) < 0)
                 return request->args[0]
-                               ? 0 /* whoever makes the box says what is wrong */
+                               ? 0 /* making the box reports the error */
                                : err_set(err, ERR_NOT_FOUND, "there is no image \"%.64s\"; see glovebox image list",
                                          request->image);
         request->image_config = json_incref(json_object_get(record, "config"));

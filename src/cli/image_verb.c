@@ -53,8 +53,7 @@ struct sub_verb {
 
 /* Reading the store */
 
-/* The host image as image list and image show tell of it. A layer or interpreter that does not fit is told, not fatal.
- */
+/* The host image for `image list` and `image show`. A layer or interpreter that does not fit is reported, not fatal. */
 static json_t *describe_host(int images_fd) {
         _cleanup_fd_ int host_fd = open_beneath(images_fd, IMAGE_HOST, O_RDONLY | O_DIRECTORY), layer_fd = -1;
         struct python python = { 0 };
@@ -495,17 +494,9 @@ static int print_part(const char *name) {
         return 0;
 }
 
-int verb_image(int argc, char **argv) {
-        struct err err = { 0 };
-        struct request request = { .max_bytes = BOUND_BYTES_DEFAULT };
-        const struct sub_verb *verb = NULL;
-        const char *name = argc > 1 ? argv[1] : "";
-        if (is_help(name) || strcmp(name, "help") == 0) {
-                verb_print_help(stdout, verb_find("image"));
-                return 0;
-        }
+/* Other tools' names for the same verbs are understood. */
+static const struct sub_verb *find_sub_verb(const char *name) {
         static const char *const known[][2] = {
- /* what people who come from elsewhere type */
                 { "ls", "list" }, { "remove", "rm" }, { "delete", "rm" }, { "inspect", "show" }, { "load", "import" },
         };
         for (size_t i = 0; i < ELEMENTS(known); i++)
@@ -513,16 +504,13 @@ int verb_image(int argc, char **argv) {
                         name = known[i][1];
         for (size_t i = 0; i < ELEMENTS(sub_verbs); i++)
                 if (strcmp(sub_verbs[i].name, name) == 0)
-                        verb = &sub_verbs[i];
-        if (!verb) {
-                fprintf(stderr, "glovebox: image: %s%s%s\n", *name ? "unknown verb \"" : "say what to do", name,
-                        *name ? "\"" : "");
-                print_usage(stderr);
-                return 2;
-        }
-        for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
-                if (is_help(argv[i]))
-                        return print_part(verb->name);
+                        return &sub_verbs[i];
+        return NULL;
+}
+
+static int run_sub_verb(const struct sub_verb *verb, int argc, char **argv) {
+        struct err err = { 0 };
+        struct request request = { .max_bytes = BOUND_BYTES_DEFAULT };
         if (image_parse(&request, verb, argc - 1, argv + 1, &err) == 0 && data_dir_open(request.data_dir, &err) == 0 &&
             verb->run(&request, &err) == 0) {
                 if (fflush(stdout) == 0)
@@ -532,4 +520,23 @@ int verb_image(int argc, char **argv) {
         fprintf(stderr, "glovebox: %s\n", err.message);
         int signal_number = interrupt_signal();
         return signal_number ? 128 + signal_number : err_code_exit_status(err.code);
+}
+
+int verb_image(int argc, char **argv) {
+        const char *name = argc > 1 ? argv[1] : "";
+        if (is_help(name) || strcmp(name, "help") == 0) {
+                verb_print_help(stdout, verb_find("image"));
+                return 0;
+        }
+        const struct sub_verb *verb = find_sub_verb(name);
+        if (!verb) {
+                fprintf(stderr, "glovebox: image: %s%s%s\n", *name ? "unknown verb \"" : "say what to do", name,
+                        *name ? "\"" : "");
+                print_usage(stderr);
+                return 2;
+        }
+        for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
+                if (is_help(argv[i]))
+                        return print_part(verb->name);
+        return run_sub_verb(verb, argc, argv);
 }

@@ -215,7 +215,7 @@ static void toml_put_entry(FILE *file, const struct client *client, const json_t
         (void) fprintf(file, "]\n");
 }
 
-/* The table of ours is left out: from its heading to the next. */
+/* Leaves out the table of Glovebox: from its heading to the next. */
 static void toml_copy_others(FILE *file, const struct client *client, const char *old) {
         char heading[100];
         bool is_ours = false;

@@ -31,7 +31,7 @@ enum {
         LINE_MAX_BYTES = MCP_ANSWER_MAX + (64 << 10),
         PENDING_MAX = 1024,
         REOPEN_MS = 20 * 1000,
-        PATIENCE_MS = 3 * 1000, /* whoever runs the daemon may start it again: only then we do */
+        PATIENCE_MS = 3 * 1000, /* time for a service manager to restart the daemon; then the relay starts one */
 };
 
 /* A request without an answer. */
@@ -266,7 +266,7 @@ static int is_wanted(const struct relay *relay) {
         return relay->n_pending > 0 || input.revents & POLLIN;
 }
 
-/* 0; 1: the client has left meanwhile; -1. A daemon that was stopped is not started for nothing, but by the next call. */
+/* 0; 1: the client has disconnected meanwhile; -1. A stopped daemon is started by the next call, not before. */
 static int reopen(struct relay *relay, struct err *err) {
         uint64_t begin_ms = loop_now_ms(), wanted_ms = 0;
         daemon_client_close(&relay->client);

@@ -163,7 +163,7 @@ int program_target_start(struct program_target *target, const char *payload, siz
         memcpy(frame, &wire_size, sizeof(wire_size));
         frame[4] = KERNEL_PROGRAM;
         memcpy(frame + FRAME_HEADER_BYTES, payload, size);
-        (void) signal(SIGPIPE, SIG_IGN); /* a box that has died is told by its status */
+        (void) signal(SIGPIPE, SIG_IGN); /* its status reports that a box has died */
         return write_whole(target->fds[PROGRAM_REQUESTS], frame, FRAME_HEADER_BYTES + size, err);
 }
 
@@ -243,7 +243,7 @@ static bool serve_replies(struct program_target *target, struct relay_outcome *r
                 if (at == n)
                         return false;
         }
-        fd_close(&target->fds[PROGRAM_REPLIES]); /* it executed something else, or died: its status tells */
+        fd_close(&target->fds[PROGRAM_REPLIES]); /* it executed something else, or died: its status says which */
         target->is_started = true;
         return false;
 }
@@ -266,7 +266,7 @@ static bool serve_status(struct program_target *target, struct relay_outcome *re
         return true;
 }
 
-/* The daemon is gone, and the agent's word is now ours to hear. */
+/* The daemon is gone: the agent is read here from now on. */
 static bool serve_orphan(struct program_target *target, struct relay_outcome *ret_outcome) {
         struct pollfd agent = { .fd = target->fds[PROGRAM_AGENT], .events = POLLIN };
         if (target->fds[PROGRAM_STATUS] >= 0 || poll(&agent, 1, 0) <= 0)

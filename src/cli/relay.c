@@ -19,7 +19,7 @@ enum {
         CHUNK = 64 << 10,
         TIMEOUT_GRACE_MS = 500, /* between "please end" and the end */
         SIGNAL_GRACE_MS = 2000,
-        DRAIN_GRACE_MS = 1000, /* for the reader of our output, once a signal told us to stop */
+        DRAIN_GRACE_MS = 1000, /* for the reader of the output, after a signal to stop */
         SPLICE_BYTES = 1 << 20,
 };
 
@@ -189,36 +189,50 @@ static void serve_stream(struct turn *turn, struct relay_stream *stream, short r
 
 /* ---- input ---- */
 
+static bool is_temporary(int code) {
+        return code == EAGAIN || code == EINTR;
+}
+
+/* Input that was given as text. */
+static void write_given_input(struct relay *relay) {
+        ssize_t n = write(relay->input_to_fd, relay->input, relay->input_size);
+        bool failed = n < 0 && !is_temporary(errno);
+        if (n >= 0) {
+                relay->input += n;
+                relay->input_size -= (size_t) n;
+        }
+        if (relay->input_size == 0 || failed)
+                fd_close(&relay->input_to_fd);
+}
+
+static void write_input(struct turn *turn) {
+        ssize_t n = write(turn->relay->input_to_fd, turn->input + turn->input_at, turn->input_size);
+        if (n >= 0) {
+                turn->input_at += (size_t) n;
+                turn->input_size -= (size_t) n;
+        } else if (!is_temporary(errno))
+                fd_close(&turn->relay->input_to_fd);
+}
+
+static void read_input(struct turn *turn) {
+        ssize_t n = read(turn->relay->input_from_fd, turn->input, sizeof(turn->input));
+        if (n > 0) {
+                turn->input_at = 0;
+                turn->input_size = (size_t) n;
+        } else if (n == 0 || !is_temporary(errno))
+                fd_close(&turn->relay->input_to_fd);
+}
+
 static void serve_input(struct turn *turn, short from_revents, short to_revents) {
         struct relay *relay = turn->relay;
-        if (to_revents & (POLLERR | POLLHUP)) { /* the process does not read any more */
+        if (to_revents & (POLLERR | POLLHUP)) /* the process does not read any more */
                 fd_close(&relay->input_to_fd);
-                return;
-        }
-        if (relay->input && (to_revents & POLLOUT)) {
-                ssize_t n = write(relay->input_to_fd, relay->input, relay->input_size);
-                if (n >= 0) {
-                        relay->input += n;
-                        relay->input_size -= (size_t) n;
-                }
-                if (relay->input_size == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-                        fd_close(&relay->input_to_fd);
-        } else if (turn->input_size && (to_revents & POLLOUT)) {
-                ssize_t n = write(relay->input_to_fd, turn->input + turn->input_at, turn->input_size);
-                if (n >= 0) {
-                        turn->input_at += (size_t) n;
-                        turn->input_size -= (size_t) n;
-                } else if (errno != EAGAIN && errno != EINTR)
-                        fd_close(&relay->input_to_fd);
-        } else if (from_revents) {
-                ssize_t n = read(relay->input_from_fd, turn->input, sizeof(turn->input));
-                if (n > 0) {
-                        turn->input_at = 0;
-                        turn->input_size = (size_t) n;
-                } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-                        fd_close(&relay->input_to_fd);
-                }
-        }
+        else if (relay->input && (to_revents & POLLOUT))
+                write_given_input(relay);
+        else if (turn->input_size && (to_revents & POLLOUT))
+                write_input(turn);
+        else if (from_revents)
+                read_input(turn);
 }
 
 /* ---- the program and signals ---- */
@@ -289,25 +303,33 @@ static void finish_stream(struct relay_stream *stream, short revents) {
                 fd_close(&stream->from_fd);
 }
 
-static void take_turn(struct turn *turn) {
+static void watch_input(const struct turn *turn, struct pollfd watched[static W_COUNT]) {
+        const struct relay *relay = turn->relay;
+        if (relay->input_to_fd < 0 || !takes_input(relay))
+                return;
+        bool has_input = turn->input_size || relay->input;
+        watched[W_INPUT_TO] = (struct pollfd) { .fd = relay->input_to_fd, .events = has_input ? POLLOUT : 0 };
+        if (!has_input)
+                watched[W_INPUT_FROM] = (struct pollfd) { .fd = relay->input_from_fd, .events = POLLIN };
+}
+
+static void watch_all(struct turn *turn, struct pollfd watched[static W_COUNT]) {
         struct relay *relay = turn->relay;
-        struct pollfd watched[W_COUNT];
         for (size_t i = 0; i < W_COUNT; i++)
                 watched[i] = (struct pollfd) { .fd = -1 };
         watch_stream(&relay->out, &watched[W_OUT]);
         watch_stream(&relay->error, &watched[W_ERROR]);
         watched[W_SIGNAL] = (struct pollfd) { .fd = turn->signal_fd, .events = POLLIN };
-        if (!turn->dead) {
-                (void) relay->target->type->watch(relay->target, &watched[W_TARGET]);
-                if (relay->input_to_fd >= 0 && takes_input(relay)) {
-                        watched[W_INPUT_TO] =
-                                (struct pollfd) { .fd = relay->input_to_fd,
-                                                  .events = turn->input_size || relay->input ? POLLOUT : 0 };
-                        if (!turn->input_size && !relay->input)
-                                watched[W_INPUT_FROM] =
-                                        (struct pollfd) { .fd = relay->input_from_fd, .events = POLLIN };
-                }
-        }
+        if (turn->dead)
+                return;
+        (void) relay->target->type->watch(relay->target, &watched[W_TARGET]);
+        watch_input(turn, watched);
+}
+
+static void take_turn(struct turn *turn) {
+        struct relay *relay = turn->relay;
+        struct pollfd watched[W_COUNT];
+        watch_all(turn, watched);
         if (poll(watched, W_COUNT, wait_ms(turn)) < 0)
                 return;
         if (!turn->dead && now_ms() >= turn->deadline_ms)

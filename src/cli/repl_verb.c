@@ -39,18 +39,13 @@ static int repl_collect(void *context, enum message_type type, const char *bytes
         return 0;
 }
 
-static char *repl_complete(void *context, const char *text, size_t *ret_size) {
-        const struct repl *repl = context;
-        const char *word = text + strlen(text);
-        while (word > text && (word[-1] == '_' || word[-1] == '.' || (word[-1] >= '0' && word[-1] <= '9') ||
-                               ((word[-1] | 32) >= 'a' && (word[-1] | 32) <= 'z')))
-                word--;
-        char code[600];
-        if (strlen(word) == 0 || strlen(word) > 200)
-                return NULL;
-        (void) snprintf(code, sizeof(code),
-                        "__import__('glovebox_kernel.complete', fromlist=['complete']).complete('%s')", word);
-        struct collected *collected = calloc(1, sizeof(*collected));
+/* Of a dotted name. */
+static bool is_name_byte(char c) {
+        return c == '_' || c == '.' || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
+}
+
+/* Runs the code in the session and keeps what it prints. */
+static void ask_session(const struct repl *repl, const char *code, struct collected *collected) {
         json_t *body = json_pack("{s:s, s:s, s:s, s:b, s:b}", "op", "execute", "session", repl->session, "code", code,
                                  "stream", 1, "store_history", 0),
                *answer = NULL;
@@ -59,32 +54,42 @@ static char *repl_complete(void *context, const char *text, size_t *ret_size) {
                                                 .calls = { .output = repl_collect, .context = collected } };
         _cleanup_(daemon_client_close) struct daemon_client client = DAEMON_CLIENT_NONE;
         struct err ignored;
-        if (collected && body && daemon_client_open(&repl->place, 0, &client, &ignored) == 0)
+        if (body && daemon_client_open(&repl->place, 0, &client, &ignored) == 0)
                 (void) daemon_client_call(&client, &request, &answer, &ignored);
         json_decref(answer);
         json_decref(body);
+}
+
+static char *repl_complete(void *context, const char *text, size_t *ret_size) {
+        const char *word = text + strlen(text);
+        while (word > text && is_name_byte(word[-1]))
+                word--;
+        char code[600];
+        if (strlen(word) == 0 || strlen(word) > 200)
+                return NULL;
+        (void) snprintf(code, sizeof(code),
+                        "__import__('glovebox_kernel.complete', fromlist=['complete']).complete('%s')", word);
+        _cleanup_free_ struct collected *collected = calloc(1, sizeof(*collected));
         if (!collected)
                 return NULL;
+        ask_session(context, code, collected);
         char *words = calloc(1, collected->size + 2);
-        for (size_t i = 0; words && i < collected->size; i++) { /* names, whatever the box says they are */
+        for (size_t i = 0; words && i < collected->size; i++) { /* code in the box chose these bytes */
                 char c = collected->bytes[i];
-                bool is_plain = c == '_' || c == '.' || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
-                words[i] = c == '\n' ? '\0' : is_plain ? c : '?';
+                words[i] = c == '\n' ? '\0' : is_name_byte(c) ? c : '?';
         }
-        free(collected);
         *ret_size = strlen(word);
         return words;
 }
 
 /* ---- one block ---- */
 
-/* Do brackets or a string of several lines stay open, or does the last line promise more? */
-static bool wants_more(const char *code) {
+/* Do brackets or a string of several lines stay open? */
+static bool is_open(const char *code) {
         int depth = 0;
         char quote = '\0';
         bool is_long = false;
-        const char *at = code, *last = code;
-        for (; *at; at++) {
+        for (const char *at = code; *at; at++) {
                 if (quote) {
                         bool three = at[0] == quote && at[1] == quote && at[2] == quote;
                         if (*at == '\\' && at[1])
@@ -103,21 +108,27 @@ static bool wants_more(const char *code) {
                         depth++;
                 else if (strchr(")]}", *at))
                         depth--;
-                if (*at == '\n')
-                        last = at + 1;
         }
-        if (depth > 0 || (quote && is_long))
-                return true;
-        bool has_block = false; /* a block goes on to an empty line, as in Python's own */
+        return depth > 0 || (quote && is_long);
+}
+
+/* Does a line end in ":" or begin with "@"? Such a block ends at an empty line, as in Python's own prompt. */
+static bool has_block(const char *code) {
         for (const char *line = code; *line;) {
                 size_t size = strcspn(line, "\n"), end = size;
                 while (end > 0 && (line[end - 1] == ' ' || line[end - 1] == '\t'))
                         end--;
-                has_block = has_block || (end > 0 && (line[end - 1] == ':' || line[0] == '@'));
+                if (end > 0 && (line[end - 1] == ':' || line[0] == '@'))
+                        return true;
                 line += size + (line[size] == '\n');
         }
-        size_t size = strlen(last);
-        return (size > 0 && last[size - 1] == '\\') || strncmp(code, "%%", 2) == 0 || has_block;
+        return false;
+}
+
+static bool wants_more(const char *code) {
+        size_t size = strlen(code);
+        bool is_continued = size > 0 && code[size - 1] == '\\';
+        return is_open(code) || is_continued || strncmp(code, "%%", 2) == 0 || has_block(code);
 }
 
 /* A block, to be freed; NULL at the end. An interrupted one is "". */

@@ -37,31 +37,43 @@ static bool choose_by_ending(struct run_request *request, const char *name) {
         return false;
 }
 
-/* "#!/usr/bin/env NAME", "#!/path/to/NAME [ARGUMENT]": Python and shells are the image's own, wherever they are. */
-static int choose_by_first_line(struct run_request *request, struct err *err) {
-        char line[256];
-        if (request->code_size < 2 || strncmp(request->code, "#!", 2) != 0)
-                return 0;
-        (void) snprintf(line, sizeof(line), "%.*s", (int) strcspn(request->code + 2, "\r\n"), request->code + 2);
-        char *rest = NULL, *path = strtok_r(line, " \t", &rest);
-        const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
-        if (name && strcmp(name, "env") == 0) {
-                path = strtok_r(NULL, " \t", &rest);
-                if (path && strcmp(path, "-S") == 0)
-                        path = strtok_r(NULL, " \t", &rest);
-                name = path;
-        }
-        if (!name)
-                return 0;
+/* The interpreter's path in "#!/path/to/NAME [ARGUMENT]" or "#!/usr/bin/env [-S] NAME", or NULL; `line` is what follows
+ * the "#!", and is cut up. */
+static char *find_interpreter(char *line, char **rest, const char **ret_name) {
+        char *path = strtok_r(line, " \t", rest);
+        const char *slash = path ? strrchr(path, '/') : NULL;
+        *ret_name = slash ? slash + 1 : path;
+        if (!path || strcmp(*ret_name, "env") != 0)
+                return path;
+        path = strtok_r(NULL, " \t", rest);
+        if (path && strcmp(path, "-S") == 0)
+                path = strtok_r(NULL, " \t", rest);
+        *ret_name = path;
+        return path;
+}
+
+/* Python and shells are the image's own, wherever they are. */
+static void choose_interpreter(struct run_request *request, const char *name, const char *path) {
         static const char *const shells[] = { "sh", "bash", "dash" };
         for (size_t i = 0; i < ELEMENTS(shells); i++)
                 if (strcmp(name, shells[i]) == 0)
                         request->language = RUN_BASH;
-        bool is_python = strncmp(name, "python", 6) == 0;
-        if (!is_python && request->language != RUN_BASH) {
-                request->language = RUN_OTHER;
-                (void) snprintf(request->interpreter, sizeof(request->interpreter), "%s", path);
-        }
+        if (strncmp(name, "python", 6) == 0 || request->language == RUN_BASH)
+                return;
+        request->language = RUN_OTHER;
+        (void) snprintf(request->interpreter, sizeof(request->interpreter), "%s", path);
+}
+
+static int choose_by_first_line(struct run_request *request, struct err *err) {
+        char line[256], *rest = NULL;
+        const char *name;
+        if (request->code_size < 2 || strncmp(request->code, "#!", 2) != 0)
+                return 0;
+        (void) snprintf(line, sizeof(line), "%.*s", (int) strcspn(request->code + 2, "\r\n"), request->code + 2);
+        const char *path = find_interpreter(line, &rest, &name);
+        if (!path)
+                return 0;
+        choose_interpreter(request, name, path);
         while (rest && (*rest == ' ' || *rest == '\t'))
                 rest++;
         if (!rest || !*rest)
@@ -165,44 +177,51 @@ static int choose_command(struct run_options *options, char **words, struct err 
         return RUN_CODE_CHOSEN;
 }
 
-int run_code_choose(struct run_options *options, const struct option_rest *rest, struct err *err) {
+static int choose_text(struct run_options *options) {
+        options->request.code = options->code_text;
+        options->request.code_size = strlen(options->code_text);
+        choose_plain_language(options, RUN_FROM_TEXT);
+        return RUN_CODE_CHOSEN;
+}
+
+static int choose_module(struct run_options *options, struct err *err) {
+        if (options->language != RUN_LANGUAGE_BY_NAME && options->language != RUN_PYTHON)
+                return err_set(err, ERR_USAGE, "-m names a Python module; leave --language out");
+        options->request.module = options->module;
+        choose_plain_language(options, RUN_FROM_MODULE);
+        return RUN_CODE_CHOSEN;
+}
+
+/* Standard input: `is_named` by "-", or for want of anything else. */
+static int choose_input(struct run_options *options, bool is_named, struct err *err) {
         struct run_request *request = &options->request;
-        char **words = rest->operands;
-        request->args = words;
-        if (options->alone && (options->code_text || options->module || rest->after_dashes || !*words))
-                return err_set(err, ERR_USAGE, "--alone is for a script: name its file");
-        if (options->code_text) {
-                request->code = options->code_text;
-                request->code_size = strlen(options->code_text);
-                choose_plain_language(options, RUN_FROM_TEXT);
-                return RUN_CODE_CHOSEN;
-        }
-        if (options->module) {
-                if (options->language != RUN_LANGUAGE_BY_NAME && options->language != RUN_PYTHON)
-                        return err_set(err, ERR_USAGE, "-m names a Python module; leave --language out");
-                request->module = options->module;
-                choose_plain_language(options, RUN_FROM_MODULE);
-                return RUN_CODE_CHOSEN;
-        }
-        if (rest->after_dashes)
-                return choose_command(options, words, err);
-        if (*words && strcmp(*words, "-") != 0) {
-                request->args = words + 1;
-                return choose_file(options, *words, err);
-        }
-        if (!*words && isatty(STDIN_FILENO))
-                return RUN_CODE_NONE;
-        if (*words)
-                request->args = words + 1;
         choose_plain_language(options, RUN_FROM_INPUT);
         request->stdin_is_code = true;
         if (read_code(request, STDIN_FILENO, "standard input", err) < 0)
                 return -1;
-        if (!*words && request->code_size == 0)
+        if (!is_named && request->code_size == 0)
                 return err_set(err, ERR_USAGE,
                                "no code was given and standard input is empty; give -c CODE, a file, or "
                                "-- COMMAND");
         if (request->language == RUN_BASH && request->code_size < SHELL_TEXT_MAX)
                 request->source = RUN_FROM_TEXT; /* or commands that read would read the script */
         return RUN_CODE_CHOSEN;
+}
+
+int run_code_choose(struct run_options *options, const struct option_rest *rest, struct err *err) {
+        struct run_request *request = &options->request;
+        char **words = rest->operands;
+        request->args = words;
+        if (options->alone && (options->code_text || options->module || rest->after_dashes || !*words))
+                return err_set(err, ERR_USAGE, "--alone is for a script: name its file");
+        if (options->code_text)
+                return choose_text(options);
+        if (options->module)
+                return choose_module(options, err);
+        if (rest->after_dashes)
+                return choose_command(options, words, err);
+        if (!*words)
+                return isatty(STDIN_FILENO) ? RUN_CODE_NONE : choose_input(options, false, err);
+        request->args = words + 1;
+        return strcmp(*words, "-") == 0 ? choose_input(options, true, err) : choose_file(options, *words, err);
 }

@@ -109,7 +109,7 @@ static int open_extras(struct cold_run *cold, struct err *err) {
         _cleanup_fd_ int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0)
                 return 0;
-        int tree = tree_clone(fd, false); /* everybody's to read: no ids need to be mapped */
+        int tree = tree_clone(fd, false); /* readable by all: no ids need to be mapped */
         if (tree < 0)
                 return tree_explain(tree, path, err);
         cold->mounts[cold->n_mounts++] = (struct box_mount) { tree, true, false, IMAGE_KERNEL_PATH };
@@ -257,7 +257,7 @@ static int run_in_box(struct cold_run *cold, const struct box_spec *spec, char *
         return code == 0 ? box_end(&cold->box, &cold->run.usage, err) : code;
 }
 
-/* As the daemon tells it of its boxes. */
+/* As the daemon reports it for its boxes. */
 static json_t *make_report(const struct cold_run *cold, const struct box_spec *spec) {
         json_t *report = report_make(spec, &cold->host, cold->rootless);
         const char *bounded_by = cold->run.workspace_source_fd >= 0 ? "none" : "tmpfs";

@@ -23,8 +23,8 @@ static void be_alone(struct run_request *request, const char *reason) {
         (void) snprintf(request->alone_reason, sizeof(request->alone_reason), "%.199s", reason);
 }
 
-/* A read-only view does not keep anybody from connecting to a socket in it. Only the top is looked at: what a project
- * keeps deeper down is its own business, and looking there could take long. */
+/* A read-only mount does not prevent a connect to a socket in it. Only the top is examined: a deeper search could take
+ * long. */
 static void refuse_sockets(struct run_request *request) {
         DIR *directory = request->is_alone ? NULL : opendir(request->script_dir);
         struct dirent *entry;
@@ -44,13 +44,13 @@ static void refuse_sockets(struct run_request *request) {
                 (void) closedir(directory);
 }
 
-static int ask_policy(struct run_request *request, struct err *err) {
+static int ask_policy(struct run_request *request, bool is_first_look, struct err *err) {
         char data_dir[4096];
         if (!request->code_source || request->is_alone)
                 return 0;
         if (data_dir_open(data_dir, err) < 0)
                 return -1;
-        const struct policy policy = { .is_operator = true, .state_dir = data_dir };
+        const struct policy policy = { .is_operator = true, .is_first_look = is_first_look, .state_dir = data_dir };
         struct err why;
         _cleanup_fd_ int fd = -1;
         if (policy_open_source(&policy, request->script_dir, false, &fd, &why) < 0)
@@ -69,9 +69,13 @@ int run_neighbours_choose(struct run_request *request, struct err *err) {
         struct stat status;
         if (!request->is_alone && stat(request->script_dir, &status) == 0 && (status.st_mode & S_ISVTX) &&
             (status.st_mode & S_IWOTH))
-                be_alone(request, "everybody can write to it");
+                be_alone(request, "all users can write to it");
         refuse_sockets(request);
-        return ask_policy(request, err);
+        return ask_policy(request, true, err);
+}
+
+int run_neighbours_confirm(struct run_request *request, struct err *err) {
+        return ask_policy(request, false, err);
 }
 
 void run_neighbours_link(const struct run_request *request, int workspace_fd) {
@@ -113,7 +117,7 @@ static bool is_beside(const struct run_request *request, const char *name, char 
         return stat(ret_path, &status) == 0;
 }
 
-static void tell_hidden(const struct run_request *request, char *path) {
+static void report_hidden(const struct run_request *request, char *path) {
         terminal_make_harmless(path);
         if (*request->alone_reason)
                 (void) fprintf(stderr, "glovebox: %s lies beside the script, but its directory is not shown: %s\n",
@@ -130,7 +134,7 @@ static void hint_at_module(const struct run_request *request, char *name) {
         (void) snprintf(file, sizeof(file), "%s.py", name);
         if (request->script_dir && request->is_alone &&
             (is_beside(request, file, path) || is_beside(request, name, path))) {
-                tell_hidden(request, path);
+                report_hidden(request, path);
                 return;
         }
         if (request->quiet)
@@ -155,7 +159,7 @@ void run_neighbours_hint(const struct run_request *request, const char *last_wor
                 return;
         if (find_name(words, "No such file or directory: '", name) && is_beside(request, name, path)) {
                 if (request->is_alone)
-                        tell_hidden(request, path);
+                        report_hidden(request, path);
                 else {
                         terminal_make_harmless(path);
                         terminal_make_harmless(name);

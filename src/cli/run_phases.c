@@ -14,16 +14,16 @@ static struct {
 } phases[PHASES_MAX];
 static size_t n_phases;
 static uint64_t begun_us, last_us;
-static bool told;
+static bool is_on;
 static char way_taken[16] = "made here";
 
-void run_phases_begin(bool is_told) {
-        told = is_told;
-        begun_us = last_us = is_told ? loop_now_us() : 0;
+void run_phases_begin(bool is_wanted) {
+        is_on = is_wanted;
+        begun_us = last_us = is_wanted ? loop_now_us() : 0;
 }
 
 void run_phase(const char *name) {
-        if (!told || n_phases == PHASES_MAX)
+        if (!is_on || n_phases == PHASES_MAX)
                 return;
         uint64_t now_us = loop_now_us();
         phases[n_phases].name = name;
@@ -48,8 +48,8 @@ static const char *explain_way(void) {
         return "made here, without a daemon";
 }
 
-void run_phases_tell(void) {
-        if (!told)
+void run_phases_report(void) {
+        if (!is_on)
                 return;
         (void) fprintf(stderr, "glovebox: the box was %s\n", explain_way());
         for (size_t i = 0; i < n_phases; i++)

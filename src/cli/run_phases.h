@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 /* Starts the clock, if phases are to be printed. */
-void run_phases_begin(bool is_told);
+void run_phases_begin(bool is_wanted);
 
 /* This part is over. */
 void run_phase(const char *name);
@@ -13,4 +13,4 @@ void run_phase(const char *name);
 void run_phase_way(const char *way);
 
 /* On standard error. */
-void run_phases_tell(void);
+void run_phases_report(void);

@@ -31,7 +31,7 @@ static int open_log(const char *data_dir, struct err *err) {
         return fd < 0 ? err_sys(err, errno, "opening the log %s", path) : fd;
 }
 
-static void tell_ready(void *context) {
+static void report_ready(void *context) {
         int *fd = context;
         (void) fd_write_all(*fd, "R", 1);
         fd_close(fd);
@@ -49,7 +49,7 @@ _Noreturn static void become_daemon(struct serve_options *options, int log_fd, i
                 fd = ready_fd;
                 (void) err_sys(&err, errno, "going to the background");
         } else {
-                options->ready = tell_ready;
+                options->ready = report_ready;
                 options->ready_context = &fd;
                 if (serve_run(options, &err) == 0)
                         _exit(0);
@@ -60,7 +60,7 @@ _Noreturn static void become_daemon(struct serve_options *options, int log_fd, i
         _exit(err_code_exit_status(err.code));
 }
 
-/* Whoever holds the socket or the data directory was quicker: is there an answer within reasonable time? */
+/* Another daemon holds the socket or the data directory: does it answer within reasonable time? */
 static int wait_for_other(const struct serve_options *options) {
         uint64_t deadline = loop_now_ms() + OTHER_TIMEOUT_MS;
         struct err ignored;
@@ -90,14 +90,15 @@ static int read_byte(int from_fd, pid_t pid, char *ret_byte) {
 
 static int wait_until_ready(const struct serve_options *options, int from_fd, pid_t pid, struct err *err) {
         char tag;
-        struct err told;
-        if (read_byte(from_fd, pid, &tag) < 0 || (tag != 'R' && fd_read_exactly(from_fd, &told, sizeof(told)) < 0))
+        struct err reported;
+        if (read_byte(from_fd, pid, &tag) < 0 ||
+            (tag != 'R' && fd_read_exactly(from_fd, &reported, sizeof(reported)) < 0))
                 return err_set(err, ERR_SYSTEM, "the daemon died while it started; its log is %.800s/daemon.log",
                                options->data_dir);
         if (tag == 'R')
                 return 0;
-        told.message[sizeof(told.message) - 1] = '\0';
-        *err = told;
+        reported.message[sizeof(reported.message) - 1] = '\0';
+        *err = reported;
         return err->code == ERR_BUSY ? wait_for_other(options) : -1;
 }
 

@@ -99,7 +99,7 @@ void session_options_release(struct session_options *options) {
 }
 
 /* Takes `value`; a NULL one is text that is not UTF-8, or memory that ran out. */
-static int put(json_t *object, const char *key, json_t *value, const char *what, struct err *err) {
+static int put_field(json_t *object, const char *key, json_t *value, const char *what, struct err *err) {
         if (value && json_object_set_new(object, key, value) == 0)
                 return 0;
         return err_set(err, ERR_USAGE, "%s is not valid UTF-8 text; rename it", what);
@@ -121,7 +121,7 @@ static int put_limits(const struct limits *limits, json_t *body, struct err *err
         if (limits->cpu_thousandths)
                 (void) json_object_set_new(object, "cpus", json_real((double) limits->cpu_thousandths / 1000));
         if (json_object_size(object) > 0)
-                return put(body, "limits", object, "a limit", err);
+                return put_field(body, "limits", object, "a limit", err);
         json_decref(object);
         return 0;
 }
@@ -133,19 +133,19 @@ static int put_env(const struct run_request *request, json_t *body, struct err *
         for (size_t i = 0; i < request->n_env; i++) {
                 char *pair = request->env[i], *equals = strchr(pair, '=');
                 _cleanup_free_ char *name = strndup(pair, (size_t) (equals - pair));
-                if (!name || put(object, name, json_string(equals + 1), "a variable of --env", err) < 0) {
+                if (!name || put_field(object, name, json_string(equals + 1), "a variable of --env", err) < 0) {
                         json_decref(object);
                         return -1;
                 }
         }
-        return put(body, "env", object, "--env", err);
+        return put_field(body, "env", object, "--env", err);
 }
 
 static int put_path(json_t *object, const char *key, const char *what, const char *path, struct err *err) {
         _cleanup_free_ char *absolute = realpath(path, NULL);
         if (!absolute)
                 return err_sys(err, errno, "%s: %.300s", what, path);
-        return put(object, key, json_string(absolute), what, err);
+        return put_field(object, key, json_string(absolute), what, err);
 }
 
 static int put_mounts(const struct run_request *request, json_t *body, struct err *err) {
@@ -157,52 +157,63 @@ static int put_mounts(const struct run_request *request, json_t *body, struct er
                 json_t *object = json_object();
                 int code = put_path(object, "source", "--mount", mount->source, err);
                 if (code == 0)
-                        code = put(object, "destination", json_string(mount->destination), "--mount", err);
+                        code = put_field(object, "destination", json_string(mount->destination), "--mount", err);
                 if (code == 0)
-                        code = put(object, "writable", json_boolean(mount->writable), "--mount", err);
+                        code = put_field(object, "writable", json_boolean(mount->writable), "--mount", err);
                 (void) json_array_append_new(array, object);
                 if (code < 0) {
                         json_decref(array);
                         return -1;
                 }
         }
-        return put(body, "mounts", array, "--mount", err);
+        return put_field(body, "mounts", array, "--mount", err);
 }
 
 static int put_network(const struct run_request *request, json_t *body, struct err *err) {
         if (request->network == RUN_NETWORK_FULL)
-                return put(body, "network", json_string("full"), "--network", err);
+                return put_field(body, "network", json_string("full"), "--network", err);
         if (request->n_hosts == 0)
                 return 0;
         json_t *hosts = json_array();
         for (size_t i = 0; i < request->n_hosts; i++)
                 (void) json_array_append_new(hosts, json_string(request->hosts[i]));
-        return put(body, "network", json_pack("{s:o}", "allow", hosts), "--allow-host", err);
+        return put_field(body, "network", json_pack("{s:o}", "allow", hosts), "--allow-host", err);
+}
+
+static int put_texts(const struct session_options *options, json_t *body, struct err *err) {
+        static const char *const mode_names[] = { NULL, "fast", "fresh" };
+        const struct run_request *request = &options->run.request;
+        const struct {
+                const char *key, *value, *option;
+        } texts[] = {
+                { "image", request->image, "--image" },
+                { "engine", request->engine, "--engine" },
+                { "isolation", request->isolation, "--isolation" },
+                { "mode", mode_names[options->mode], "--mode" },
+        };
+        for (size_t i = 0; i < ELEMENTS(texts); i++)
+                if (texts[i].value &&
+                    put_field(body, texts[i].key, json_string(texts[i].value), texts[i].option, err) < 0)
+                        return -1;
+        return 0;
+}
+
+/* A path on the command line carries its own permission, as with `run`: its user is the operator. */
+static int put_paths(const struct run_request *request, json_t *body, struct err *err) {
+        if (put_mounts(request, body, err) < 0 ||
+            (request->workspace && put_path(body, "workspace", "--workspace", request->workspace, err) < 0) ||
+            (request->data && put_path(body, "data", "--data", request->data, err) < 0))
+                return -1;
+        bool has_path = request->n_mounts || request->workspace || request->data;
+        return has_path ? put_field(body, "operator", json_true(), "--mount", err) : 0;
 }
 
 int session_request_put(const struct session_options *options, json_t *body, struct err *err) {
-        static const char *const mode_names[] = { NULL, "fast", "fresh" };
         const struct run_request *request = &options->run.request;
-        if (request->image && put(body, "image", json_string(request->image), "--image", err) < 0)
+        if (put_texts(options, body, err) < 0 || put_limits(&request->limits, body, err) < 0 ||
+            put_env(request, body, err) < 0 || put_network(request, body, err) < 0 || put_paths(request, body, err) < 0)
                 return -1;
-        if ((request->engine && put(body, "engine", json_string(request->engine), "--engine", err) < 0) ||
-            (request->isolation && put(body, "isolation", json_string(request->isolation), "--isolation", err) < 0))
-                return -1;
-        if (options->mode != SESSION_MODE_UNSAID &&
-            put(body, "mode", json_string(mode_names[options->mode]), "--mode", err) < 0)
-                return -1;
-        if (put_limits(&request->limits, body, err) < 0 || put_env(request, body, err) < 0 ||
-            put_mounts(request, body, err) < 0 || put_network(request, body, err) < 0)
-                return -1;
-        if (request->workspace && put_path(body, "workspace", "--workspace", request->workspace, err) < 0)
-                return -1;
-        if (request->data && put_path(body, "data", "--data", request->data, err) < 0)
-                return -1;
-        /* Who types a path is the operator: it carries its own permission, as with `run`. */
-        if ((request->n_mounts || request->workspace || request->data) &&
-            put(body, "operator", json_true(), "--mount", err) < 0)
-                return -1;
-        return request->allow_weaker ? put(body, "allow_weaker", json_true(), "--allow-weaker", err) : 0;
+        return request->allow_weaker ? put_field(body, "allow_weaker", json_true(), "--allow-weaker", err) : 0;
 }
 
 void session_request_warn(const char *name, const json_t *answer) {

@@ -9,7 +9,7 @@
 #include "cli/session_verb.h"
 #include "cli/verb.h"
 
-/* `image` and `doctor` read their own options; these rows tell the help, the completion and the man page. */
+/* `image` and `doctor` read their own options; these rows are for the help, the completion and the man page. */
 #define JSON_ROW { .name = "json", .kind = OPTION_FLAG, .group = "Options", .help = "print JSON" }
 #define TABLE(array) { .rows = (array), .n_rows = ELEMENTS(array), .operands_anywhere = true }
 

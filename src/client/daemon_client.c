@@ -200,7 +200,7 @@ static int put_input(struct call *call) {
         return daemon_client_put(call->client, MESSAGE_END, call->number, NULL, 0, call->err);
 }
 
-/* Once the daemon no longer reads there is nothing to do about it but to hear what it has to say. */
+/* If the daemon no longer reads, its answer says why. */
 static void daemon_client_flush(struct call *call) {
         if (call->deaf || message_queue_flush(&call->client->queue, call->client->fd) >= 0)
                 return;
@@ -305,18 +305,25 @@ static int daemon_client_receive(struct call *call) {
                 call->client->path);
 }
 
-static int wait_turn(struct call *call, uint64_t deadline_ms) {
+enum { WATCH_DAEMON, WATCH_WAKE, WATCH_INPUT, WATCHES };
+
+static void watch_all(const struct call *call, struct pollfd watched[static WATCHES]) {
         const struct daemon_request *request = call->request;
-        struct daemon_client *client = call->client;
+        const struct daemon_client *client = call->client;
         bool wants_input =
                 request->with_input && !call->follows_over && message_queue_size(&client->queue) < QUEUE_FULL;
         /* An empty queue may have been emptied faster than it was filled. */
         bool has_more = message_queue_size(&client->queue) > 0 || (request->follows && !call->follows_over);
-        struct pollfd watched[3] = {
-                { .fd = client->fd, .events = (short) (POLLIN | (has_more ? POLLOUT : 0)) },
-                { .fd = request->calls.wake ? request->wake_fd : -1, .events = POLLIN },
-                { .fd = wants_input ? request->input_fd : -1, .events = POLLIN },
-        };
+        watched[WATCH_DAEMON] =
+                (struct pollfd) { .fd = client->fd, .events = (short) (POLLIN | (has_more ? POLLOUT : 0)) };
+        watched[WATCH_WAKE] = (struct pollfd) { .fd = request->calls.wake ? request->wake_fd : -1, .events = POLLIN };
+        watched[WATCH_INPUT] = (struct pollfd) { .fd = wants_input ? request->input_fd : -1, .events = POLLIN };
+}
+
+static int wait_turn(struct call *call, uint64_t deadline_ms) {
+        const struct daemon_request *request = call->request;
+        struct pollfd watched[WATCHES];
+        watch_all(call, watched);
         uint64_t now = loop_now_ms();
         int timeout = deadline_ms == 0 ? -1 : deadline_ms > now ? (int) (deadline_ms - now) : 0;
         int n = poll(watched, ELEMENTS(watched), timeout);
@@ -327,12 +334,14 @@ static int wait_turn(struct call *call, uint64_t deadline_ms) {
                         call->err, ERR_TIMEOUT,
                         "the daemon at %s does not answer; it may be stopped or overloaded: look at its log, or end "
                         "it and start it again",
-                        client->path);
-        if (n > 0 && watched[1].revents && request->calls.wake(request->calls.context))
+                        call->client->path);
+        if (n < 0)
+                return 0;
+        if (watched[WATCH_WAKE].revents && request->calls.wake(request->calls.context))
                 return DAEMON_CALL_LEFT;
-        if (n > 0 && watched[2].revents && put_input(call) < 0)
+        if (watched[WATCH_INPUT].revents && put_input(call) < 0)
                 return -1;
-        return n > 0 && watched[0].revents ? daemon_client_receive(call) : 0;
+        return watched[WATCH_DAEMON].revents ? daemon_client_receive(call) : 0;
 }
 
 int daemon_client_call(struct daemon_client *client, const struct daemon_request *request, json_t **ret_answer,

@@ -49,7 +49,7 @@ static int set_project(struct socket_place *place, const char *project, struct e
         return 0;
 }
 
-/* Somebody else's socket in /tmp must not catch what is meant for our own daemon. */
+/* Another user's socket in /tmp must not receive what is meant for this user's daemon. */
 static bool is_own_socket(const char *path) {
         struct stat status;
         return lstat(path, &status) == 0 && S_ISSOCK(status.st_mode) && status.st_uid == geteuid();

@@ -114,7 +114,7 @@ static void give_memory_back(void) {
         (void) mallopt(M_TRIM_THRESHOLD, LARGE);
 }
 
-static int start(struct daemon *daemon, struct err *err) {
+static int start_parts(struct daemon *daemon, struct err *err) {
         struct session_manager *manager = &daemon->manager;
         give_memory_back();
         log_open();
@@ -158,7 +158,7 @@ static void daemon_stop(struct daemon *daemon) {
 int serve_run(const struct serve_options *options, struct err *err) {
         struct daemon daemon = { .listen_fd = -1, .spare_fd = -1, .signal_fd = -1 };
         manager_init(&daemon.manager, options);
-        int code = start(&daemon, err);
+        int code = start_parts(&daemon, err);
         if (code == 0) {
                 if (options->ready)
                         options->ready(options->ready_context);

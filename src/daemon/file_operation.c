@@ -137,7 +137,7 @@ int operation_file_remove(struct caller *caller, const struct file_request *requ
 
 struct artifact_job {
         artifact_list_writer *write;
-        const char *place; /* the workspace on the host; "": not to be told */
+        const char *place; /* the workspace on the host; "": not reported */
         const char *context;
 };
 

@@ -8,19 +8,18 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/data_dir.h"
 #include "base/fd.h"
-#include "base/fd_passing.h"
 #include "base/peer.h"
+#include "base/unix_listener.h"
 #include "daemon/daemon.h"
 #include "daemon/project_link.h"
 #include "daemon/socket_client.h"
 #include "session/serve_options.h"
 
-enum { HUNG_UP_LOG_MS = 10000 };
+enum { BACKLOG = 128, HUNG_UP_LOG_MS = 10000 };
 
 /* Out of descriptors, a connection that waits would wake us again and again: it gets the one that was kept for this,
  * and is hung up on. */
@@ -75,51 +74,13 @@ static int make_parent(const char *path, bool is_runtime_dir, struct err *err) {
         return 0;
 }
 
-/* Whether a listener answers there. */
-static bool is_live(const struct sockaddr_un *address) {
-        _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        return fd >= 0 &&
-               (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0 || errno != ECONNREFUSED) &&
-               errno != ENOENT;
-}
-
 int listener_open(struct daemon *daemon, struct err *err) {
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
         const char *path = daemon->manager.options->socket_path;
-        if (strlen(path) >= sizeof(address.sun_path))
-                return err_set(err, ERR_USAGE,
-                               "the socket's path %s is longer than %zu bytes; choose a shorter --socket-dir", path,
-                               sizeof(address.sun_path) - 1);
-        (void) strcpy(address.sun_path, path);
         if (make_parent(path, daemon->manager.options->socket_dir_is_ours, err) < 0)
                 return -1;
-        struct stat status;
-        if (lstat(path, &status) == 0) {
-                if (!S_ISSOCK(status.st_mode))
-                        return err_set(err, ERR_EXISTS,
-                                       "%s is there and is not a socket; remove it or choose another path", path);
-                errno = 0;
-                if (is_live(&address))
-                        return err_set(err, ERR_BUSY, "another daemon listens on %s", path);
-                (void) unlink(path); /* left by one that was killed */
-        }
-        daemon->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        fd_passing_refuse(daemon->listen_fd); /* connections inherit it */
-        mode_t old = umask(0177);
-        int code = daemon->listen_fd < 0 || bind(daemon->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0
-                           ? errno
-                           : 0;
-        (void) umask(old);
-        if (code == EOPNOTSUPP || code == EPERM)
-                return err_set(err, ERR_UNSUPPORTED,
-                               "the file system of %s has no UNIX sockets (%s); give a directory on a native Linux "
-                               "file system "
-                               "with --socket-dir, for example /run/user/%u or /tmp",
-                               path, strerror(code), geteuid());
-        if (code != 0)
-                return err_sys(err, code, "listening on %s", path);
-        if (listen(daemon->listen_fd, 128) < 0)
-                return err_sys(err, errno, "listening on %s", path);
+        daemon->listen_fd = unix_listener_open(path, "--socket-dir", BACKLOG, err);
+        if (daemon->listen_fd < 0)
+                return -1;
         if (*daemon->manager.options->socket_link &&
             project_link_make(daemon->manager.options->socket_link, path, err) < 0)
                 return -1;

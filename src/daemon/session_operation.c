@@ -55,9 +55,9 @@ static void add_run_outcome(struct journal *journal, const struct journal_run *r
             journal_read(journal, &event, 0, head, sizeof(head) - 1, &size, NULL) < 0)
                 return;
         head[size] = '\0';
-        const char *told = strstr(head, "\"status\":\""), *took = strstr(head, "\"duration_ms\":");
+        const char *text = strstr(head, "\"status\":\""), *took = strstr(head, "\"duration_ms\":");
         unsigned long long took_ms;
-        if (told && sscanf(told, "\"status\":\"%31[a-z]\"", status) == 1)
+        if (text && sscanf(text, "\"status\":\"%31[a-z]\"", status) == 1)
                 json_object_set_new(item, "status", json_string(status));
         if (took && sscanf(took, "\"duration_ms\":%llu", &took_ms) == 1)
                 json_object_set_new(item, "duration_ms", json_integer((json_int_t) took_ms));

@@ -89,8 +89,8 @@ int client_accept(struct daemon *daemon, int fd, const struct client_holder *hol
                 free(client);
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         }
-        /* Much output leaves in one go, while its reader is still busy with the first of it. Whoever may not pass the
-         * system's limit gets what that allows. */
+        /* Much output leaves in one go, while its reader is still busy with the first of it. Without the right to
+         * exceed the system's limit, the socket gets what that allows. */
         const int send_bytes = CLIENT_SOCKET_BYTES;
         if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_bytes, sizeof(send_bytes)) < 0)
                 (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
@@ -193,7 +193,7 @@ static void client_update_watch(struct client *client) {
         if (client->is_gone)
                 return;
         size_t queued = message_queue_size(&client->queue);
-        /* An answer to something else may take the whole queue along: whoever was held back is told all the same. */
+        /* An answer to something else may flush the whole queue: the streams that were held back go on all the same. */
         client->is_held_back |= queued >= CLIENT_STREAM_HIGH;
         bool waiting = queued > 0 || client->is_held_back;
         (void) loop_watch_change(client->watch,
@@ -288,7 +288,7 @@ static void on_display(struct caller *caller, const char *data, size_t size) {
                 client_send(request->client, MESSAGE_EVENT, request->number, event.bytes, event.size);
 }
 
-/* Whoever reads a stream learns the run's id first, so that it can read on when the connection breaks. */
+/* A stream begins with the run's id, so that its reader can continue when the connection breaks. */
 static void on_accepted(struct caller *caller, const char *run_id) {
         const struct client_request *request = (struct client_request *) caller;
         char text[96];

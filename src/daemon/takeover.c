@@ -1,12 +1,12 @@
 #include "daemon/takeover.h"
 
-#include <dirent.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "session/group_sweep.h"
 #include "session/network.h"
@@ -138,44 +138,33 @@ static void find_again(struct session_manager *manager, const char *state_dir, c
         }
 }
 
-static void find_lost_sessions(struct session_manager *manager) {
-        char path[4400];
-        (void) snprintf(path, sizeof(path), "%s/state", manager->data_dir);
-        DIR *directory = opendir(path);
-        struct dirent *entry;
-        while (directory && (entry = readdir(directory))) {
-                if (entry->d_name[0] == '.' || session_by_id(manager, entry->d_name))
-                        continue;
-                (void) snprintf(path, sizeof(path), "%s/state/%s", manager->data_dir, entry->d_name);
-                find_again(manager, path, entry->d_name);
-        }
-        if (directory)
-                (void) closedir(directory);
+/* A directory with a session file belongs to a session, even if that cannot be entered. */
+static void remove_stale_state(struct session_manager *manager, const char *state_dir, const char *id) {
+        (void) id;
+        if (!session_file_exists(state_dir))
+                janitor_remove(&manager->janitor, state_dir);
 }
 
-/* State of kernels that no longer exist. */
-static void sweep_state(struct session_manager *manager) {
+/* Calls this for each state directory that no session has. */
+static void for_each_stray(struct session_manager *manager,
+                           void (*call)(struct session_manager *manager, const char *state_dir, const char *id)) {
         char path[4400];
         (void) snprintf(path, sizeof(path), "%s/state", manager->data_dir);
-        DIR *directory = opendir(path);
+        _cleanup_dir_ DIR *directory = opendir(path);
         struct dirent *entry;
         while (directory && (entry = readdir(directory))) {
                 if (entry->d_name[0] == '.' || session_by_id(manager, entry->d_name))
                         continue;
                 (void) snprintf(path, sizeof(path), "%s/state/%s", manager->data_dir, entry->d_name);
-                if (!session_file_exists(
-                            path)) /* one with a session file belongs to a session, even if it cannot be entered */
-                        janitor_remove(&manager->janitor, path);
+                call(manager, path, entry->d_name);
         }
-        if (directory)
-                (void) closedir(directory);
 }
 
 int takeover_sessions(struct session_manager *manager, struct err *err) {
         struct takeover takeover = { .manager = manager };
         if (registry_each(manager->registry, add_session, manager, err) < 0)
                 return -1;
-        find_lost_sessions(manager);
+        for_each_stray(manager, find_again);
         int code = vault_each(&manager->vault, takeover_collect, &takeover, err);
         adopt_all(&takeover);
         if (code < 0)
@@ -190,7 +179,7 @@ int takeover_sessions(struct session_manager *manager, struct err *err) {
         network_connect(manager);
         manager->knows_takeover = true;
         group_sweep(manager);
-        sweep_state(manager);
+        for_each_stray(manager, remove_stale_state);
         return 0;
 }
 

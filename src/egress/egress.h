@@ -1,11 +1,11 @@
 /* The network of boxes: an HTTP proxy of our own, in a process of its own.
  *
  * Theory of operation. A box has no network but its own loopback. Where rules give it one, its stage makes a listening
- * socket on 127.0.0.1:3128 in there and hands it out; whoever makes the box gives that socket to the proxy, with the
+ * socket on 127.0.0.1:3128 in there and hands it out; the maker of the box gives that socket to the proxy, with the
  * rules and the box's pidfd. A socket belongs to the network namespace that it was made in, so the proxy accepts
  * connections of the box while it lives in the host's network. It lets through what the rules name, connects to
  * addresses that it has checked, and forgets the box when the pidfd says that it is gone. The process has no privileges
- * and writes nowhere; when it dies connections break, and whoever started it starts another and gives it the same
+ * and writes nowhere; when it dies connections break, and the daemon or command starts another and gives it the same
  * sockets again. */
 #pragma once
 

@@ -40,7 +40,7 @@ struct flow {
         size_t at, size;
         uint64_t left; /* may still be taken from its side */
         bool ended;    /* nothing more comes */
-        bool told;     /* ... and the other side knows */
+        bool is_passed; /* ... and the other side got that */
 };
 
 struct tunnel {
@@ -95,7 +95,7 @@ static void connect_next(struct tunnel *tunnel, int last_errno);
 
 /* One side has said all it will. Of a request for a URL that is the usual case: its answer may take its time. */
 static bool is_half_closed(const struct tunnel *tunnel) {
-        return tunnel->flows[SERVER].told || (tunnel->flows[CLIENT].told && tunnel->request.is_connect);
+        return tunnel->flows[SERVER].is_passed || (tunnel->flows[CLIENT].is_passed && tunnel->request.is_connect);
 }
 
 static uint64_t patience_ms(const struct tunnel *tunnel) {
@@ -268,52 +268,61 @@ static bool tunnel_drain(struct tunnel *tunnel, enum side side) {
         return true;
 }
 
-/* The proxy behind ours has answered. Unless it made a connection, it would take what the client says next for a
- * request of its own, which the rules have not checked: then the client is not read any more. */
-static bool hear_verdict(struct tunnel *tunnel) {
+/* The proxy behind this one has answered. Unless it made a connection, it would take the next bytes of the client for a
+ * new request, which the rules have not checked: then the client is not read any more. */
+static bool read_verdict(struct tunnel *tunnel) {
         static const char start[] = "HTTP/1.1 2";
         const struct flow *in = &tunnel->flows[SERVER];
         if (in->size < sizeof(start) - 1)
                 return false; /* no proxy sends less at a time */
         tunnel->is_held = false;
         if (strncmp(in->bytes, "HTTP/1.", 7) != 0 || in->bytes[8] != ' ' || in->bytes[9] != '2')
-                tunnel->flows[CLIENT].ended = tunnel->flows[CLIENT].told = true;
+                tunnel->flows[CLIENT].ended = tunnel->flows[CLIENT].is_passed = true;
         return true;
 }
 
-/* Moves what can be moved from this side to the other. */
+/* Gets bytes of this side into its buffer, if that is empty and they may come now. */
+static bool tunnel_prepare(struct tunnel *tunnel, enum side side) {
+        struct flow *flow = &tunnel->flows[side];
+        bool waits = side == CLIENT && tunnel->is_held; /* for the answer of the proxy behind this one */
+        if (flow->size == 0 && !waits && !flow->ended && !tunnel_fill(tunnel, side))
+                return false;
+        return side == CLIENT || !flow->size || !tunnel->is_held || read_verdict(tunnel);
+}
+
+/* Passes the end of this side on, once all its bytes are. */
+static void tunnel_pass_end(struct tunnel *tunnel, enum side side) {
+        struct flow *flow = &tunnel->flows[side];
+        if (!flow->ended || flow->size > 0 || flow->is_passed)
+                return;
+        flow->is_passed = true;
+        /* A request for a URL is complete by its length; some servers take a closed half for a client gone. */
+        if (side == SERVER || tunnel->request.is_connect)
+                (void) shutdown(tunnel->fds[!side], SHUT_WR);
+}
+
+/* Moves what can be moved from this side to the other. False: the tunnel is broken. */
 static bool tunnel_move(struct tunnel *tunnel, enum side side) {
         struct flow *flow = &tunnel->flows[side];
-        for (size_t moved = 0; moved < TURN_BYTES && !flow->told;) {
-                if (flow->size == 0 && side == CLIENT && tunnel->is_held)
-                        break;
-                if (flow->size == 0 && !flow->ended && !tunnel_fill(tunnel, side))
+        for (size_t moved = 0; moved < TURN_BYTES && !flow->is_passed;) {
+                if (!tunnel_prepare(tunnel, side))
                         return false;
-                if (side == SERVER && flow->size && tunnel->is_held && !hear_verdict(tunnel))
-                        return false;
-                if (flow->size == 0)
-                        break;
                 size_t before = flow->size;
-                if (!tunnel_drain(tunnel, side))
+                if (before > 0 && !tunnel_drain(tunnel, side))
                         return false;
                 moved += before - flow->size;
-                if (flow->size)
+                if (before == 0 || flow->size > 0)
                         break;
         }
-        if (flow->ended && flow->size == 0 && !flow->told) {
-                flow->told = true;
-                /* A request for a URL is complete by its length; some servers take a closed half for a client gone. */
-                if (side == SERVER || tunnel->request.is_connect)
-                        (void) shutdown(tunnel->fds[!side], SHUT_WR);
-        }
+        tunnel_pass_end(tunnel, side);
         return true;
 }
 
 static bool is_over(const struct tunnel *tunnel) {
-        return tunnel->flows[SERVER].told && (tunnel->flows[CLIENT].told || !tunnel->request.is_connect);
+        return tunnel->flows[SERVER].is_passed && (tunnel->flows[CLIENT].is_passed || !tunnel->request.is_connect);
 }
 
-static void pass(struct tunnel *tunnel) {
+static void pass_bytes(struct tunnel *tunnel) {
         bool was_half_closed = is_half_closed(tunnel);
         tunnel->active_ms = loop_now_ms();
         if (!tunnel_move(tunnel, CLIENT) || !tunnel_move(tunnel, SERVER) || is_over(tunnel)) {
@@ -324,8 +333,8 @@ static void pass(struct tunnel *tunnel) {
                 tunnel_enter(tunnel, PASSING); /* with less patience */
         for (enum side side = CLIENT; side <= SERVER; side++) {
                 const struct flow *in = &tunnel->flows[side], *out = &tunnel->flows[!side];
-                bool is_heard = in->size == 0 && !in->ended && !(side == CLIENT && tunnel->is_held);
-                uint32_t events = (is_heard ? EPOLLIN : 0) | (out->size ? EPOLLOUT : 0);
+                bool is_read = in->size == 0 && !in->ended && !(side == CLIENT && tunnel->is_held);
+                uint32_t events = (is_read ? EPOLLIN : 0) | (out->size ? EPOLLOUT : 0);
                 if (!tunnel_watch(tunnel, side, events)) {
                         tunnel_close(tunnel);
                         return;
@@ -348,7 +357,7 @@ static bool tunnel_load(struct flow *flow, const char *first, size_t first_size,
         return true;
 }
 
-/* What the server, or the proxy before it, is told first; owned by the caller. */
+/* The first bytes for the server, or for the proxy before it; owned by the caller. */
 static char *first_words(const struct tunnel *tunnel) {
         const struct request *request = &tunnel->request;
         const struct egress_via *via = &tunnel->guest->rules->via;
@@ -394,7 +403,7 @@ static void start_passing(struct tunnel *tunnel) {
         if (!good || !tunnel->timer)
                 tunnel_close(tunnel);
         else
-                pass(tunnel);
+                pass_bytes(tunnel);
 }
 
 /* ---- connecting ---- */
@@ -558,7 +567,7 @@ static void on_client(void *context, uint32_t events) {
         else if (tunnel->state == LINGERING)
                 linger(tunnel);
         else if (tunnel->state == PASSING)
-                pass(tunnel);
+                pass_bytes(tunnel);
 }
 
 static void on_server(void *context, uint32_t events) {
@@ -567,5 +576,5 @@ static void on_server(void *context, uint32_t events) {
         if (tunnel->state == CONNECTING)
                 on_connected(tunnel);
         else if (tunnel->state == PASSING)
-                pass(tunnel);
+                pass_bytes(tunnel);
 }

@@ -220,7 +220,7 @@ static void conn_io_move(struct http_conn_io *link) {
         for (int i = 0; connection->phase != PHASE_GONE; i++) {
                 feed_kept_input(link);
                 bool is_blocked = !send_some(link);
-                http_connection_tell_drained(connection);
+                http_connection_report_drained(connection);
                 bool has_more = has_input(link) && http_connection_wants_input(connection);
                 if (is_blocked || (http_out_size(&connection->out) == 0 && !has_more))
                         return;

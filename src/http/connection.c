@@ -35,7 +35,7 @@ void http_connection_wake(struct http_connection *connection) {
 
 /* ---- the end of a request ---- */
 
-/* After this the handler's pointer is dead, and nothing more is told to it. */
+/* After this the handler's pointer is dead, and no callback is called. */
 static void let_go(struct http_connection *connection) {
         struct http_request *request = &connection->request;
         connection->answer = ANSWER_NONE;
@@ -46,7 +46,7 @@ static void let_go(struct http_connection *connection) {
 }
 
 /* Takes the request out of the handler's hands, and says so. */
-static void tell_gone(struct http_connection *connection) {
+static void report_gone(struct http_connection *connection) {
         const struct http_events *events = connection->request.events;
         void *context = connection->request.context;
         let_go(connection);
@@ -56,7 +56,7 @@ static void tell_gone(struct http_connection *connection) {
 
 static bool can_discard(const struct http_connection *connection) {
         const struct http_request *request = &connection->request;
-        /* Whoever was not told to continue may send the body or the next request: one cannot know which. */
+        /* A client that got no "100 Continue" may send the body or the next request: which one is unknown. */
         bool waits = request->head.expects_continue && !request->sent_continue;
         return !request->body.is_chunked && request->body.left <= HTTP_DISCARD_MAX && !waits;
 }
@@ -81,7 +81,7 @@ void http_connection_abandon(struct http_connection *connection) {
                 return;
         set_phase(connection, PHASE_GONE);
         if (connection->answer != ANSWER_NONE)
-                tell_gone(connection);
+                report_gone(connection);
 }
 
 void http_connection_refuse(struct http_connection *connection, int status, const char *why) {
@@ -89,7 +89,7 @@ void http_connection_refuse(struct http_connection *connection, int status, cons
         connection->counters->refused++;
         connection->keeps = false;
         if (connection->answer != ANSWER_NONE)
-                tell_gone(connection);
+                report_gone(connection);
         if (can_answer)
                 http_problem_queue(connection, status, "protocol", why, NULL);
         /* A stream that was begun cannot be made whole: its missing end says so. */
@@ -107,7 +107,7 @@ bool http_connection_wants_input(const struct http_connection *connection) {
         case PHASE_HEAD: /* a client that sends requests and reads no answers has to wait */
                 return !connection->input_ended && http_out_size(&connection->out) < HTTP_OUT_HIGH;
         case PHASE_BODY:
-                return request->events && request->events->on_body && !request->is_paused;
+                return request->events && request->events->on_body;
         case PHASE_DISCARD:
         case PHASE_LAST:
                 return !connection->input_ended;
@@ -120,7 +120,7 @@ static void begin_request(struct http_connection *connection) {
         struct http_request *request = &connection->request;
         http_head_reset(&request->head);
         request->body_max = UINT64_MAX;
-        request->is_paused = request->told_end = request->sent_continue = request->is_bodiless = false;
+        request->reported_end = request->sent_continue = request->is_bodiless = false;
         request->replaced = 0;
         connection->n_requests++;
         set_phase(connection, PHASE_HEAD);
@@ -173,21 +173,20 @@ static size_t take_body(struct http_connection *connection, const char *bytes, s
         return taken;
 }
 
-/* The end of the body is told once the handler listens and does not pause. */
-static void tell_body_end(struct http_connection *connection) {
+/* The handler gets the end of the body once its callbacks ask for it. */
+static void report_body_end(struct http_connection *connection) {
         struct http_request *request = &connection->request;
-        if (connection->phase != PHASE_ANSWER || request->told_end || request->is_paused || !request->events)
+        if (connection->phase != PHASE_ANSWER || request->reported_end || !request->events ||
+            !request->events->on_body_end)
                 return;
-        if (!request->events->on_body_end)
-                return;
-        request->told_end = true;
+        request->reported_end = true;
         request->events->on_body_end(request->context);
 }
 
 size_t http_connection_feed(struct http_connection *connection, const char *bytes, size_t size) {
         size_t at = 0;
         connection->is_busy = true;
-        tell_body_end(connection);
+        report_body_end(connection);
         while (at < size && http_connection_wants_input(connection)) {
                 if (connection->phase <= PHASE_HEAD)
                         at += take_head(connection, bytes + at, size - at);
@@ -195,7 +194,7 @@ size_t http_connection_feed(struct http_connection *connection, const char *byte
                         at = size;
                 else
                         at += take_body(connection, bytes + at, size - at);
-                tell_body_end(connection);
+                report_body_end(connection);
         }
         connection->is_busy = false;
         return at;
@@ -211,7 +210,7 @@ void http_connection_end_input(struct http_connection *connection) {
         connection->is_busy = false;
 }
 
-void http_connection_tell_drained(struct http_connection *connection) {
+void http_connection_report_drained(struct http_connection *connection) {
         struct http_request *request = &connection->request;
         if (!request->wants_drained || http_out_size(&connection->out) > HTTP_OUT_LOW ||
             connection->answer <= ANSWER_OWED)

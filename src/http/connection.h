@@ -39,7 +39,7 @@ struct http_request {
         uint64_t body_max;
         const struct http_events *events;
         void *context;
-        bool is_paused, told_end, sent_continue;
+        bool reported_end, sent_continue;
 
         struct http_out fields; /* headers of the answer */
         unsigned replaced;      /* bits of the default headers that are among them */
@@ -57,7 +57,7 @@ struct http_connection {
         bool input_ended;
         bool is_busy; /* in feed or drained: `wake` is not needed */
         struct http_out out;
-        char holder[HTTP_HOLDER_MAX + 1]; /* "" until a request told */
+        char holder[HTTP_HOLDER_MAX + 1]; /* "" until a request names it */
         struct http_peer peer;
         const struct http_handler *handler;
         struct http_counters *counters;
@@ -79,7 +79,7 @@ size_t http_connection_feed(struct http_connection *connection, const char *byte
 void http_connection_end_input(struct http_connection *connection);
 
 /* Runs on_drained of a waiting stream, if little is queued. */
-void http_connection_tell_drained(struct http_connection *connection);
+void http_connection_report_drained(struct http_connection *connection);
 
 /* Refuses what the client does: answers with a problem where that is still possible, then closes. */
 void http_connection_refuse(struct http_connection *connection, int status, const char *why);

@@ -71,7 +71,7 @@ struct http_peer {
         char address[64]; /* "127.0.0.1", "::1", or "unix" */
 };
 
-/* For whom this connection is, as far as its last request told. Copied; longer names are cut. */
+/* The name of the client of this connection, from its last request. Copied; longer names are cut. */
 void http_set_holder(struct http_request *request, const char *holder);
 
 const char *http_method(const struct http_request *request);
@@ -95,17 +95,14 @@ struct http_events {
         void (*on_gone)(void *context);
 };
 
-/* Sets the callbacks; may be called again to change them. With on_body, the body starts to flow (and a client that
- * waits for "100 Continue" gets it); until then it stays where it is. `events` is borrowed for the request's life. */
+/* Sets the callbacks; may be called again to change them. With on_body, the body starts to flow, and a client that
+ * waits for "100 Continue" gets it. Callbacks without on_body and on_body_end pause it: the client has to wait.
+ * `events` is borrowed for the request's life. */
 void http_attend(struct http_request *request, const struct http_events *events, void *context);
 
 /* Refuses a longer body with 413. False: it is known to be too long already, that was answered, and the request is gone
  * (on_gone is not called). A chunked one may be found out later: then on_gone comes. */
 bool http_limit_body(struct http_request *request, uint64_t max);
-
-/* Stops and continues on_body and on_body_end. What was in hand is delivered later; the client is made to wait. */
-void http_pause_body(struct http_request *request);
-void http_resume_body(struct http_request *request);
 
 /* Reads the whole body, up to max, and gives it with a NUL after it (borrowed for the call). When the client leaves
  * first or sends more, `request` and `bytes` are NULL in that call. 0, or -1: answered already, nothing is called. */

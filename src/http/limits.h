@@ -11,7 +11,7 @@ enum {
         HTTP_QUERY_PAIRS_MAX = 64,
 
         HTTP_READ_SIZE = 128 << 10,  /* one read of a socket; also what a paused connection may hold */
-        HTTP_HOLDER_MAX = 64,        /* characters of the name of whoever a connection is for */
+        HTTP_HOLDER_MAX = 64,        /* characters of the name of a connection's client */
         HTTP_OUT_HIGH = 256 << 10,   /* a stream should wait once this much is queued, ... */
         HTTP_OUT_LOW = 64 << 10,     /* ... and continues below this */
         HTTP_OUT_MAX = 16 << 20,     /* nothing is queued past this: bigger answers are streamed */

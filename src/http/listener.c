@@ -11,12 +11,11 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/fd_passing.h"
 #include "base/peer.h"
+#include "base/unix_listener.h"
 #include "http/conn_io.h"
 
 struct http_listener {
@@ -91,7 +90,7 @@ static int describe_tcp_peer(int fd, const struct sockaddr_storage *address, str
         return 0;
 }
 
-static void welcome(struct http_listener *listener, int fd, const struct sockaddr_storage *address) {
+static void take_connection(struct http_listener *listener, int fd, const struct sockaddr_storage *address) {
         struct http_server *server = listener->server;
         struct http_peer peer = { 0 };
         if ((listener->is_unix ? describe_unix_peer(fd, &peer) : describe_tcp_peer(fd, address, &peer)) < 0)
@@ -134,7 +133,7 @@ static void on_connections(void *context, uint32_t events) {
                 socklen_t size = sizeof(address);
                 int fd = accept4(listener->fd, (struct sockaddr *) &address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
                 if (fd >= 0) {
-                        welcome(listener, fd, &address);
+                        take_connection(listener, fd, &address);
                         continue;
                 }
                 if (errno == ECONNABORTED || errno == EINTR)
@@ -147,30 +146,23 @@ static void on_connections(void *context, uint32_t events) {
 
 /* ---- opening ---- */
 
-/* Owns the listener from here on. */
-static int listener_add(struct http_server *server, struct http_listener *listener, struct err *err) {
-        server->listeners[server->n_listeners++] = listener;
-        if (listen(listener->fd, HTTP_BACKLOG) < 0)
-                return err_sys(err, errno, "listening for HTTP");
-        listener->watch = loop_watch(server->loop, listener->fd, EPOLLIN, on_connections, listener);
-        return listener->watch ? 0 : err_set(err, ERR_SYSTEM, "listening for HTTP: out of memory or descriptors");
-}
-
-static struct http_listener *listener_make(struct http_server *server, int family, struct err *err) {
+/* Takes the socket, and closes it if this fails. The server owns the listener. */
+static struct http_listener *listener_make(struct http_server *server, int fd, struct err *err) {
         struct http_listener *listener = calloc(1, sizeof(*listener));
         if (!listener) {
+                fd_close(&fd);
                 (void) err_set(err, ERR_SYSTEM, "out of memory");
                 return NULL;
         }
         listener->server = server;
-        listener->is_unix = family == AF_UNIX;
-        listener->fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (listener->fd < 0) {
-                (void) err_sys(err, errno, "making a socket");
-                free(listener);
-                return NULL;
-        }
+        listener->fd = fd;
+        server->listeners[server->n_listeners++] = listener;
         return listener;
+}
+
+static int listener_watch(struct http_listener *listener, struct err *err) {
+        listener->watch = loop_watch(listener->server->loop, listener->fd, EPOLLIN, on_connections, listener);
+        return listener->watch ? 0 : err_set(err, ERR_SYSTEM, "listening for HTTP: out of memory or descriptors");
 }
 
 static void listener_discard(struct http_listener *listener) {
@@ -208,19 +200,17 @@ static int open_tcp(struct http_server *server, const char *host, uint16_t port,
                                "%s is not an address to listen on; give one such as 127.0.0.1, ::1 or 0.0.0.0, "
                                "or localhost",
                                host);
-        struct http_listener *listener = listener_make(server, address.ss_family, err);
-        if (!listener)
-                return -1;
+        _cleanup_fd_ int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0)
+                return err_sys(err, errno, "making a socket");
         int one = 1, only_ipv6 = strcmp(host, "::") != 0;
-        (void) setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+        (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
         if (address.ss_family == AF_INET6)
-                (void) setsockopt(listener->fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_ipv6, sizeof(only_ipv6));
-        if (bind(listener->fd, (struct sockaddr *) &address, size) < 0) {
-                int code = errno;
-                listener_discard(listener);
-                return err_sys(err, code, "listening on %s port %u%s", host, port, explain_bind(code));
-        }
-        return listener_add(server, listener, err);
+                (void) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_ipv6, sizeof(only_ipv6));
+        if (bind(fd, (struct sockaddr *) &address, size) < 0 || listen(fd, HTTP_BACKLOG) < 0)
+                return err_sys(err, errno, "listening on %s port %u%s", host, port, explain_bind(errno));
+        struct http_listener *listener = listener_make(server, take_fd(&fd), err);
+        return listener ? listener_watch(listener, err) : -1;
 }
 
 /* Both loopbacks, on the same port; a machine without IPv6 has one. */
@@ -232,49 +222,20 @@ static int open_localhost(struct http_server *server, uint16_t port, struct err 
         return err->sys_errno == EAFNOSUPPORT || err->sys_errno == EADDRNOTAVAIL ? 0 : -1;
 }
 
-static bool is_live(const struct sockaddr_un *address) {
-        _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        return fd >= 0 && (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0 || errno == EAGAIN);
-}
-
-/* Removes the socket of a killed server; never one with a listener, or another file. */
-static int clear_place(const struct sockaddr_un *address, struct err *err) {
-        struct stat status;
-        if (lstat(address->sun_path, &status) < 0)
-                return errno == ENOENT ? 0 : err_sys(err, errno, "looking at %s", address->sun_path);
-        if (!S_ISSOCK(status.st_mode))
-                return err_set(err, ERR_EXISTS, "%s is there and is not a socket; remove it or choose another path",
-                               address->sun_path);
-        if (is_live(address))
-                return err_set(err, ERR_BUSY, "another server listens on %s", address->sun_path);
-        return unlink(address->sun_path) < 0 ? err_sys(err, errno, "removing the stale %s", address->sun_path) : 0;
-}
-
 static int open_unix(struct http_server *server, const char *path, struct err *err) {
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
-        if (strlen(path) >= sizeof(address.sun_path))
-                return err_set(err, ERR_USAGE, "the socket's path %s is longer than %zu bytes; choose a shorter one",
-                               path, sizeof(address.sun_path) - 1);
-        (void) strcpy(address.sun_path, path);
-        if (clear_place(&address, err) < 0)
+        _cleanup_fd_ int fd = unix_listener_open(path, "--socket-dir", HTTP_BACKLOG, err);
+        struct stat status;
+        if (fd < 0)
                 return -1;
-        struct http_listener *listener = listener_make(server, AF_UNIX, err);
+        if (lstat(path, &status) < 0)
+                return err_sys(err, errno, "listening on %s", path);
+        struct http_listener *listener = listener_make(server, take_fd(&fd), err);
         if (!listener)
                 return -1;
-        fd_passing_refuse(listener->fd); /* connections inherit it */
-        mode_t old = umask(0177);
-        int code = bind(listener->fd, (struct sockaddr *) &address, sizeof(address)) < 0 ? errno : 0;
-        (void) umask(old);
-        struct stat status;
-        if (code == 0 && lstat(path, &status) < 0)
-                code = errno;
-        if (code != 0) {
-                listener_discard(listener);
-                return err_sys(err, code, "listening on %s", path);
-        }
+        listener->is_unix = true;
         listener->device = status.st_dev;
         listener->inode = status.st_ino;
-        return listener_add(server, listener, err);
+        return listener_watch(listener, err);
 }
 
 int http_listeners_open(struct http_server *server, struct err *err) {

@@ -192,7 +192,7 @@ static int take_head_byte(struct multipart *multipart, char c, struct err *err) 
 
 /* ---- data, up to a boundary ---- */
 
-static int tell_data(struct multipart *multipart, const char *bytes, size_t size, struct err *err) {
+static int report_data(struct multipart *multipart, const char *bytes, size_t size, struct err *err) {
         if (size == 0)
                 return 0;
         if (!multipart->in_part)
@@ -201,7 +201,7 @@ static int tell_data(struct multipart *multipart, const char *bytes, size_t size
 }
 
 /* Looks for the delimiter. What may be its beginning is held back, over the end of `bytes` too; it need not be stored,
- * as its length tells it. No byte but the delimiter's first is a CR, so that a match never overlaps another. */
+ * as its length determines it. No byte but the delimiter's first is a CR, so that a match never overlaps another. */
 static int take_data(struct multipart *multipart, const char *bytes, size_t size, size_t *ret_taken, struct err *err) {
         size_t at = 0;
         while (at < size && multipart->matched < multipart->delimiter_size) {
@@ -219,11 +219,11 @@ static int take_data(struct multipart *multipart, const char *bytes, size_t size
                 size_t earlier = multipart->matched > at ? multipart->matched - at : 0, imagined = multipart->imagined;
                 multipart->matched = multipart->imagined = 0;
                 if (earlier > imagined &&
-                    tell_data(multipart, multipart->delimiter + imagined, earlier - imagined, err) < 0)
+                    report_data(multipart, multipart->delimiter + imagined, earlier - imagined, err) < 0)
                         return -1;
         }
         size_t held = multipart->matched < at ? multipart->matched : at;
-        if (tell_data(multipart, bytes, at - held, err) < 0)
+        if (report_data(multipart, bytes, at - held, err) < 0)
                 return -1;
         *ret_taken = at;
         if (multipart->matched < multipart->delimiter_size)

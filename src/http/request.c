@@ -70,15 +70,6 @@ bool http_limit_body(struct http_request *request, uint64_t max) {
         return true;
 }
 
-void http_pause_body(struct http_request *request) {
-        request->is_paused = true;
-}
-
-void http_resume_body(struct http_request *request) {
-        request->is_paused = false;
-        http_connection_wake(http_connection_of(request));
-}
-
 /* ---- the whole body at once ---- */
 
 struct collector {

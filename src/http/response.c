@@ -8,7 +8,8 @@
 #include "http/status.h"
 #include "http/text.h"
 
-/* No answer is stored by anybody, run as a page, or guessed to be something else, unless the handler says otherwise. */
+/* No cache stores an answer, and no browser runs it as a page or guesses its type, unless the handler says otherwise.
+ * */
 static const struct {
         const char *name, *line;
 } defaults[] = {

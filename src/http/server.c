@@ -66,7 +66,7 @@ void http_server_close(struct http_server *server) {
         free(server);
 }
 
-static void tell_drained(void *context) {
+static void report_drained(void *context) {
         struct http_server *server = context;
         server->drained_timer = NULL;
         if (server->on_drained)
@@ -75,7 +75,7 @@ static void tell_drained(void *context) {
 
 static void look_if_drained(struct http_server *server) {
         if (server->is_draining && !server->links && !server->drained_timer)
-                server->drained_timer = loop_timer(server->loop, 0, tell_drained, server);
+                server->drained_timer = loop_timer(server->loop, 0, report_drained, server);
 }
 
 void http_server_forget(struct http_server *server, struct http_conn_io *link) {

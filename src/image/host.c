@@ -118,7 +118,7 @@ int host_stat(struct stat_snapshot *list, const char *data_dir) {
         for (size_t i = 0; i < ELEMENTS(programs) && code == 0; i++)
                 code = stat_snapshot_add(list, programs[i], true);
         if (code == 0)
-                code = stat_snapshot_add(list, PYTHON_OF_SYSTEM, false); /* the link's target tells the version */
+                code = stat_snapshot_add(list, PYTHON_OF_SYSTEM, false); /* the link's target has the version */
         const char *const stores[] = { data_dir, data_dir_shared() };
         for (size_t i = 0; i < ELEMENTS(below) * ELEMENTS(stores) && code == 0; i++) {
                 _cleanup_free_ char *path = NULL;

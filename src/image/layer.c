@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "base/dir.h"
+#include "base/fd.h"
 #include "base/memory.h"
 #include "base/open_beneath.h"
 #include "image/interrupt.h"
 #include "image/record.h"
 #include "image/store.h"
-#include "image/tree.h"
 
 static const char *const scientific[] = {
         "numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "pyarrow", "rdkit"
@@ -54,7 +54,7 @@ static int compare_json_strings(const void *a, const void *b) {
         return strcasecmp(json_string_value(*(json_t *const *) a), json_string_value(*(json_t *const *) b));
 }
 
-static json_t *sorted(json_t *array) {
+static json_t *sort_texts(json_t *array) {
         size_t n = json_array_size(array);
         _cleanup_free_ json_t **items = calloc(n + 1, sizeof(*items));
         json_t *result = items ? json_array() : NULL;
@@ -86,12 +86,34 @@ static json_t *list_packages(int layer_fd) {
                         *dash = ' ';
                 json_array_append_new(packages, json_string(entry->d_name));
         }
-        return sorted(packages);
+        return sort_texts(packages);
 }
 
-static json_t *describe(int work_fd, int layer_fd, const struct python *python, const struct pip_job *job) {
+/* Adds up what the files below `name` hold, hard links once each. */
+static int measure_tree(int dir_fd, const char *name, uint64_t *bytes, uint64_t *entries) {
+        _cleanup_fd_ int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+        if (!dir)
+                return -errno;
+        (void) take_fd(&fd);
+        struct dirent *entry;
+        while ((entry = dir_next(dir))) {
+                struct stat st;
+                if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                        return -errno;
+                (*entries)++;
+                if (S_ISREG(st.st_mode))
+                        *bytes += (uint64_t) st.st_size / (st.st_nlink ? st.st_nlink : 1);
+                int code = S_ISDIR(st.st_mode) ? measure_tree(dirfd(dir), entry->d_name, bytes, entries) : 0;
+                if (code < 0)
+                        return code;
+        }
+        return -errno;
+}
+
+static json_t *describe_layer(int work_fd, int layer_fd, const struct python *python, const struct pip_job *job) {
         uint64_t bytes = 0, entries = 0;
-        (void) tree_measure(work_fd, LAYER_DIR, &bytes, &entries);
+        (void) measure_tree(work_fd, LAYER_DIR, &bytes, &entries);
         json_t *requested = json_array();
         for (size_t i = 0; i < job->n_packages; i++)
                 json_array_append_new(requested, json_string(job->packages[i]));
@@ -124,7 +146,7 @@ static int layer_fill(struct store_work *work, struct pip_job *job, const struct
         _cleanup_fd_ int layer_fd = open_beneath(work->fd, LAYER_DIR, O_RDONLY | O_DIRECTORY);
         if (layer_fd < 0)
                 return err_sys(err, -layer_fd, "cannot open the layer's directory");
-        _cleanup_json_ json_t *record = describe(work->fd, layer_fd, python, job);
+        _cleanup_json_ json_t *record = describe_layer(work->fd, layer_fd, python, job);
         if (!record)
                 return err_sys(err, ENOMEM, "cannot describe the layer");
         if (record_write(layer_fd, LAYER_RECORD, record, err) < 0)

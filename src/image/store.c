@@ -16,8 +16,8 @@
 #include "base/dir.h"
 #include "base/memory.h"
 #include "base/open_beneath.h"
+#include "base/remove_tree.h"
 #include "image/image.h"
-#include "image/tree.h"
 
 #define WORK_PREFIX ".tmp-"
 
@@ -92,14 +92,14 @@ int store_list(int images_fd, char (**ret_names)[65], size_t *ret_n, struct err 
 }
 
 /* A work directory that can be locked belongs to a process that has ended. */
-static void sweep(int images_fd) {
+static void sweep_work_dirs(int images_fd) {
         _cleanup_dir_ DIR *dir = read_images(images_fd, NULL);
         for (struct dirent *entry; dir && (entry = readdir(dir));) {
                 if (strncmp(entry->d_name, WORK_PREFIX, strlen(WORK_PREFIX)) != 0)
                         continue;
                 _cleanup_fd_ int fd = open_beneath(images_fd, entry->d_name, O_RDONLY | O_DIRECTORY);
                 if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-                        (void) tree_remove(images_fd, entry->d_name);
+                        (void) remove_tree_at(images_fd, entry->d_name);
         }
 }
 
@@ -111,7 +111,7 @@ int store_begin(int images_fd, struct store_work *ret_work, struct err *err) {
         while (flock(lock_fd, LOCK_EX) < 0)
                 if (errno != EINTR)
                         return err_sys(err, errno, "cannot lock the image store");
-        sweep(images_fd);
+        sweep_work_dirs(images_fd);
         struct store_work work = { .images_fd = images_fd, .fd = -1 };
         uint64_t random;
         if (getrandom(&random, sizeof(random), 0) != sizeof(random))
@@ -131,7 +131,7 @@ int store_begin(int images_fd, struct store_work *ret_work, struct err *err) {
 
 void store_end(struct store_work *work) {
         if (work->name[0])
-                (void) tree_remove(work->images_fd, work->name);
+                (void) remove_tree_at(work->images_fd, work->name);
         work->name[0] = '\0';
         fd_close(&work->fd);
 }

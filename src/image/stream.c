@@ -17,9 +17,8 @@ enum codec { CODEC_NONE, CODEC_GZIP, CODEC_ZSTD };
 
 struct stream {
         enum codec codec;
-        int fd;                      /* -1: memory */
-        const unsigned char *memory; /* borrowed */
-        uint64_t at, end;            /* of the source */
+        int fd;           /* borrowed */
+        uint64_t at, end; /* of the source */
         uint64_t begin;
         uint64_t out, max_out;
         bool at_boundary; /* the compressed data may end here: a member or frame is complete */
@@ -50,18 +49,14 @@ static ssize_t source_read(struct stream *stream, void *buffer, size_t size, str
                 size = (size_t) (stream->end - stream->at);
         if (size == 0)
                 return 0;
-        ssize_t n = (ssize_t) size;
-        if (stream->fd < 0) {
-                memcpy(buffer, stream->memory + stream->at, size);
-        } else {
-                do
-                        n = pread(stream->fd, buffer, size, (off_t) stream->at);
-                while (n < 0 && errno == EINTR);
-                if (n < 0)
-                        return err_sys(err, errno, "cannot read the archive");
-                if (n == 0)
-                        return err_set(err, ERR_PROTOCOL, "the archive became shorter while it was read");
-        }
+        ssize_t n;
+        do
+                n = pread(stream->fd, buffer, size, (off_t) stream->at);
+        while (n < 0 && errno == EINTR);
+        if (n < 0)
+                return err_sys(err, errno, "cannot read the archive");
+        if (n == 0)
+                return err_set(err, ERR_PROTOCOL, "the archive became shorter while it was read");
         stream->at += (uint64_t) n;
         return n;
 }
@@ -91,8 +86,8 @@ static int detect(struct stream *stream, struct err *err) {
         return 0;
 }
 
-static int stream_open(int fd, const void *memory, uint64_t offset, uint64_t size, uint64_t max_bytes,
-                       struct stream **ret_stream, struct err *err) {
+int stream_open_file(int fd, uint64_t offset, uint64_t size, uint64_t max_bytes, struct stream **ret_stream,
+                     struct err *err) {
         uint64_t end;
         if (__builtin_add_overflow(offset, size, &end) || end > INT64_MAX)
                 return err_set(err, ERR_PROTOCOL, "the archive claims impossible sizes");
@@ -100,7 +95,6 @@ static int stream_open(int fd, const void *memory, uint64_t offset, uint64_t siz
         if (!stream)
                 return err_sys(err, ENOMEM, "cannot read the archive");
         stream->fd = fd;
-        stream->memory = memory;
         stream->begin = stream->at = offset;
         stream->end = end;
         stream->max_out = max_bytes;
@@ -108,16 +102,6 @@ static int stream_open(int fd, const void *memory, uint64_t offset, uint64_t siz
                 return -1;
         *ret_stream = take_ptr(stream);
         return 0;
-}
-
-int stream_open_file(int fd, uint64_t offset, uint64_t size, uint64_t max_bytes, struct stream **ret_stream,
-                     struct err *err) {
-        return stream_open(fd, NULL, offset, size, max_bytes, ret_stream, err);
-}
-
-int stream_open_memory(const void *bytes, size_t size, uint64_t max_bytes, struct stream **ret_stream,
-                       struct err *err) {
-        return stream_open(-1, bytes, 0, size, max_bytes, ret_stream, err);
 }
 
 /* Some tools pad a gzip file with zeros; anything but another member after a complete one is padding. */

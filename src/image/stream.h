@@ -1,5 +1,5 @@
-/* A bounded stream of bytes out of a part of a file or out of memory, decompressed on the way when its first bytes say
- * gzip or zstd. Decompression is by library, in this process: no program of the host or of an image is ever run. */
+/* A bounded stream of bytes out of a part of a file, decompressed on the way when its first bytes say gzip or zstd.
+ * Decompression is by library, in this process: no program of the host or of an image is ever run. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,6 @@ struct stream;
  * come out: a longer stream fails, it is never cut. */
 int stream_open_file(int fd, uint64_t offset, uint64_t size, uint64_t max_bytes, struct stream **ret_stream,
                      struct err *err);
-int stream_open_memory(const void *bytes, size_t size, uint64_t max_bytes, struct stream **ret_stream, struct err *err);
 
 /* Fills `buffer` unless the stream ends before. Returns how many bytes came, or -1. */
 ssize_t stream_read(struct stream *stream, void *buffer, size_t size, struct err *err);

@@ -9,11 +9,11 @@
 
 #include "base/fd.h"
 #include "base/open_beneath.h"
+#include "base/remove_tree.h"
 #include "base/units.h"
 #include "image/interrupt.h"
 #include "image/path.h"
 #include "image/tar.h"
-#include "image/tree.h"
 
 #define WHITEOUT ".wh."
 #define WHITEOUT_META ".wh..wh."
@@ -61,7 +61,7 @@ static int make_room(struct unpack *unpack, const char *name, const char *path, 
         struct stat st;
         if (fstatat(unpack->parent_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : unpack_refuse(-errno, path, "look at", err);
-        int code = tree_remove(unpack->parent_fd, name);
+        int code = remove_tree_at(unpack->parent_fd, name);
         return code < 0 ? unpack_refuse(code, path, "replace", err) : 0;
 }
 
@@ -224,7 +224,7 @@ static int apply_whiteout(struct unpack *unpack, const char *path, struct err *e
                 return 0;
         if (fd < 0)
                 return unpack_refuse(fd, path, "apply the whiteout", err);
-        int code = opaque ? tree_empty(fd) : tree_remove(fd, hidden);
+        int code = opaque ? remove_tree_contents(fd) : remove_tree_at(fd, hidden);
         return code < 0 ? unpack_refuse(code, path, "apply the whiteout", err) : 0;
 }
 

@@ -114,7 +114,7 @@ static int write_request(struct journal *journal, struct journal_request *reques
         journal_put_u64(fixed + 16, request->timeout_ms);
         journal_put_u32(fixed + 24, request->inbox_at);
         fixed[28] = (uint8_t) ((request->is_run ? JOURNAL_FLAG_RUN : 0) |
-                               (request->tells_loss ? JOURNAL_FLAG_TELLS_LOSS : 0));
+                               (request->reports_loss ? JOURNAL_FLAG_TELLS_LOSS : 0));
         fixed[29] = request->type;
         fixed[30] = (uint8_t) id_size;
         journal_put_u64(fixed + 31, journal->end[JOURNAL_OUT]);

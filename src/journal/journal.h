@@ -59,7 +59,7 @@ enum journal_holds {
 struct journal_request {
         char id[33];
         bool is_run;
-        bool tells_loss; /* of a run: its result has to say that variables were lost before it */
+        bool reports_loss; /* of a run: its result has to say that variables were lost before it */
         uint8_t type; /* of the frame */
         uint64_t timeout_ms; /* of a run */
         int64_t began_ms; /* monotonic, since boot; set by journal_begin and journal_ask */

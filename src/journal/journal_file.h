@@ -6,8 +6,8 @@
  * costs its run: what follows is found again at the next request, which says where the streams were.
  *
  *   REQUEST  i64 wall clock ms, i64 monotonic ms, u64 timeout ms, u32 inbox offset, u8 flags, u8 type of frame, u8 size
- *            of the id, u64 end of stdout, u64 of stderr, id (1 to 32 bytes); payload of the frame: what is asked of the
- *            kernel; with the flag RUN a run
+ *            of the id, u64 end of stdout, u64 of stderr, id (1 to 32 bytes); payload of the frame: the
+ *            request to the kernel; with the flag RUN a run
  *   OUT, ERR u64 offset, u64 size, u32 CRC-32C: bytes of the stream, directly behind those of the record before
  *   DONE     i64 wall clock ms, u64 bytes of stdout cut, u64 of stderr, u8 holds, result: the run has ended
  *   HOLDS    i64 wall clock ms, u32 inbox offset, u8 holds: where the variables are from now on; ends a request that
@@ -21,8 +21,7 @@
  *   END      i64 wall clock ms, u64 bytes of stdout cut, u64 of stderr, result
  *
  * All offsets are logical: they count from the first byte that the session ever wrote. The head says at which logical
- * offset each file begins, so dropping old runs copies tails verbatim and changes no record.
- * */
+ * offset each file begins, so dropping old runs copies tails verbatim and changes no record. */
 #pragma once
 
 #include <stdbool.h>

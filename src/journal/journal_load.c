@@ -71,7 +71,7 @@ static int apply_begin(struct journal *journal, const struct journal_record *rec
 struct request_record {
         struct journal_request request;
         int64_t wall_ms;
-        uint64_t ends[JOURNAL_STREAMS]; /* of the streams, then: after a gap nothing else tells */
+        uint64_t ends[JOURNAL_STREAMS]; /* of the streams, then: after a gap nothing else has them */
 };
 
 /* -EBADMSG: it cannot stand here, whatever stood before it. Changes nothing. */
@@ -89,7 +89,7 @@ static int parse_request(const struct journal *journal, const struct journal_rec
                              .timeout_ms = journal_get_u64(fixed + 16),
                              .inbox_at = journal_get_u32(fixed + 24),
                              .is_run = fixed[28] & JOURNAL_FLAG_RUN,
-                             .tells_loss = fixed[28] & JOURNAL_FLAG_TELLS_LOSS,
+                             .reports_loss = fixed[28] & JOURNAL_FLAG_TELLS_LOSS,
                              .type = fixed[29],
                              .size = record->size - fixed_size - id_size },
                 .wall_ms = (int64_t) journal_get_u64(fixed),
@@ -265,7 +265,7 @@ static int journal_load_scan(struct journal *journal, const uint64_t *limits, bo
         }
 }
 
-/* Bytes that no record tells of: of the open run, when the daemon died between moving and recording them; else of a run
+/* Bytes that no record mentions: of the open run, when the daemon died between moving and recording them; else of a run
  * whose records were lost, and then they cannot be requested. */
 static int settle_tail(struct journal *journal, enum journal_stream stream, uint64_t limit) {
         uint64_t end = journal->end[stream];
@@ -293,14 +293,8 @@ static int settle_cut(struct journal *journal) {
         return stale ? journal_head_write_cut(journal->fds[JOURNAL_EVENTS], head) : 0;
 }
 
-static int journal_load_load(struct journal *journal, bool *ret_torn) {
-        int code = open_events(journal, ret_torn);
-        if (code < 0)
-                return code;
-        if (journal->head.version > JOURNAL_VERSION)
-                return -EPROTONOSUPPORT;
-        remove_leftovers(journal);
-        uint64_t limits[JOURNAL_FILES];
+/* Opens the files of the streams; ret_limits is the offset at which each file ends now. */
+static int open_files(struct journal *journal, uint64_t ret_limits[static JOURNAL_FILES]) {
         for (size_t i = 0; i < JOURNAL_FILES; i++) {
                 if (i < JOURNAL_STREAMS)
                         journal->fds[i] =
@@ -310,20 +304,40 @@ static int journal_load_load(struct journal *journal, bool *ret_torn) {
                 struct stat status;
                 if (fstat(journal->fds[i], &status) < 0)
                         return -errno;
-                limits[i] = journal->head.base[i] + (uint64_t) status.st_size -
-                            (i == JOURNAL_EVENTS ? JOURNAL_HEAD_SIZE : 0);
+                ret_limits[i] = journal->head.base[i] + (uint64_t) status.st_size -
+                                (i == JOURNAL_EVENTS ? JOURNAL_HEAD_SIZE : 0);
                 journal->end[i] = journal->head.base[i];
         }
+        return 0;
+}
+
+/* So that an older program does not cut off records that it does not know. */
+static int write_version(struct journal *journal) {
+        if (journal->head.version >= JOURNAL_VERSION)
+                return 0;
+        int code = journal_head_write(journal->fds[JOURNAL_EVENTS], &journal->head);
+        journal->head.version = JOURNAL_VERSION;
+        return code;
+}
+
+static int journal_load_load(struct journal *journal, bool *ret_torn) {
+        uint64_t limits[JOURNAL_FILES];
+        int code = open_events(journal, ret_torn);
+        if (code < 0)
+                return code;
+        if (journal->head.version > JOURNAL_VERSION)
+                return -EPROTONOSUPPORT;
+        remove_leftovers(journal);
+        code = open_files(journal, limits);
+        if (code < 0)
+                return code;
         code = journal_load_scan(journal, limits, ret_torn);
         for (size_t i = 0; i < JOURNAL_STREAMS && code >= 0; i++)
                 code = settle_tail(journal, (enum journal_stream) i, limits[i]);
         if (code >= 0)
                 code = settle_cut(journal);
-        if (code >= 0 && journal->head.version < JOURNAL_VERSION) { /* an older program must not cut off what it does
-                                                                      * not know */
-                code = journal_head_write(journal->fds[JOURNAL_EVENTS], &journal->head);
-                journal->head.version = JOURNAL_VERSION;
-        }
+        if (code >= 0)
+                code = write_version(journal);
         if (code >= 0)
                 code = journal_inbox_open(journal);
         /* On a full disk the bytes stay without an event until there is room: nothing is lost. */

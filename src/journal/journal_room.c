@@ -17,7 +17,7 @@ static bool is_end(enum journal_kind kind) {
         return kind == JOURNAL_KIND_DONE || kind == JOURNAL_KIND_HOLDS || kind == JOURNAL_KIND_END;
 }
 
-/* Without changing the file's size, which tells where its records end. */
+/* Without changing the file's size, which is where its records end. */
 static int set_aside(int fd, uint64_t offset, uint64_t size) {
         int code;
         do
@@ -42,7 +42,7 @@ int journal_room_make(struct journal *journal, enum journal_kind kind, uint64_t 
         if (code == 0)
                 journal->allocated = at + more;
         else if (!journal_is_full(code))
-                code = 0; /* a file system that cannot: writing tells */
+                code = 0; /* a file system that cannot: writing will fail */
         return code;
 }
 

@@ -8,7 +8,7 @@ enum {
         LOOK_MS = 50,
         SHORT_US = 2000, /* of a request: up to this a box has its full weight; twice as much halves it, and so on */
         LEVEL_MAX = 6,
-        BUSY_LEVEL = 2, /* of one box: then somebody may have to wait for a processor */
+        BUSY_LEVEL = 2, /* of one box: then others may have to wait for a processor */
 };
 
 static struct kernel *watched;
@@ -25,7 +25,7 @@ static bool is_working(const struct kernel *kernel) {
         return kernel->state == KERNEL_BUSY || kernel->state == KERNEL_STARTING;
 }
 
-static void look(struct kernel *kernel) {
+static void look_at_kernel(struct kernel *kernel) {
         struct cpu_weight *weight = &kernel->weight;
         uint64_t cpu_us = cgroup_meter_read_cpu(&kernel->meter);
         uint64_t used_us = weight->cpu_us && cpu_us > weight->cpu_us ? cpu_us - weight->cpu_us : 0;
@@ -55,7 +55,7 @@ static void on_time(void *context) {
         timer = NULL;
         for (struct kernel **at = &watched; *at;) {
                 struct kernel *kernel = *at;
-                look(kernel);
+                look_at_kernel(kernel);
                 is_busy = is_busy || kernel->weight.level >= BUSY_LEVEL;
                 if (is_at_rest(kernel)) {
                         *at = kernel->weight.next;

@@ -2,13 +2,14 @@
  * kernel that wakes for a millisecond of work waits behind every box that computes, for some milliseconds each. So the
  * weight of a box follows from how much processor time one request of it takes: a box that answers within a millisecond
  * goes first, one that computes for long has a small weight. Those that compute for long weigh the same and share what
- * there is as before, and on a machine with processors to spare nobody notices.
+ * there is as before, and on a machine with processors to spare nothing changes.
  *
- * It counts how long a request takes, not how much a box gets of a processor: where many compete, those who want much get
- * as little as those who want little. What goes on in a box after its run has ended counts like a request that lasts.
+ * It counts how long a request takes, not how much a box gets of a processor: where many compete, those who want much
+ * get as little as those who want little. What goes on in a box after its run has ended counts like a request that
+ * lasts.
  *
- * The time that a box used is read some times in a second, from its first request until it is at rest, and for all boxes
- * now and then. */
+ * The time that a box used is read some times in a second, from its first request until it is at rest, and for all
+ * boxes now and then. */
 #pragma once
 
 #include <stdbool.h>
@@ -24,7 +25,7 @@ struct cpu_weight {
         uint64_t cpu_us;               /* that its box had used then */
         uint64_t each_us;              /* what one request takes, lately */
         uint64_t open_us;              /* what the last one took so far, or what goes on without one */
-        unsigned level; /* its weight is halved so often; CPU_WEIGHT_UNKNOWN: as somebody else left it */
+        unsigned level; /* its weight is halved so often; CPU_WEIGHT_UNKNOWN: as the last daemon left it */
 };
 
 enum { CPU_WEIGHT_UNKNOWN = 255 };

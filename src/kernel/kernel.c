@@ -45,9 +45,8 @@ static const bool moves[KERNEL_STATES][KERNEL_STATES] = {
 };
 
 void kernel_move(struct kernel *kernel, enum kernel_state state) {
-        static const char *const names[KERNEL_STATES] = {
-                "being made", "starting", "failed", "idle", "attaching", "busy", "dead"
-        };
+        static const char *const names[KERNEL_STATES] = { "being made", "starting", "failed", "idle",
+                                                          "attaching",  "busy",     "dead" };
         if (!moves[kernel->state][state])
                 daemon_log("kernel %s: it was %s and is %s, which cannot be; please report this", kernel->id,
                            names[kernel->state], names[state]);
@@ -195,7 +194,7 @@ bool kernel_can_attach(const struct kernel *kernel) {
 
 int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err *err) {
         if (kernel->state != KERNEL_ATTACHING)
-                return 0; /* it died meanwhile, which was told */
+                return 0; /* it died meanwhile, and the listener knows */
         kernel_move(kernel, KERNEL_IDLE);
         if (reply->fds[MAKER_WORKSPACE] >= 0) {
                 fd_close(&kernel->fds[MAKER_WORKSPACE]);
@@ -286,7 +285,7 @@ void kernel_break_off(struct kernel *kernel) {
 }
 
 /* The process is gone, but what it said last may still be in the pipe: a result, or that it has gone to sleep. */
-static void hear_last_words(struct kernel *kernel) {
+static void read_last_frames(struct kernel *kernel) {
         enum { TURNS_MAX = 2 * (KERNEL_REPLY_MAX >> 16) };
         if (kernel->talk == KERNEL_TALKS)
                 kernel->talk = KERNEL_ENDING;
@@ -305,7 +304,7 @@ static void on_control(void *context, uint32_t events) {
         if (received == 0)
                 return; /* the rest of it is on the way */
         if (received < 0) {
-                hear_last_words(kernel);
+                read_last_frames(kernel);
                 kernel_end(kernel); /* the agent is gone, and all of the box with it */
                 return;
         }
@@ -321,7 +320,7 @@ static void on_control(void *context, uint32_t events) {
         frame_release(&frame);
         if (!gone)
                 return;
-        hear_last_words(kernel);
+        read_last_frames(kernel);
         kernel_end(kernel);
 }
 

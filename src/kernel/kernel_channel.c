@@ -1,4 +1,4 @@
-/* What a kernel says and is told: its pipes, into the journal, and the frames of its channel. */
+/* The channel of a kernel: its pipes into the journal, and its frames. */
 #include "kernel/kernel_channel.h"
 
 #include <endian.h>
@@ -56,7 +56,7 @@ static void on_pause_over(void *context) {
                         (void) loop_watch_change(watches[i], EPOLLIN);
 }
 
-/* Whoever says more than anybody will read must not have the daemon read it all day long. */
+/* A kernel that sends more than any client reads must not keep the daemon busy. */
 static void pause_watch(struct kernel *kernel, struct loop_watch *watch) {
         if (!kernel->pause_timer)
                 kernel->pause_timer = loop_timer(kernel->loop, loop_now_ms() + PAUSE_MS, on_pause_over, kernel);
@@ -251,9 +251,9 @@ static bool make_room(struct kernel *kernel, size_t size) {
         return true;
 }
 
-/* Its answer came before, or is lost: then nobody else will tell. Answers come in order, so one that is still to come
+/* Its answer came before, or is lost: then nothing else reports it. Answers come in order, so one that is still to come
  * cannot be the answer to this request. */
-static bool hear_repeated(struct kernel *kernel, const char *id, size_t size) {
+static bool take_repeated(struct kernel *kernel, const char *id, size_t size) {
         const struct journal_request *open = journal_open_request(kernel->journal);
         if (kernel->state != KERNEL_BUSY || !open || strlen(open->id) != size || memcmp(open->id, id, size) != 0)
                 return true;
@@ -312,7 +312,7 @@ static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const ch
                 kernel->listener->frame(kernel, type, &reply);
                 return true;
         case KERNEL_REPEATED:
-                return ++kernel->n_repeated <= REPEATED_MAX && hear_repeated(kernel, payload, size);
+                return ++kernel->n_repeated <= REPEATED_MAX && take_repeated(kernel, payload, size);
         default:
                 return false;
         }
@@ -405,7 +405,7 @@ void kernel_on_replies(void *context, uint32_t events) {
                 return;
         }
         kernel->short_since_ms = 0;
-        if (n <= 0) { /* closed by the process, which is ending or has: its agent tells how */
+        if (n <= 0) { /* closed by the process, which is ending or has ended: its agent reports how */
                 loop_unwatch(&kernel->replies_watch);
                 if (!kernel->exited)
                         kernel_signal(kernel, SIGKILL);
@@ -427,7 +427,7 @@ void kernel_on_replies(void *context, uint32_t events) {
 
 /* ---- after a dead daemon ---- */
 
-/* What it told the last daemon. False when that makes no sense. */
+/* Its frames to the last daemon. False when they are malformed. */
 static bool replay(struct kernel *kernel) {
         kernel->replays = true;
         journal_unread(kernel->journal);
@@ -455,7 +455,7 @@ static void send_again(struct kernel *kernel) {
         if (!open)
                 return;
         if (journal_read_request(kernel->journal, &payload, &size, NULL) < 0) { /* it is unknown what it was */
-                (void) hear_repeated(kernel, open->id, strlen(open->id));
+                (void) take_repeated(kernel, open->id, strlen(open->id));
                 return;
         }
         if (put_frame(kernel, open->type, payload, size) == 0)

@@ -6,7 +6,7 @@
 
 enum { CODE_MAX = 64 << 10 }; /* a longer text is not searched: it runs long enough */
 
-/* Without one of these no code imports anything; exec may run a text that is not seen here, save and load use pandas. */
+/* Without one of these, code imports nothing. exec may run a text that is not seen here; save and load use pandas. */
 static const char *const signs[] = { "import", "exec", "save", "load" };
 
 bool kernel_choice_is_light(const char *code, size_t size) {

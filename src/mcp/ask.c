@@ -1,8 +1,10 @@
 #include "mcp/ask.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/file_receiver.h"
+#include "mcp/tool.h"
 #include "session/session.h"
 #include "session/session_config.h"
 #include "store/workspace.h"
@@ -60,6 +62,16 @@ void ask_install(struct mcp_call *call, const char *name, json_t *packages, uint
         struct err err;
         mcp_call_expect(call, finish);
         mcp_call_settle(call, operation_install(&call->caller, &request, &err), &err);
+}
+
+const char *ask_find_waited_for(const struct mcp_call *call) {
+        char name[TOOL_NAME_ROOM];
+        (void) snprintf(name, sizeof(name), "%s%s", call->peer->prefix, call->sandbox);
+        const struct session *session = session_find(call->peer->manager, call->peer->owner, name);
+        for (const struct run *run = session ? session->runs : NULL; run; run = run->next)
+                if (strcmp(run->id, call->run_id) == 0)
+                        return run == session->runs ? NULL : session->runs->id;
+        return NULL;
 }
 
 void ask_read_run(struct mcp_call *call, const char *name, const char *run_id, ask_finish *finish) {

@@ -22,6 +22,9 @@ void ask_python(struct mcp_call *call, const char *name, json_t *code, uint64_t 
 void ask_shell(struct mcp_call *call, const char *name, json_t *command, uint64_t timeout_ms, ask_finish *finish);
 void ask_install(struct mcp_call *call, const char *name, json_t *packages, uint64_t timeout_ms, ask_finish *finish);
 
+/* The id of the run that the call's own run waits for in its sandbox; NULL: it is on, or over. */
+const char *ask_find_waited_for(const struct mcp_call *call);
+
 void ask_read_run(struct mcp_call *call, const char *name, const char *run_id, ask_finish *finish);
 void ask_cancel_run(struct mcp_call *call, const char *name, const char *run_id, ask_finish *finish);
 void ask_interrupt(struct mcp_call *call, const char *name, ask_finish *finish);

@@ -1,4 +1,4 @@
-/* The life of a call: started by a transport, answered once, and kept without anybody who waits while its run is on, so
+/* The life of a call: started by a transport, and answered once. It stays until its run ends, also without a client, so
  * that quotas count what really runs. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static void respond(struct mcp_call *call, int status, const char *text, size_t 
         call->link = NULL;
 }
 
-/* Nobody waits; what is under way is waited for in silence. */
+/* The client is gone: the run is waited for, and its answer dropped. */
 static void go_on_alone(struct mcp_call *call) {
         call->link = NULL;
         loop_timer_drop(&call->timer);
@@ -130,7 +130,7 @@ void mcp_call_say(struct mcp_call *call, const char *text, size_t size, bool is_
 
 void mcp_call_refuse(struct mcp_call *call, const struct err *err) {
         struct mcp_error error;
-        if (call->is_resource || call->is_task) { /* these have no result that could tell it */
+        if (call->is_resource || call->is_task) { /* these have no result to put it into */
                 bool is_missing = call->is_resource && call->era == MCP_LEGACY;
                 (void) mcp_error_set(&error, is_missing ? MCP_RESOURCE_NOT_FOUND : MCP_INVALID_PARAMS, 200, "%.500s",
                                      err->message);
@@ -159,7 +159,7 @@ void mcp_call_notify(struct mcp_call *call, const char *method, const char *para
 
 /* ---- progress ---- */
 
-static void tell_progress(struct mcp_call *call) {
+static void report_progress(struct mcp_call *call) {
         char line[200];
         uint64_t now_ms = loop_now_ms();
         mcp_output_last_line(&call->output, line, sizeof(line));
@@ -178,12 +178,12 @@ static void tell_progress(struct mcp_call *call) {
                 mcp_call_notify(call, "notifications/progress", params.bytes, params.size);
 }
 
-/* A client that waits for a silent run is told that it is still on. */
+/* A client that waits for a silent run gets progress. */
 static void on_beat(void *context) {
         struct mcp_call *call = context;
         call->beat = loop_timer(call->peer->manager->loop, loop_now_ms() + MCP_BEAT_MS, on_beat, call);
         if (loop_now_ms() - call->progressed_ms >= MCP_BEAT_MS)
-                tell_progress(call);
+                report_progress(call);
 }
 
 /* ---- the session layer ---- */
@@ -249,7 +249,7 @@ static void on_output(struct caller *caller, const struct caller_output *output)
                 mcp_call_wait(call, 0); /* not from in here: the caller goes on with the caller */
         }
         if (call->progress_token && call->is_run && loop_now_ms() - call->progressed_ms >= MCP_PROGRESS_MS)
-                tell_progress(call);
+                report_progress(call);
 }
 
 static void on_display(struct caller *caller, const char *data, size_t size) {

@@ -38,7 +38,7 @@ struct channel_call {
         struct mcp_call call; /* the first */
         struct channel *channel;
         struct channel_call *next;
-        struct loop_timer *run_timer; /* until the relay is told of its run */
+        struct loop_timer *run_timer; /* until the relay gets the id of its run */
 };
 
 static void send_line(struct channel *channel, const char *text, size_t size) {
@@ -72,7 +72,7 @@ static void on_respond(struct mcp_call *call, int status, const char *text, size
         send_line(((struct channel_call *) call)->channel, text, size);
 }
 
-static void tell_run(void *context) {
+static void report_run(void *context) {
         struct channel_call *own = context;
         struct mcp_call *call = &own->call;
         struct client_request *request = client_request_of(own->channel->upload.caller);
@@ -94,7 +94,7 @@ static void on_accepted(struct mcp_call *call, const char *sandbox, const char *
         (void) sandbox;
         (void) run_id;
         if (call->is_run && !own->run_timer)
-                own->run_timer = loop_timer(call->peer->manager->loop, loop_now_ms() + RUN_TOLD_MS, tell_run, own);
+                own->run_timer = loop_timer(call->peer->manager->loop, loop_now_ms() + RUN_TOLD_MS, report_run, own);
 }
 
 static void on_release(struct mcp_call *call) {
@@ -128,7 +128,7 @@ static void cancel(struct channel *channel, const struct mcp_message *message) {
                 }
 }
 
-static void begin(struct channel *channel, const struct mcp_message *message) {
+static void begin_call(struct channel *channel, const struct mcp_message *message) {
         struct mcp_error error;
         struct channel_call *own = channel->n_calls < MCP_CALLS_MAX ? calloc(1, sizeof(*own)) : NULL;
         if (!own) {
@@ -159,7 +159,7 @@ static void handle_line(struct channel *channel, const char *line, size_t size) 
             mcp_message_check_era(&message, NULL, &error) < 0)
                 send_error(channel, message.id, &error);
         else if (message.kind == MCP_REQUEST)
-                begin(channel, &message);
+                begin_call(channel, &message);
         else if (message.kind == MCP_NOTIFICATION && strcmp(message.method, "notifications/cancelled") == 0)
                 cancel(channel, &message);
         json_decref(json);
@@ -248,8 +248,8 @@ static bool is_of_channel(const char *name) {
                name[strlen(CHANNEL_NAME) + CHANNEL_ID_LENGTH] == '-';
 }
 
-/* A relay and a daemon that were killed together leave sandboxes that nobody comes back for. A relay that lives has its
- * channel again soon after the daemon has started. */
+/* A relay and a daemon that were killed together leave sandboxes without an owner. A relay that lives has its channel
+ * again soon after the daemon has started. */
 static void remove_orphans(struct session_manager *manager) {
         if (loop_now_ms() - manager->started_ms < ORPHANS_MS)
                 return;

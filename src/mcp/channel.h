@@ -1,10 +1,10 @@
 /* MCP on a connection of the daemon's own socket: what `glovebox mcp` relays from its standard input and output.
  *
  * The request {"op": "mcp", "name", "keep", and options of session.create} opens the channel. Messages follow as DATA
- * in both directions, each ended by a newline. END, or the end of the connection, closes it: runs that somebody waits
- * for are interrupted, and the sandboxes of the channel are removed unless "keep" says otherwise. When the daemon goes
- * away they stay, and the relay opens a channel of the same name to the next one. An EVENT {"event": "run", "id",
- * "run"} tells the relay which run a call waits for, so that it can be read again then. */
+ * in both directions, each ended by a newline. END, or the end of the connection, closes it: runs with a waiting call
+ * are interrupted, and the sandboxes of the channel are removed unless "keep" says otherwise. When the daemon goes away
+ * they stay, and the relay opens a channel of the same name to the next one. An EVENT {"event": "run", "id", "run"}
+ * names the run that a call waits for, so that it can be read again then. */
 #pragma once
 
 #include "daemon/socket_request.h"

@@ -7,10 +7,12 @@
 
 #include "base/memory.h"
 #include "http/text.h"
+#include "mcp/ask.h"
 #include "mcp/resource.h"
 #include "mcp/task.h"
 #include "store/artifact.h"
 
+enum { EXIT_KILLED = 137 };
 enum { VALUE_MAX = 12 << 10, TRACEBACK_MAX = 6 << 10, DECODE_MAX = 1 << 20 };
 
 #define put_words(text, ...)                                                                                           \
@@ -105,11 +107,24 @@ static const struct {
 } advices[] = {
         { "ModuleNotFoundError", "add the package with install_packages, then run this again" },
         { "MemoryError", "process the data in chunks, or free variables with del" },
-        { "gaierror", "the sandbox has no such host: see what this server says about its network" },
-        { "timeout", "use background=true or a larger timeout_s, and read_output" },
+        { "gaierror", "this sandbox has no way to that host, and cannot get one; for packages use install_packages" },
+        { "URLError", "this sandbox has no way to that host, and cannot get one; for packages use install_packages" },
+        { "ConnectionError", "if this sandbox has no network, it cannot get one; for packages use install_packages" },
+        { "timeout", "a larger timeout_s" },
         { "memory_limit", "process the data in chunks" },
         { "kernel_died", "variables are lost, files are kept: run the set-up again" },
 };
+
+/* The ends of messages and tracebacks that are for people: they name commands, or options that a model has not. */
+static void cut_for_model(char *text) {
+        static const char *const ends[] = { "[to add it to this session:", "[this box has no network;",
+                                            "; raise the " };
+        for (size_t i = 0; i < ELEMENTS(ends); i++) {
+                char *end = strstr(text, ends[i]);
+                if (end)
+                        *end = '\0';
+        }
+}
 
 static void put_error(struct slice error, struct json_writer *plain) {
         _cleanup_free_ char *traceback = slice_text(slice_get(error, "traceback"), DECODE_MAX);
@@ -120,13 +135,13 @@ static void put_error(struct slice error, struct json_writer *plain) {
                 return;
         begin_paragraph(plain);
         if (traceback && *traceback) {
-                char *hint = strstr(traceback, "[to add it to this session:"); /* for people at a terminal */
-                if (hint)
-                        *hint = '\0';
+                cut_for_model(traceback);
                 put_clipped(plain, traceback, TRACEBACK_MAX);
         } else {
                 const char *words = message ? message : value;
-                if (name)
+                if (message)
+                        cut_for_model(message);
+                else if (name)
                         put_words(plain, "%.200s: ", name);
                 put_clipped(plain, words ? words : "", TRACEBACK_MAX);
         }
@@ -177,6 +192,28 @@ static void put_install(struct slice result, struct json_writer *plain) {
         }
 }
 
+/* What a command says that the sandbox knows better about. */
+static void put_shell_advice(int64_t code, struct json_writer *plain) {
+        static const struct {
+                const char *words, *advice;
+        } known[] = {
+                { "externally-managed-environment", "use install_packages instead of pip" },
+                { "No module named ", "add the package with install_packages, then run this again" },
+                { "Could not resolve host", "this sandbox has no way to that host, and cannot get one" },
+                { "EOFError: EOF when reading a line",
+                  "standard input is empty: give the program a file or arguments" },
+        };
+        for (size_t i = 0; i < ELEMENTS(known); i++)
+                if (plain->size > 0 && memmem(plain->bytes, plain->size, known[i].words, strlen(known[i].words))) {
+                        begin_paragraph(plain);
+                        put_words(plain, "Fix: %s.\n", known[i].advice);
+                }
+        if (code == EXIT_KILLED) {
+                begin_paragraph(plain);
+                put_words(plain, "[killed, most likely because its memory came to the limit]\n");
+        }
+}
+
 /* How it ended, where that is not plain from the rest. */
 static void put_end(const struct mcp_call *call, struct slice result, struct json_writer *plain) {
         _cleanup_free_ char *status = slice_text(slice_get(result, "status"), 100);
@@ -185,7 +222,10 @@ static void put_end(const struct mcp_call *call, struct slice result, struct jso
         uint64_t cut = (uint64_t) slice_number(slice_get(result, "stdout_cut_bytes")) +
                        (uint64_t) slice_number(slice_get(result, "stderr_cut_bytes"));
         bool is_shell = strcmp(call->tool, "run_shell") == 0;
-        if (status && strcmp(status, "ok") != 0 && (is_shell || strcmp(status, "error") != 0)) {
+        if (is_shell)
+                put_shell_advice(code, plain);
+        if (status && strcmp(status, "ok") != 0 &&
+            (is_shell || (strcmp(status, "error") != 0 && strcmp(status, "timeout") != 0))) {
                 begin_paragraph(plain);
                 put_words(plain, "[%s, exit status %" PRId64 "]\n", status, code);
         }
@@ -256,7 +296,8 @@ void content_put_run(const struct mcp_call *call, const char *text, size_t size,
         _cleanup_json_writer_ struct json_writer plain = { 0 }, blocks = { 0 };
         size_t n = 0, n_dropped = 0;
         bool is_error = !slice_is(status, "ok");
-        put_output(call, &plain);
+        if (is_error || !slice_get(result, "installed").bytes) /* what pip says is for those who look for an error */
+                put_output(call, &plain);
         put_displays(displays, &plain);
         put_value(value, &plain);
         put_install(result, &plain);
@@ -270,7 +311,9 @@ void content_put_run(const struct mcp_call *call, const char *text, size_t size,
                 begin_paragraph(&plain);
                 put_words(&plain, "[%zu more images are not shown: save them in /workspace/artifacts]\n", n_dropped);
         }
-        if (plain.size == 0 && blocks.size == 0)
+        if (plain.size == 0 && blocks.size == 0 && call->output.seen < call->output.skip)
+                put_words(&plain, "[the output has only %" PRIu64 " bytes]", call->output.seen);
+        else if (plain.size == 0 && blocks.size == 0)
                 json_writer_put_literal(&plain, "[no output]");
         while (plain.size > 0 && plain.bytes[plain.size - 1] == '\n')
                 plain.size--;
@@ -338,7 +381,15 @@ void content_answer_unfinished(struct mcp_call *call) {
                 return;
         }
         put_output(call, &plain);
-        if (!call->is_full) {
+        const char *first = ask_find_waited_for(call);
+        if (first) {
+                begin_paragraph(&plain);
+                put_words(
+                        &plain,
+                        "[waits for run_id=\"%s.%s\" in this sandbox; this one is run_id=\"%s\": read_output reads it, "
+                        "interrupt ends it]",
+                        call->sandbox, first, name);
+        } else if (!call->is_full) {
                 begin_paragraph(&plain);
                 put_words(&plain,
                           "[still running as run_id=\"%s\"; read_output with offset=%" PRIu64

@@ -21,8 +21,8 @@ enum { STEPS = 3, STEP_MS = 50 };
 #define EMBEDDED(uri, mime, words)                                                                                     \
         "{\"type\":\"resource\",\"resource\":{\"uri\":\"" uri "\",\"mimeType\":\"" mime "\",\"text\":\"" words "\"}}"
 
-static void tell_progress(struct mcp_call *call);
-static void tell_log(struct mcp_call *call);
+static void report_progress(struct mcp_call *call);
+static void report_log(struct mcp_call *call);
 static void need_sampling(struct mcp_call *call);
 static void greet(struct mcp_call *call);
 static void fail_as_task(struct mcp_call *call);
@@ -47,9 +47,9 @@ static const struct {
                   "test://mixed-content-resource", "application/json", "{\\\"test\\\":\\\"data\\\",\\\"value\\\":123}"),
           false, NULL, NULL, NULL },
         { "test_error_handling", TEXT("This tool intentionally returns an error for testing"), true, NULL, NULL, NULL },
-        { "test_tool_with_progress", TEXT("progress was told"), false, tell_progress, NULL, NULL },
-        { "test_tool_with_logging", TEXT("three messages were logged"), false, tell_log, NULL, NULL },
-        { "test_logging_tool", TEXT("logged, if that was wanted"), false, tell_log, NULL, NULL },
+        { "test_tool_with_progress", TEXT("progress was told"), false, report_progress, NULL, NULL },
+        { "test_tool_with_logging", TEXT("three messages were logged"), false, report_log, NULL, NULL },
+        { "test_logging_tool", TEXT("logged, if that was wanted"), false, report_log, NULL, NULL },
         { "test_streaming_elicitation", TEXT("nothing is asked here"), false, NULL, NULL, NULL },
         { "test_missing_capability", NULL, false, NULL, need_sampling, NULL },
         { "greet", NULL, false, NULL, greet, "{\"type\":\"object\"}" },
@@ -60,9 +60,10 @@ static const struct {
           "\"$anchor\":\"addressDef\",\"type\":\"object\",\"properties\":{\"street\":{\"type\":\"string\"},\"city\":{"
           "\"type\":\"string\"}}}},\"properties\":{\"name\":{\"type\":\"string\"},\"address\":{\"$ref\":"
           "\"#/$defs/address\"},\"contactMethod\":{\"enum\":[\"phone\",\"email\"]},\"phone\":{\"type\":\"string\"},"
-          "\"email\":{\"type\":\"string\"}},\"allOf\":[{\"anyOf\":[{\"required\":[\"phone\"]},{\"required\":[\"email\"]}]}],"
-          "\"if\":{\"properties\":{\"contactMethod\":{\"const\":\"phone\"}},\"required\":[\"contactMethod\"]},\"then\":{"
-          "\"required\":[\"phone\"]},\"else\":{\"required\":[\"email\"]},\"additionalProperties\":false}" },
+          "\"email\":{\"type\":\"string\"}},\"allOf\":[{\"anyOf\":[{\"required\":[\"phone\"]},{\"required\":[\""
+          "email\"]}]}],\"if\":{\"properties\":{\"contactMethod\":{\"const\":\"phone\"}},\"required\":[\""
+          "contactMethod\"]},\"then\":{\"required\":[\"phone\"]},\"else\":{\"required\":[\"email\"]},"
+          "\"additionalProperties\":false}" },
 };
 
 static const struct {
@@ -208,7 +209,7 @@ static void answer_tool(struct mcp_call *call, size_t which) {
         mcp_call_result(call, &members, NULL);
 }
 
-static void tell_progress(struct mcp_call *call) {
+static void report_progress(struct mcp_call *call) {
         char params[100];
         _cleanup_free_ char *token = call->progress_token ? json_dumps(call->progress_token, JSON_ENCODE_ANY) : NULL;
         if (!token || strlen(token) > 40)
@@ -218,7 +219,7 @@ static void tell_progress(struct mcp_call *call) {
         mcp_call_notify(call, "notifications/progress", params, (size_t) size);
 }
 
-static void tell_log(struct mcp_call *call) {
+static void report_log(struct mcp_call *call) {
         static const char params[] = "{\"level\":\"info\",\"data\":\"a step of the tool\"}";
         if (call->era == MCP_LEGACY || call->wants_log)
                 mcp_call_notify(call, "notifications/message", params, sizeof(params) - 1);

@@ -125,8 +125,8 @@ void mcp_call_result(struct mcp_call *call, const struct json_writer *members, c
 /* Sends a notification that belongs to the call; params as text. */
 void mcp_call_notify(struct mcp_call *call, const char *method, const char *params, size_t size);
 
-/* Around an operation (daemon/operation.h): `finish` gets the answer's text; what the operation returned is settled,
- * and a refusal told to the model. */
+/* Around an operation (daemon/operation.h): `finish` gets the answer's text; this handles what the operation returned,
+ * and a refusal goes to the model. */
 void mcp_call_expect(struct mcp_call *call, void (*finish)(struct mcp_call *call, const char *text, size_t size));
 void mcp_call_settle(struct mcp_call *call, int code, const struct err *err);
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MCP_OUTPUT_HEAD = 16 << 10, MCP_OUTPUT_TAIL = 8 << 10 };
+enum { MCP_OUTPUT_HEAD = 8 << 10, MCP_OUTPUT_TAIL = 4 << 10 };
 
 struct mcp_output {
         uint64_t skip;  /* bytes before the first one that is wanted */

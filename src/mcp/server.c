@@ -25,8 +25,8 @@ static void put_capabilities(const struct mcp_call *call, struct json_writer *me
 static void put_instructions(const struct mcp_call *call, struct json_writer *members) {
         static const char words[] =
                 "Runs Python and shell commands in sealed sandboxes. Leave \"sandbox\" out to use the default one; its "
-                "variables and files stay between calls. Files are in /workspace; save results in "
-                "/workspace/artifacts. ";
+                "variables and files stay between calls. A sandbox runs one thing at a time. Files are in /workspace; "
+                "save results in /workspace/artifacts. What is not installed: install_packages. ";
         _cleanup_json_writer_ struct json_writer plain = { 0 };
         json_writer_put(&plain, words, sizeof(words) - 1);
         json_writer_put(&plain, call->peer->place, strlen(call->peer->place));

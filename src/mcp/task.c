@@ -101,7 +101,7 @@ void task_cancel(struct mcp_call *call, const struct mcp_message *message) {
                 ask_cancel_run(call, name, call->run_id, answer_nothing);
 }
 
-/* No task of ours ever asks for input. */
+/* No task ever asks for input. */
 void task_update(struct mcp_call *call, const struct mcp_message *message) {
         char name[TOOL_NAME_ROOM];
         if (take_id(call, message, name))

@@ -1,5 +1,6 @@
 /* Tasks (the extension of the modern era): a run that its client follows by polling. A task is a run in the journal, so
- * it is there before it is told, and outlives the daemon; its id names the sandbox, the run, and when it began. */
+ * it is recorded before its client gets the id, and outlives the daemon; its id names the sandbox, the run, and when it
+ * began. */
 #pragma once
 
 #include "mcp/mcp.h"

@@ -8,32 +8,36 @@
 #include "mcp/server.h"
 #include "store/registry.h"
 
-#define SANDBOX { .name = "sandbox", .about = "its handle, of create_sandbox; the default one without it", .max = 64 }
+#define SANDBOX { .name = "sandbox", .about = "handle from create_sandbox; the default one if left out", .max = 64 }
 #define RUN_HOW                                                                                                        \
         SANDBOX,                                                                                                       \
                 { .name = "timeout_s",                                                                                 \
                   .kind = TOOL_NUMBER,                                                                                 \
                   .min = 0.01,                                                                                         \
                   .max = 86400,                                                                                        \
-                  .about = "stop it after so many seconds" },                                                          \
+                  .about = "stop it after so many seconds; 3600 if left out" },                                        \
         {                                                                                                              \
-                .name = "background", .kind = TOOL_TRUTH, .about = "return at once with a run_id for read_output"      \
+                .name = "background", .kind = TOOL_TRUTH,                                                              \
+                .about = "return at once with a run_id for read_output; later runs in this sandbox wait for it"        \
         }
 
 const struct mcp_tool tools[] = {
         { .name = "run_python",
           .title = "Run Python",
-          .tells_place = true,
+          .describes_place = true,
           .run = tool_run_python,
-          .about = "Run Python code. Variables, imports and files stay for the next call. Returns what it prints, the "
-                   "value of the last expression, figures as images, and links to files saved in "
-                   "/workspace/artifacts. What takes longer than 45 s goes on in the background.",
+          .about =
+                  "Run Python code. Variables, imports and files stay for the next call. Returns what it prints, the "
+                  "value of the last expression, figures as images (saved as figure-N.png, too), and links to files in "
+                  "/workspace/artifacts, which the user can open. After 45 s it goes on in the background.",
           .arguments = { { .name = "code", .is_required = true }, RUN_HOW } },
         { .name = "run_shell",
           .title = "Run a shell command",
-          .tells_place = true,
+          .describes_place = true,
           .run = tool_run_shell,
-          .about = "Run a shell command in /workspace. Returns its output and, when it is not 0, its exit status.",
+          .about =
+                  "Run a shell command in /workspace. Standard input is empty. Returns its output and, when it is not 0, "
+                  "its exit status. After 45 s it goes on in the background.",
           .arguments = { { .name = "command", .is_required = true }, RUN_HOW } },
         { .name = "read_file",
           .title = "Read a file",
@@ -58,30 +62,32 @@ const struct mcp_tool tools[] = {
           .hints = TOOL_READS,
           .run = tool_list_files,
           .about = "List a directory below /workspace.",
-          .arguments = { { .name = "path", .max = 4095, .about = "/workspace without it" }, SANDBOX } },
+          .arguments = { { .name = "path", .max = 4095, .about = "/workspace if left out" }, SANDBOX } },
         { .name = "install_packages",
           .title = "Install Python packages",
           .hints = TOOL_IDEMPOTENT | TOOL_OPEN_WORLD,
           .run = tool_install,
-          .about = "Install packages with pip, by name (\"attrs>=23\"). Works without a network of the sandbox.",
+          .about =
+                  "Install Python packages by name (\"attrs>=23\"), for run_python and run_shell, also where the sandbox has "
+                  "no network. May take minutes.",
           .arguments = { { .name = "packages", .kind = TOOL_TEXTS, .is_required = true }, SANDBOX } },
         { .name = "read_output",
           .title = "Read a run's output",
           .hints = TOOL_READS,
           .run = tool_read_output,
           .about = "Read a run's output from a byte on: of one in the background, or what was left out. At the end of "
-                   "the run its result follows.",
+                   "the run its result follows. To look for a line, write the output to a file and use read_file.",
           .arguments = { { .name = "run_id", .is_required = true, .max = 160 },
                          { .name = "offset",
                            .kind = TOOL_INTEGER,
                            .min = 0,
                            .max = 1e12,
-                           .about = "first byte wanted" },
+                           .about = "first byte wanted; 0 if left out" },
                          { .name = "wait_s",
                            .kind = TOOL_NUMBER,
                            .min = 0,
                            .max = 50,
-                           .about = "wait so long for the end; 5 without it" } } },
+                           .about = "wait up to so long for its end; 5 if left out" } } },
         { .name = "interrupt",
           .title = "Interrupt a run",
           .hints = TOOL_IDEMPOTENT,
@@ -153,8 +159,8 @@ static void put_hint(struct json_writer *text, const char *name, bool value) {
 
 static void put_tool(const struct mcp_call *call, const struct mcp_tool *tool, struct json_writer *text) {
         char about[1200];
-        int size = snprintf(about, sizeof(about), "%s%s%s", tool->about, tool->tells_place ? " " : "",
-                            tool->tells_place ? call->peer->place : "");
+        int size = snprintf(about, sizeof(about), "%s%s%s", tool->about, tool->describes_place ? " " : "",
+                            tool->describes_place ? call->peer->place : "");
         json_writer_put_literal(text, "{\"name\":");
         json_writer_put_string(text, tool->name, strlen(tool->name));
         json_writer_put_literal(text, ",\"title\":");
@@ -252,27 +258,29 @@ int tool_check(const struct mcp_tool *tool, json_t *arguments, struct err *err) 
         return 0;
 }
 
+static const struct mcp_tool *find_tool(const char *name) {
+        for (size_t i = 0; i < n_tools; i++)
+                if (strcmp(tools[i].name, name) == 0)
+                        return &tools[i];
+        return NULL;
+}
+
 void tool_call(struct mcp_call *call, const struct mcp_message *message) {
         const char *name = json_string_value(json_object_get(message->params, "name"));
         json_t *arguments = json_object_get(message->params, "arguments");
-        struct mcp_error error;
+        struct mcp_error error = { 0 };
         struct err err;
-        const struct mcp_tool *tool = NULL;
-        for (size_t i = 0; name && !tool && i < n_tools; i++)
-                if (strcmp(tools[i].name, name) == 0)
-                        tool = &tools[i];
+        const struct mcp_tool *tool = name ? find_tool(name) : NULL;
         if (json_is_null(arguments))
                 arguments = NULL;
         if (name && !tool && call->peer->has_fixtures && fixture_call_tool(call, message, name))
                 return;
-        if (!tool || (arguments && !json_is_object(arguments))) {
-                if (tool)
-                        (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200, "\"arguments\" must be an object");
-                else
-                        (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200,
-                                             "there is no tool \"%.60s\"; tools/list "
-                                             "names those there are",
-                                             name ? name : "");
+        if (!tool)
+                (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200,
+                                     "there is no tool \"%.60s\"; tools/list names those there are", name ? name : "");
+        else if (arguments && !json_is_object(arguments))
+                (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200, "\"arguments\" must be an object");
+        if (error.code) {
                 mcp_call_fail(call, &error);
                 return;
         }

@@ -26,7 +26,7 @@ static const char *get(json_t *arguments, const char *name) {
 
 /* ---- read ---- */
 
-struct image_cache {
+struct file_view {
         int fd;
         const char *relative;
         uint64_t size;
@@ -49,7 +49,7 @@ static char *read_beginning(int fd, size_t max, size_t *ret_size, struct err *er
         return NULL;
 }
 
-static void answer_link(struct mcp_call *call, const struct image_cache *view, const char *why) {
+static void answer_link(struct mcp_call *call, const struct file_view *view, const char *why) {
         _cleanup_json_writer_ struct json_writer members = { 0 };
         char words[300];
         int n = snprintf(words, sizeof(words), "%s (%" PRIu64 " bytes); use run_python or run_shell to look into it",
@@ -62,7 +62,7 @@ static void answer_link(struct mcp_call *call, const struct image_cache *view, c
         mcp_call_result(call, &members, NULL);
 }
 
-static void answer_image(struct mcp_call *call, const struct image_cache *view, const char *mime, struct err *err) {
+static void answer_image(struct mcp_call *call, const struct file_view *view, const char *mime, struct err *err) {
         _cleanup_json_writer_ struct json_writer members = { 0 }, data = { 0 };
         size_t size;
         _cleanup_free_ char *bytes = read_beginning(view->fd, IMAGE_MAX, &size, err);
@@ -83,6 +83,8 @@ static void answer_image(struct mcp_call *call, const struct image_cache *view, 
 /* Where the wanted line begins, or NULL. */
 static const char *find_line(const char *bytes, size_t size, uint64_t line) {
         const char *at = bytes, *end = bytes + size;
+        if (line == 1)
+                return bytes;
         while (line > 1 && at < end) {
                 const char *feed = memchr(at, '\n', (size_t) (end - at));
                 if (!feed)
@@ -90,20 +92,34 @@ static const char *find_line(const char *bytes, size_t size, uint64_t line) {
                 at = feed + 1;
                 line--;
         }
-        return at;
+        return at < end ? at : NULL;
 }
 
-static void answer_lines(struct mcp_call *call, const struct image_cache *view, const char *bytes, size_t size) {
+static uint64_t count_lines(const char *bytes, size_t size) {
+        uint64_t n = size > 0 && bytes[size - 1] != '\n';
+        for (size_t i = 0; i < size; i++)
+                n += bytes[i] == '\n';
+        return n;
+}
+
+static void refuse_line(struct mcp_call *call, const struct file_view *view, const char *bytes, size_t size) {
+        char words[200];
+        int length = view->size > size ? snprintf(words, sizeof(words),
+                                                  "line %" PRIu64
+                                                  " is beyond the first %d MiB of the file; use run_shell with sed",
+                                                  view->line, LOOK_MAX >> 20)
+                                       : snprintf(words, sizeof(words), "the file has only %" PRIu64 " lines",
+                                                  count_lines(bytes, size));
+        mcp_call_say(call, words, (size_t) length, true);
+}
+
+static void answer_lines(struct mcp_call *call, const struct file_view *view, const char *bytes, size_t size) {
         const char *begin = find_line(bytes, size, view->line), *end = bytes + size, *at = begin;
         _cleanup_json_writer_ struct json_writer plain = { 0 };
         char words[200];
         uint64_t n = 0;
         if (!begin) {
-                int length = snprintf(words, sizeof(words),
-                                      "line %" PRIu64 " is beyond the first %d MiB of the file, or "
-                                      "beyond its end; use run_shell with sed",
-                                      view->line, LOOK_MAX >> 20);
-                mcp_call_say(call, words, (size_t) length, true);
+                refuse_line(call, view, bytes, size);
                 return;
         }
         while (at < end && (view->lines == 0 || n < view->lines)) {
@@ -116,7 +132,8 @@ static void answer_lines(struct mcp_call *call, const struct image_cache *view, 
         }
         size_t shown = (size_t) (at - begin) < MCP_FILE_TEXT_MAX ? (size_t) (at - begin) : MCP_FILE_TEXT_MAX;
         json_writer_put(&plain, begin, shown);
-        if (begin + shown < end || view->size > size) {
+        bool is_all = view->lines > 0 && n == view->lines; /* that was asked for */
+        if (!is_all && (begin + shown < end || view->size > size)) {
                 int length = snprintf(words, sizeof(words),
                                       "\n[more follows: read_file line=%" PRIu64 "; the file has %" PRIu64 " bytes]",
                                       view->line + n, view->size);
@@ -127,7 +144,7 @@ static void answer_lines(struct mcp_call *call, const struct image_cache *view, 
         mcp_call_say(call, plain.bytes ? plain.bytes : "", plain.size, false);
 }
 
-static void answer_file(struct mcp_call *call, const struct image_cache *view, struct err *err) {
+static void answer_file(struct mcp_call *call, const struct file_view *view, struct err *err) {
         const char *mime = artifact_mime(view->relative);
         static const char *const images[] = { "image/png", "image/jpeg", "image/gif", "image/webp" };
         for (size_t i = 0; i < ELEMENTS(images); i++)
@@ -160,11 +177,11 @@ void tool_read_file(struct mcp_call *call, json_t *arguments) {
                 return;
         }
         json_int_t line = json_integer_value(json_object_get(arguments, "line"));
-        const struct image_cache view = { .fd = fd,
-                                          .relative = relative,
-                                          .size = (uint64_t) status.st_size,
-                                          .line = line > 0 ? (uint64_t) line : 1,
-                                          .lines = (uint64_t) json_integer_value(json_object_get(arguments, "lines")) };
+        const struct file_view view = { .fd = fd,
+                                        .relative = relative,
+                                        .size = (uint64_t) status.st_size,
+                                        .line = line > 0 ? (uint64_t) line : 1,
+                                        .lines = (uint64_t) json_integer_value(json_object_get(arguments, "lines")) };
         answer_file(call, &view, &err);
 }
 

@@ -6,6 +6,8 @@
 #include "mcp/content.h"
 #include "mcp/tool.h"
 
+enum { RUN_TIMEOUT_MS = 3600 * 1000 };
+
 typedef void ask_run(struct mcp_call *call, const char *name, json_t *what, uint64_t timeout_ms, ask_finish *finish);
 
 /* A handle that is not there is refused, and only the default sandbox is made by the first run. */
@@ -22,11 +24,20 @@ static int prepare_run(struct mcp_call *call, json_t *arguments, char ret_name[s
         return call->link->count_run ? call->link->count_run(call, err) : 0;
 }
 
-/* The run goes on when the client's patience ends; what it takes to read it is told then. */
+/* A run goes on after the client's patience, so that a minute, the usual limit of a sandbox, would be no help. 0: the
+ * sandbox's own, where the caller may not have more. */
+static uint64_t timeout_of(const struct mcp_call *call, const json_t *arguments) {
+        const json_t *given = json_object_get(arguments, "timeout_s");
+        struct err ignored;
+        if (given)
+                return (uint64_t) (json_number_value(given) * 1000);
+        return ask_check_timeout(call, RUN_TIMEOUT_MS, &ignored) == 0 ? RUN_TIMEOUT_MS : 0;
+}
+
+/* The run goes on when the client's patience ends; the answer then says how to read it. */
 static void begin_run(struct mcp_call *call, json_t *arguments, ask_run *ask, const char *what, bool can_go_on) {
         char name[TOOL_NAME_ROOM];
         struct err err;
-        double timeout_s = json_number_value(json_object_get(arguments, "timeout_s"));
         bool in_background = json_is_true(json_object_get(arguments, "background"));
         if (prepare_run(call, arguments, name, &err) < 0) {
                 mcp_call_refuse(call, &err);
@@ -37,7 +48,7 @@ static void begin_run(struct mcp_call *call, json_t *arguments, ask_run *ask, co
         call->began_ms = loop_wall_ms();
         if (can_go_on)
                 mcp_call_wait(call, in_background ? 0 : call->takes_tasks ? MCP_TASK_YIELD_MS : MCP_YIELD_MS);
-        ask(call, name, json_object_get(arguments, what), (uint64_t) (timeout_s * 1000), content_answer_run);
+        ask(call, name, json_object_get(arguments, what), timeout_of(call, arguments), content_answer_run);
 }
 
 void tool_run_python(struct mcp_call *call, json_t *arguments) {
@@ -67,7 +78,7 @@ void tool_read_output(struct mcp_call *call, json_t *arguments) {
         ask_read_run(call, name, call->run_id, content_answer_run);
 }
 
-static void tell_interrupted(struct mcp_call *call, const char *text, size_t size) {
+static void report_interrupted(struct mcp_call *call, const char *text, size_t size) {
         bool was_on = slice_is_true(slice_get((struct slice) { text, size }, "interrupted"));
         const char *words = was_on ? "interrupted" : "nothing was running";
         mcp_call_say(call, words, strlen(words), false);
@@ -82,7 +93,7 @@ void tool_interrupt(struct mcp_call *call, json_t *arguments) {
         if (code < 0 || ask_require(call, name, &err) < 0)
                 mcp_call_refuse(call, &err);
         else if (run)
-                ask_cancel_run(call, name, call->run_id, tell_interrupted);
+                ask_cancel_run(call, name, call->run_id, report_interrupted);
         else
-                ask_interrupt(call, name, tell_interrupted);
+                ask_interrupt(call, name, report_interrupted);
 }

@@ -10,7 +10,7 @@
 
 enum { SHORT_HANDLE = 8 }; /* where a key, or a secret of the connection, protects it */
 
-static void tell_created(struct mcp_call *call, const char *text, size_t size) {
+static void report_created(struct mcp_call *call, const char *text, size_t size) {
         char words[200];
         (void) text;
         (void) size;
@@ -32,7 +32,7 @@ void tool_create_sandbox(struct mcp_call *call, json_t *arguments) {
                 mcp_call_refuse(call, &err);
                 return;
         }
-        ask_create(call, name, tell_created);
+        ask_create(call, name, report_created);
 }
 
 struct sandbox_lines {
@@ -62,7 +62,7 @@ void tool_list_sandboxes(struct mcp_call *call, json_t *arguments) {
         json_writer_release(&lines.plain);
 }
 
-static void tell_closed(struct mcp_call *call, const char *text, size_t size) {
+static void report_closed(struct mcp_call *call, const char *text, size_t size) {
         (void) text;
         (void) size;
         mcp_call_say(call, "closed", 6, false);
@@ -75,5 +75,5 @@ void tool_close_sandbox(struct mcp_call *call, json_t *arguments) {
             ask_require(call, name, &err) < 0)
                 mcp_call_refuse(call, &err);
         else
-                ask_remove(call, name, tell_closed);
+                ask_remove(call, name, report_closed);
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/fd.h"
+#include "session/artifact_listing.h"
 #include "session/outputs.h"
 #include "session/session.h"
 
@@ -24,10 +25,10 @@ static bool stat_artifacts(const struct session *session, struct stat *ret_statu
 }
 
 static bool is_on_tmpfs(const struct session *session) {
-        return session->kernel && session->kernel->ephemeral;
+        return session->kernel && session->kernel->ephemeral && !*session->row.workspace;
 }
 
-/* A tmpfs, whose directories grow with each entry: by their size alone one can tell that there is none. */
+/* A tmpfs, whose directories grow with each entry: their size alone shows that there is none. */
 static bool is_empty_on_tmpfs(const struct session *session) {
         enum { TMPFS_EMPTY_BYTES = 40 };
         struct stat status;
@@ -94,7 +95,7 @@ static void copy_out(struct session *session, int workspace_fd, const char *run_
         outputs_stamp(session->manager, out_dir);
 }
 
-/* Leaves what the run made or changed. Where it is not known what was there before, change times tell. */
+/* Leaves what the run made or changed. Where it is not known what was there before, change times decide. */
 static void keep_fresh(const struct session *session, struct artifact_list *list) {
         if (session->is_seen)
                 artifact_keep_changed(list, &session->seen);
@@ -103,7 +104,7 @@ static void keep_fresh(const struct session *session, struct artifact_list *list
 }
 
 /* Where they are on the host says nothing that others than the operator may know. */
-static void artifact_collect_tell(struct session *session, struct artifact_list *fresh) {
+static void artifact_collect_report(struct session *session, struct artifact_list *fresh) {
         if (!session->ephemeral && !*session->row.owner)
                 (void) artifact_locate(fresh, session->workspace, NULL);
         json_writer_release(&session->collected);
@@ -145,23 +146,12 @@ static void on_copied(void *context, const char *bytes, size_t size) {
         session->on_collected(session);
 }
 
-/* Of a session: says what is there. */
-static int list_in_child(const int *fds, int out_fd, void *context) {
-        (void) context;
-        struct artifact_list list = { 0 };
-        struct json_writer bytes = { 0 };
-        if (artifact_scan(fds[0], &list, NULL) < 0)
-                return -1;
-        artifact_list_pack(&list, &bytes);
-        return !bytes.failed && fd_write_all(out_fd, bytes.bytes, bytes.size) == 0 ? 0 : -1;
-}
-
 static void take_list(struct session *session, const char *bytes, size_t size) {
         struct artifact_list now = { 0 }, fresh = { 0 };
         bool is_known = bytes && artifact_list_unpack(bytes, size, &now) == 0;
         if (is_known && artifact_list_unpack(bytes, size, &fresh) == 0)
                 keep_fresh(session, &fresh);
-        artifact_collect_tell(session, &fresh);
+        artifact_collect_report(session, &fresh);
         artifact_list_release(&fresh);
         artifact_list_release(&session->seen);
         session->seen = now;
@@ -181,7 +171,7 @@ bool artifact_collect_begin(struct session *session, void (*on_collected)(struct
         helper_job_name_queue(session->workspace_fd, queue);
         const struct helper_job_order order = { .fds = { session->workspace_fd },
                                                 .n_fds = 1,
-                                                .work = session->ephemeral ? copy_in_child : list_in_child,
+                                                .work = session->ephemeral ? copy_in_child : artifact_listing_in_child,
                                                 .done = session->ephemeral ? on_copied : on_listed,
                                                 .timeout_ms = PATIENCE_MS,
                                                 .queue = queue,
@@ -199,7 +189,7 @@ bool artifact_collect_is_much(struct session *session) {
         if (session->is_collected || session->workspace_fd < 0)
                 return false;
         if (is_still_empty(session)) {
-                artifact_collect_tell(session, &fresh);
+                artifact_collect_report(session, &fresh);
                 return false;
         }
         if (!artifact_scan_few(session->workspace_fd, &now))
@@ -213,7 +203,7 @@ bool artifact_collect_is_much(struct session *session) {
         }
         if (session->ephemeral)
                 copy_out(session, session->workspace_fd, session->runs->id, &fresh);
-        artifact_collect_tell(session, &fresh);
+        artifact_collect_report(session, &fresh);
         artifact_list_release(&fresh);
         artifact_list_release(&session->seen);
         session->seen = now;
@@ -224,7 +214,7 @@ bool artifact_collect_is_much(struct session *session) {
 
 void artifact_collect_now(struct session *session, struct json_writer *ret_array) {
         if (!session->is_collected)
-                (void) artifact_collect_is_much(session); /* then there was no child to be had: it has none to tell */
+                (void) artifact_collect_is_much(session); /* no child could be started: there is no list */
         *ret_array = session->collected;
         session->collected = (struct json_writer) { 0 };
         session->is_collected = false;

@@ -7,7 +7,7 @@
 #include "session/session.h"
 #include "session/spill.h"
 
-/* Nobody holds it any more. */
+/* Nothing refers to it any more. */
 static void let_go(struct caller *caller) {
         if (caller->run)
                 for (struct caller **at = &caller->run->callers; *at; at = &(*at)->next)

@@ -56,7 +56,7 @@ static int custody_start(void *context, struct err *err) {
 }
 
 /* One that does not answer is no use, and what it holds is here as well. */
-static void give_up(struct session_manager *manager, bool is_hung) {
+static void give_up_vault(struct session_manager *manager, bool is_hung) {
         if (is_hung && manager->vault.pid > 0)
                 (void) kill(manager->vault.pid, SIGKILL);
         disconnect(manager);
@@ -70,7 +70,7 @@ static void on_vault(void *context, uint32_t events) {
         (void) events;
         if (recv(manager->vault.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR))
                 return;
-        give_up(manager, false);
+        give_up_vault(manager, false);
 }
 
 /* ---- the daemon's side ---- */
@@ -99,7 +99,7 @@ void custody_close(struct session_manager *manager) {
 /* A vault that ended is replaced when its end is noticed, and gets this kernel then; a slow one is replaced now. */
 static void custody_judge(struct session_manager *manager, const char *name, const struct err *err) {
         if (err->code == ERR_TIMEOUT)
-                give_up(manager, true);
+                give_up_vault(manager, true);
         else if (err->code != ERR_GONE)
                 daemon_log("session %s: will not survive this daemon: %s", name, err->message);
 }
@@ -135,5 +135,5 @@ void custody_put(struct session *session) {
 void custody_drop(struct session_manager *manager, const char *kernel_id) {
         struct err err;
         if (manager->vault.fd >= 0 && vault_drop(&manager->vault, kernel_id, &err) < 0 && err.code == ERR_TIMEOUT)
-                give_up(manager, true);
+                give_up_vault(manager, true);
 }

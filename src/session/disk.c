@@ -66,7 +66,7 @@ int disk_open(struct session_manager *manager, struct err *err) {
         manager->meter.report = on_report;
         manager->meter.context = manager;
         if (!disk_look(manager, &disk->free_bytes, &total))
-                return 0; /* it cannot be told: no reserve */
+                return 0; /* it cannot be determined: no reserve */
         uint64_t standard = total / 100 * RESERVE_PERCENT;
         if (standard > reserve_standard)
                 standard = reserve_standard;
@@ -208,13 +208,13 @@ static void judge_reserve(struct session *session, uint64_t written_before, uint
                 kernel_kill(session->kernel);
 }
 
-static void tell_held(struct session *session) {
+static void report_held(struct session *session) {
         struct kernel_reply outcome = session->disk.outcome;
         if (!outcome.payload)
                 return;
         session->disk.outcome = (struct kernel_reply) { 0 };
         session->disk.is_fresh = true;
-        session->disk_told(session, &outcome);
+        session->disk_report(session, &outcome);
         kernel_reply_release(&outcome);
 }
 
@@ -241,7 +241,7 @@ static void take_report(struct session *session, const struct meter_report *repo
                 judge_reserve(session, before.written, before.bytes);
         } else
                 judge_limit(session, 0);
-        tell_held(session);
+        report_held(session);
 }
 
 static void on_report(void *context, const struct meter_report *report) {
@@ -251,7 +251,7 @@ static void on_report(void *context, const struct meter_report *report) {
                 if (!report) { /* the meter has died: its request is repeated, without waiting */
                         session->disk.is_busy |= session->disk.is_asked;
                         session->disk.is_asked = false;
-                        tell_held(session);
+                        report_held(session);
                 } else if (strcmp(session->row.id, report->id) == 0 && session->disk.is_asked) {
                         take_report(session, report);
                         return;
@@ -309,7 +309,7 @@ void disk_begin_run(struct session *session, struct run *run) {
 }
 
 bool disk_hold_result(struct session *session, const struct kernel_reply *outcome,
-                      void (*told)(struct session *session, const struct kernel_reply *outcome)) {
+                      void (*report)(struct session *session, const struct kernel_reply *outcome)) {
         struct disk_use *use = &session->disk;
         if (!use->is_over || use->is_fresh || session->runs->reason != RUN_REASON_NONE || use->outcome.payload)
                 return use->outcome.payload != NULL;
@@ -323,7 +323,7 @@ bool disk_hold_result(struct session *session, const struct kernel_reply *outcom
         }
         loop_timer_drop(&session->runs->timer); /* the code has ended in time */
         use->outcome = copy;
-        session->disk_told = told;
+        session->disk_report = report;
         return true;
 }
 

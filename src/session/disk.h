@@ -65,9 +65,9 @@ void disk_unbound(struct session *session);
 /* A run begins. */
 void disk_begin_run(struct session *session, struct run *run);
 
-/* The run has ended with this outcome. True: it is reported later, by told(session, outcome). */
+/* The run has ended with this outcome. True: it is reported later, by report(session, outcome). */
 bool disk_hold_result(struct session *session, const struct kernel_reply *outcome,
-                      void (*told)(struct session *session, const struct kernel_reply *outcome));
+                      void (*report)(struct session *session, const struct kernel_reply *outcome));
 
 /* May so many bytes more be written into it from outside? ERR_NO_SPACE says why not. Counts them. session NULL: into
  * none in particular. */

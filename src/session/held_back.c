@@ -22,10 +22,10 @@ static json_t *clip(const json_t *text, size_t max) {
         return json_stringn(bytes ? bytes : "", size);
 }
 
-static json_t *held_back_copy(const json_t *told, size_t n_max, bool is_brief) {
+static json_t *held_back_copy(const json_t *answer, size_t n_max, bool is_brief) {
         json_t *array = json_array(), *one;
         size_t i;
-        json_array_foreach (told, i, one) {
+        json_array_foreach (answer, i, one) {
                 if (i == n_max)
                         break;
                 json_t *entry = json_object();

@@ -102,7 +102,7 @@ static json_t *make_answer(struct install *install, json_t *stale) {
         return answer;
 }
 
-/* Tells who asked, if anybody still waits. Frees the install. */
+/* Answers the caller, if it still waits. Frees the install. */
 static void install_finish(struct install *install, json_t *stale) {
         struct session *session = install->session;
         struct caller *outer = install->caller.behalf_of;
@@ -126,13 +126,13 @@ static void install_finish(struct install *install, json_t *stale) {
 /* ---- 4: the kernel ---- */
 
 /* Of what the kernel says only names count that were installed. */
-static json_t *known_names(const struct install *install, const json_t *told) {
+static json_t *known_names(const struct install *install, const json_t *stale) {
         json_t *names = json_array(), *item;
         size_t i;
         json_array_foreach (json_object_get(install->report, "installed"), i, item) {
                 json_t *name = json_object_get(item, "name");
-                for (size_t k = 0; k < json_array_size(told); k++)
-                        if (json_equal(name, json_array_get(told, k))) {
+                for (size_t k = 0; k < json_array_size(stale); k++)
+                        if (json_equal(name, json_array_get(stale, k))) {
                                 json_array_append(names, name);
                                 break;
                         }

@@ -37,6 +37,31 @@ static void note_nursery(struct session_manager *manager, const struct maker_nur
         manager->nurseries[i] = *news;
 }
 
+/* A box whose kernel nothing waits for any more. */
+static void discard_box(struct session_manager *manager, struct maker_reply *reply) {
+        for (size_t i = 0; i < MAKER_FDS; i++)
+                fd_close(&reply->fds[i]);
+        if (!engine_is_native(reply->engine) && reply->good)
+                reaper_remove_box(reply->engine, reply->group);
+        else if (engine_is_native(reply->engine) && !reply->attached)
+                (void) cgroup_destroy_by_name(&manager->host, reply->group, NULL);
+}
+
+static void take_kernel(struct session_manager *manager, struct kernel *kernel, struct maker_reply *reply) {
+        struct err err;
+        if (kernel_take(kernel, reply, &err) < 0) {
+                manager->counters.kernels_failed++;
+                kernel->listener->failed(kernel, &err);
+                return;
+        }
+        *(kernel->fds[MAKER_KERNEL] >= 0 ? &manager->counters.kernels_forked : &manager->counters.kernels_cold) += 1;
+        if (kernel->rules)
+                network_connect(manager);
+        for (struct session *session = manager->sessions; session; session = session->next)
+                if (session->kernel == kernel && session_is_going(session))
+                        kernel_kill(kernel);
+}
+
 static void on_maker(void *context, uint32_t events) {
         struct session_manager *manager = context;
         (void) events;
@@ -54,30 +79,12 @@ static void on_maker(void *context, uint32_t events) {
         kernel_order_send(manager);
         kernel_pool_refill(manager);
         struct kernel *kernel = manager_find_kernel(manager, reply.kernel_id);
-        if (!kernel) { /* it is not needed any more */
-                for (size_t i = 0; i < MAKER_FDS; i++)
-                        fd_close(&reply.fds[i]);
-                if (!engine_is_native(reply.engine) && reply.good)
-                        reaper_remove_box(reply.engine, reply.group);
-                else if (engine_is_native(reply.engine) && !reply.attached)
-                        (void) cgroup_destroy_by_name(&manager->host, reply.group, NULL);
-                return;
-        }
-        if (reply.attached) {
+        if (!kernel)
+                discard_box(manager, &reply);
+        else if (reply.attached)
                 session_attached(kernel->owner, &reply);
-                return;
-        }
-        if (kernel_take(kernel, &reply, &err) < 0) {
-                manager->counters.kernels_failed++;
-                kernel->listener->failed(kernel, &err);
-                return;
-        }
-        *(kernel->fds[MAKER_KERNEL] >= 0 ? &manager->counters.kernels_forked : &manager->counters.kernels_cold) += 1;
-        if (kernel->rules)
-                network_connect(manager);
-        for (struct session *session = manager->sessions; session; session = session->next)
-                if (session->kernel == kernel && session_is_going(session))
-                        kernel_kill(kernel);
+        else
+                take_kernel(manager, kernel, &reply);
 }
 
 enum { PATHS_MAX = 64 };
@@ -147,7 +154,7 @@ static int restart_maker(void *context, struct err *err) {
         return 0;
 }
 
-/* Kernels that were on their way are lost; everybody who waited for one is told. */
+/* Kernels that were on their way are lost; the callers that waited for one get an error. */
 static void on_maker_died(struct session_manager *manager) {
         struct err gone;
         loop_unwatch(&manager->maker_watch);

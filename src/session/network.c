@@ -122,7 +122,7 @@ void network_connect(struct session_manager *manager) {
                         (void) loop_watch_change(manager->egress_watch, EPOLLIN | EPOLLOUT);
                         return;
                 }
-                if (err.code != ERR_GONE) /* its end is told by on_event */
+                if (err.code != ERR_GONE) /* on_event handles its end */
                         daemon_log("session %s has no network for now: %s", session->row.name, err.message);
                 manager->egress_started_ms = loop_now_ms();
                 restart_later(manager);

@@ -153,6 +153,9 @@ void recovery_record_failure(struct run *run, const struct err *err) {
         if (!journal && open_or_make(session, &owned, &failed) == 0)
                 journal = owned;
         enum journal_holds holds = journal ? journal_holds(journal) : JOURNAL_HOLDS_UNKNOWN;
+        struct journal_run newest;
+        if (journal && holds == JOURNAL_HOLDS_UNKNOWN && journal_list(journal, &newest, 1) == 0)
+                holds = JOURNAL_HOLDS_NOTHING; /* or this record would count as a run whose variables are lost */
         if (!journal || journal_begin(journal, &request, &failed) < 0)
                 daemon_log("run %s never began (%s), and that cannot be written down: %s", run->id, err->message,
                            failed.message);

@@ -109,7 +109,7 @@ void run_write_request(const struct run *run, struct json_writer *text) {
         json_writer_put_literal(text, "}");
 }
 
-/* Whoever waits behind a run that is on has a kernel that lives. */
+/* Also for the runs behind it: they have a living kernel too. */
 void run_tell_begun(struct session *session) {
         for (struct run *run = session->runs; run; run = run->next)
                 for (struct caller *caller = run->callers, *next; caller; caller = next) {
@@ -134,7 +134,7 @@ void run_add_caller(struct run *run, struct caller *caller) {
 
 /* As much as the caller takes now, or all of it, which the journal's bounds keep small enough. -1: it cannot be
  * read. */
-static int feed(struct journal *journal, const char *run_id, struct caller *caller, bool all, struct err *err) {
+static int feed_caller(struct journal *journal, const char *run_id, struct caller *caller, bool all, struct err *err) {
         static char chunk[FEED_CHUNK]; /* one thread, one user at a time: what is sent is copied before it returns */
         while (caller->stream && (all || caller->type->wants_more(caller))) {
                 struct journal_event event;
@@ -180,7 +180,7 @@ void run_feed_caller(struct run *run, struct caller *caller) {
         struct kernel *kernel = run->session->kernel;
         struct err err;
         if (kernel && kernel->journal)
-                (void) feed(kernel->journal, run->id, caller, false, &err); /* what is wrong is told at the end */
+                (void) feed_caller(kernel->journal, run->id, caller, false, &err); /* an error is reported at the end */
 }
 
 void run_feed(struct run *run) {
@@ -200,20 +200,20 @@ static void put_cuts(struct json_writer *text, const uint64_t cut[static JOURNAL
 }
 
 /* What the run printed, bounded, and the rest of the object, whose first part is there. -1: it cannot be read. */
-static int put_output(struct json_writer *text, const struct journal *journal, const struct journal_run *told,
+static int put_output(struct json_writer *text, const struct journal *journal, const struct journal_run *record,
                       struct err *err) {
         static const char *const keys[] = { ",\"stdout\":", ",\"stderr\":" };
         uint64_t cut[JOURNAL_STREAMS];
         for (int i = 0; i < JOURNAL_STREAMS; i++) {
                 char *bytes = NULL;
                 size_t size = 0;
-                if (told->bytes[i] > 0 && journal_read_stream(journal, told->run_id, (enum journal_stream) i,
-                                                              RUN_INLINE_MAX, &bytes, &size, err) < 0)
+                if (record->bytes[i] > 0 && journal_read_stream(journal, record->run_id, (enum journal_stream) i,
+                                                                RUN_INLINE_MAX, &bytes, &size, err) < 0)
                         return -1;
                 size = json_writer_fitting(bytes, size, RUN_INLINE_WRITTEN_MAX);
                 json_writer_put(text, keys[i], strlen(keys[i]));
                 json_writer_put_string(text, bytes, size);
-                cut[i] = told->cut[i] + told->bytes[i] - (size < told->bytes[i] ? size : told->bytes[i]);
+                cut[i] = record->cut[i] + record->bytes[i] - (size < record->bytes[i] ? size : record->bytes[i]);
                 free(bytes);
         }
         put_cuts(text, cut);
@@ -255,32 +255,32 @@ static void run_answer(struct caller *caller, const struct json_writer *text) {
 
 /* The result with what the run printed. Both may be megabytes: the text is lent for it, not copied, and afterwards it
  * is as it was. */
-static void answer_with_output(const struct journal *journal, struct caller *caller, const struct journal_run *told,
+static void answer_with_output(const struct journal *journal, struct caller *caller, const struct journal_run *record,
                                struct json_writer *text, size_t common) {
         struct err err = { 0 };
         bool had_failed = text->failed;
         text->size = common;
-        if (put_output(text, journal, told, &err) < 0)
+        if (put_output(text, journal, record, &err) < 0)
                 caller_refuse(caller, &err);
         else
                 run_answer(caller, text);
         text->failed = had_failed;
         text->size = common;
-        put_cuts(text, told->cut);
+        put_cuts(text, record->cut);
 }
 
 /* One learns the end: the rest of the output, then the result. `common` is the size of its text without output and
  * end. */
-static void tell_end(struct run *run, struct journal *journal, struct caller *caller, const struct journal_run *told,
+static void send_end(struct run *run, struct journal *journal, struct caller *caller, const struct journal_run *record,
                      struct json_writer *text, size_t common) {
         struct err err = { 0 };
         if (caller->stream && !text->failed) {
-                int code = journal ? feed(journal, run->id, caller, false, &err) : 0;
+                int code = journal ? feed_caller(journal, run->id, caller, false, &err) : 0;
                 if (code == 0 && journal && is_behind(run, journal, caller)) {
                         if (spill_run(caller, journal, run->id, text->bytes, text->size, run->session->row.id, &err) ==
                             0)
                                 return;
-                        code = feed(journal, run->id, caller, true, &err);
+                        code = feed_caller(journal, run->id, caller, true, &err);
                 }
                 if (code < 0)
                         caller_refuse(caller, &err);
@@ -288,10 +288,10 @@ static void tell_end(struct run *run, struct journal *journal, struct caller *ca
                         run_answer(caller, text);
                 return;
         }
-        answer_with_output(journal, caller, told, text, common);
+        answer_with_output(journal, caller, record, text, common);
 }
 
-void run_answer_again(struct caller *caller, const struct journal *journal, const struct journal_run *told,
+void run_answer_again(struct caller *caller, const struct journal *journal, const struct journal_run *record,
                       const char *result, size_t size) {
         static const char tail[] = ",\"stdout_cut_bytes\":";
         enum { TAIL_MAX = 128 };
@@ -303,7 +303,7 @@ void run_answer_again(struct caller *caller, const struct journal *journal, cons
         struct err err;
         int code = 0;
         if (whole.size > 1)
-                code = put_output(&whole, journal, told, &err);
+                code = put_output(&whole, journal, record, &err);
         else
                 json_writer_put_literal(&whole, "}");
         if (code < 0)
@@ -335,7 +335,7 @@ static void run_record(const struct run *run, const char *status, uint64_t took_
         audit_write(&session->manager->audit, &entry);
 }
 
-/* Writes the result down, then tells everybody who waits, each as it asked. Takes what the result owns. */
+/* Records the result, then sends it to all callers, each in the form that it asked for. Takes what the result owns. */
 static void conclude(struct run *run, struct run_result *result, uint64_t took_us, enum journal_holds holds) {
         struct session *session = run->session;
         struct journal *journal = session->kernel->journal;
@@ -345,25 +345,25 @@ static void conclude(struct run *run, struct run_result *result, uint64_t took_u
         result->usage = session->kernel->usage;
         result->oom_killed = result->usage.oom_kills > 0;
         artifact_collect_now(session, &result->artifacts);
-        result->variables_lost |= run->tells_loss;
+        result->variables_lost |= run->reports_loss;
         result->wake_report = session->wake_report;
         session->wake_report = NULL;
         if (run->reason == RUN_REASON_NONE)
                 disk_describe(session, result->warning, sizeof(result->warning));
-        struct journal_run told = { 0 };
+        struct journal_run record = { 0 };
         bool is_open = journal && journal_open_run(journal);
         if (journal)
-                (void) journal_find(journal, run->id, &told, NULL);
+                (void) journal_find(journal, run->id, &record, NULL);
         _cleanup_json_writer_ struct json_writer text = { 0 };
         size_t small;
         run_result_write(result, &text, &small);
         size_t common = text.size;
         json_writer_release(&run->displays);
-        put_cuts(&text, told.cut);
+        put_cuts(&text, record.cut);
         if (is_open)
                 write_down(journal, &text, small, holds);
         for (struct caller *caller; (caller = next_caller(run));)
-                tell_end(run, journal, caller, &told, &text, common);
+                send_end(run, journal, caller, &record, &text, common);
         run_result_release(result);
 }
 

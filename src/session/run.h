@@ -39,12 +39,12 @@ struct run {
         uint64_t waiting_number; /* of its file while it waits (waiting.h); 0: there is none */
         struct err *refusal;     /* who hands it in wants to know why it could not be started, or NULL */
         bool started;
-        bool tells_loss;  /* its result has to say that variables were lost before it */
+        bool reports_loss;  /* its result has to say that variables were lost before it */
         bool is_adopted;  /* another daemon began it */
         uint64_t started_us;
         struct loop_timer *timer;
         enum run_reason reason; /* why it was ended */
-        uint64_t told_ms;       /* and when */
+        uint64_t interrupted_ms;       /* and when */
         bool killed;            /* the grace period is over */
         char why[300];          /* of a reason about the disk, in words */
         bool is_excused;        /* its session was past its disk limit already when it began: these were in use */
@@ -95,7 +95,7 @@ bool run_takes_displays(const struct run *run);
 /* Answers a request for an ended run: the recorded result, with its output. */
 struct journal;
 struct journal_run;
-void run_answer_again(struct caller *caller, const struct journal *journal, const struct journal_run *told,
+void run_answer_again(struct caller *caller, const struct journal *journal, const struct journal_run *record,
                       const char *result, size_t size);
 
 /* Sends what the journal has and those who stream have not. */

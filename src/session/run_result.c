@@ -150,7 +150,9 @@ void run_result_judge_dead(const struct run *run, struct run_result *ret_result)
                                 number, strsignal(number));
         } else
                 (void) snprintf(message, sizeof(message), "the box died%s: variables are lost, files are kept",
-                                kernel->end_cause == KERNEL_END_PROTOCOL ? " because the code in it broke the kernel's protocol" : "");
+                                kernel->end_cause == KERNEL_END_PROTOCOL
+                                        ? " because the code in it broke the kernel's protocol"
+                                        : "");
         *ret_result = (struct run_result) {
                 .run_id = run->id,
                 .status = status,

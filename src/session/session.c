@@ -151,8 +151,8 @@ const struct kernel_listener session_kernel_listener = { on_ready, on_failed, on
 /* ---- what is next ---- */
 
 static bool has_run_to_start(const struct session *session) {
-        return session->runs && !session->runs->started && !session_is_going(session) && !session_ends_kernel(session) &&
-               session->asked == SESSION_ASKED_NOTHING;
+        return session->runs && !session->runs->started && !session_is_going(session) &&
+               !session_ends_kernel(session) && session->asked == SESSION_ASKED_NOTHING;
 }
 
 /* A program's kernel goes to its caller as soon as it is there; a caller that has left needs none. */

@@ -81,7 +81,7 @@ struct session {
         bool is_collected;
         struct kernel_reply outcome; /* the kernel's answer that waits for it, or nothing when the kernel is dead */
         struct disk_use disk;
-        void (*disk_told)(struct session *session, const struct kernel_reply *outcome);
+        void (*disk_report)(struct session *session, const struct kernel_reply *outcome);
         enum session_removal removal;
         bool keep_files;   /* when it is removed */
         bool is_inherited; /* the vault had its kernel */

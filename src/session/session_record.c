@@ -44,7 +44,7 @@ static size_t row_of(const char *text) {
         return fnv_of_text(text) % MANAGER_SESSION_ROWS;
 }
 
-static void list(struct session *session) {
+static void session_list_add(struct session *session) {
         struct session_manager *manager = session->manager;
         struct session **by_id = &manager->by_id[row_of(session->row.id)];
         struct session **by_name = &manager->by_name[row_of(session->row.name)];
@@ -59,7 +59,7 @@ static void list(struct session *session) {
         manager->n_sessions++;
 }
 
-static void unlist(struct session *session) {
+static void session_list_remove(struct session *session) {
         struct session_manager *manager = session->manager;
         struct session **at = &manager->by_id[row_of(session->row.id)];
         while (*at != session)
@@ -97,7 +97,7 @@ struct session *session_make(struct session_manager *manager, const struct regis
                 free(session);
                 return NULL;
         }
-        list(session);
+        session_list_add(session);
         disk_bound(session, false);
         return session;
 }
@@ -106,7 +106,7 @@ void session_free(struct session *session) {
         struct install *helped = session->helps;
         if (session->install)
                 install_abandon(session->install);
-        unlist(session);
+        session_list_remove(session);
         while (session->runs) {
                 struct run *run = session->runs;
                 session->runs = run->next;

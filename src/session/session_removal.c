@@ -43,32 +43,40 @@ static bool strike_out_again(struct session *session) {
         return false;
 }
 
-void session_remove(struct session *session, bool keep_files) {
-        struct err err;
-        if (!session_is_going(session)) {
-                disk_unbound(session);
-                strike_out(session, keep_files);
-        }
-        if (session->kernel && session->is_program)
+static void kill_kernel(struct session *session) {
+        if (session->is_program)
                 kernel_note_end(session->kernel, KERNEL_END_OVER);
-        if (session->kernel) { /* on_ended comes back here */
-                if (session->runs && session->runs->started && session->runs->reason == RUN_REASON_NONE)
-                        session->runs->reason = RUN_REASON_REMOVED;
-                if (session->kernel->state != KERNEL_MAKING)
-                        kernel_kill(session->kernel);
-                return;
-        }
-        if (session->install && install_stop(session->install))
-                return; /* it comes back here too */
-        (void) err_set(&err, ERR_GONE, "the session was removed");
-        session_fail_runs(session, &err);
-        if (session->removal == SESSION_GOES_LISTED && !strike_out_again(session))
-                return; /* the sweep comes back here */
+        if (session->runs && session->runs->started && session->runs->reason == RUN_REASON_NONE)
+                session->runs->reason = RUN_REASON_REMOVED;
+        if (session->kernel->state != KERNEL_MAKING)
+                kernel_kill(session->kernel);
+}
+
+static void remove_directories(const struct session *session, bool keep_files) {
         if (session->ephemeral && *session->state_dir) /* small, and no user's files */
                 reaper_remove_tree(session->state_dir);
         else if (!session->ephemeral)
                 janitor_remove(&session->manager->janitor, session->state_dir);
         if (!keep_files && *session->workspace && !*session->row.workspace)
                 janitor_remove(&session->manager->janitor, session->workspace);
+}
+
+void session_remove(struct session *session, bool keep_files) {
+        struct err err;
+        if (!session_is_going(session)) {
+                disk_unbound(session);
+                strike_out(session, keep_files);
+        }
+        if (session->kernel) { /* when it has ended, this is called again */
+                kill_kernel(session);
+                return;
+        }
+        if (session->install && install_stop(session->install))
+                return; /* likewise */
+        (void) err_set(&err, ERR_GONE, "the session was removed");
+        session_fail_runs(session, &err);
+        if (session->removal == SESSION_GOES_LISTED && !strike_out_again(session))
+                return; /* the sweep calls this again */
+        remove_directories(session, keep_files);
         session_free(session);
 }

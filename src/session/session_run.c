@@ -19,7 +19,7 @@ static uint64_t grace_of(const struct run *run) {
 /* The kernel ignores a signal that comes before it has begun the run, so it is repeated, ever more rarely. */
 static void interrupt_again(void *context) {
         struct run *run = context;
-        uint64_t waited_ms = loop_now_ms() - run->told_ms, grace_ms = grace_of(run);
+        uint64_t waited_ms = loop_now_ms() - run->interrupted_ms, grace_ms = grace_of(run);
         run->timer = NULL;
         if (waited_ms >= grace_ms) {
                 run->killed = true;
@@ -30,14 +30,14 @@ static void interrupt_again(void *context) {
         uint64_t next_ms = 2 * waited_ms + 50;
         if (next_ms > grace_ms)
                 next_ms = grace_ms;
-        run->timer = loop_timer(run->session->manager->loop, run->told_ms + next_ms, interrupt_again, run);
+        run->timer = loop_timer(run->session->manager->loop, run->interrupted_ms + next_ms, interrupt_again, run);
 }
 
 bool session_end_run(struct run *run, enum run_reason reason) {
         if (run->reason != RUN_REASON_NONE)
                 return false;
         run->reason = reason;
-        run->told_ms = loop_now_ms();
+        run->interrupted_ms = loop_now_ms();
         loop_timer_drop(&run->timer);
         interrupt_again(run);
         return true;
@@ -85,7 +85,7 @@ void session_start_run(struct session *session) {
         struct journal_request request = { .is_run = true,
                                            .type = KERNEL_EXECUTE,
                                            .timeout_ms = run->timeout_ms,
-                                           .tells_loss = journal_holds(kernel->journal) == JOURNAL_HOLDS_LOST };
+                                           .reports_loss = journal_holds(kernel->journal) == JOURNAL_HOLDS_LOST };
         if (send_run(run, &request, &err) < 0) {
                 session->runs = run->next;
                 run_fail(run, &err);
@@ -94,7 +94,7 @@ void session_start_run(struct session *session) {
         }
         waiting_drop(run); /* the journal has it */
         run->started = true;
-        run->tells_loss = request.tells_loss;
+        run->reports_loss = request.reports_loss;
         disk_begin_run(session, run);
         session->manager->counters.runs_started++;
         session_move(session, SESSION_RUNNING);
@@ -110,7 +110,7 @@ void session_adopt_run(struct session *session, const struct journal_request *op
         uint64_t now_us = loop_now_us(), began_us = (uint64_t) open->began_ms * 1000;
         memcpy(run->id, open->id, sizeof(run->id));
         run->started = run->is_adopted = true;
-        run->tells_loss = open->tells_loss;
+        run->reports_loss = open->reports_loss;
         run->started_us = began_us < now_us ? began_us : now_us;
         session->runs = run;
         session_move(session, SESSION_RUNNING);

@@ -13,10 +13,10 @@ static bool is_same_kind(const struct maker_request *a, const struct maker_reque
                x->tmp_bytes == y->tmp_bytes && x->disk_bytes == y->disk_bytes && x->disk_files == y->disk_files;
 }
 
-static void destroy_box(struct pooled_box *stocked) {
-        (void) box_end(&stocked->box, NULL, NULL);
-        fd_close(&stocked->workspace_fd);
-        fd_close(&stocked->lease_fd);
+static void destroy_box(struct pooled_box *pooled) {
+        (void) box_end(&pooled->box, NULL, NULL);
+        fd_close(&pooled->workspace_fd);
+        fd_close(&pooled->lease_fd);
 }
 
 void box_pool_destroy(struct box_pool *pool) {
@@ -43,8 +43,8 @@ void box_pool_put(struct box_pool *pool, const struct pooled_box *box) {
         pool->boxes[pool->n_boxes++] = *box;
 }
 
-static bool is_alive(const struct pooled_box *stocked) {
-        struct pollfd watched = { .fd = stocked->box.pidfd, .events = POLLIN };
+static bool is_alive(const struct pooled_box *pooled) {
+        struct pollfd watched = { .fd = pooled->box.pidfd, .events = POLLIN };
         return poll(&watched, 1, 0) == 0;
 }
 
@@ -67,13 +67,13 @@ bool box_pool_take(struct box_pool *pool, const struct maker_request *request, c
         if (!is_same_kind(&pool->kind, request))
                 return false;
         while (pool->n_boxes) {
-                struct pooled_box stocked = pool->boxes[--pool->n_boxes];
-                if (stocked.supervisor_pid == nursery->supervisor->pid && stocked.fingerprint == nursery->fingerprint &&
-                    is_alive(&stocked)) {
-                        *ret_box = stocked;
+                struct pooled_box pooled = pool->boxes[--pool->n_boxes];
+                if (pooled.supervisor_pid == nursery->supervisor->pid && pooled.fingerprint == nursery->fingerprint &&
+                    is_alive(&pooled)) {
+                        *ret_box = pooled;
                         return true;
                 }
-                destroy_box(&stocked);
+                destroy_box(&pooled);
         }
         return false;
 }

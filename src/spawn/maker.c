@@ -37,10 +37,10 @@ enum {
         FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
         NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
         NURSERY_NO_IMAGE_MS = 60000,
-        UNTOLD_MS = 20,
+        UNREPORTED_MS = 20,
         HEAP_KEPT = 1 << 20,
         ELSEWHERE_MAX = 64, /* boxes of other engines that are made at the same time */
-        STOCK_PAUSE_MS = 5, /* idle time before a box is made for the pool */
+        POOL_PAUSE_MS = 5, /* idle time before a box is made for the pool */
 };
 
 /* ---- nurseries ---- */
@@ -104,10 +104,10 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
         const struct box_spec spec = { .image = &image, .limits = LIMITS_DEFAULT };
         nursery->supervisor->owner = settings->data_dir;
         (void) nursery_start(nursery, &spec, nursery->light ? variables : settings->preload,
-                             &err); /* a failure is told by its state */
+                             &err); /* its state reports a failure */
 }
 
-/* Those that the request asks for. Whoever is content with a light kernel now may want a full one next. */
+/* Those that the request asks for. After a light kernel, the same caller may want a full one. */
 static void start_nurseries(const struct maker_settings *settings, const struct maker_request *request) {
         /* A light one is there much sooner, and serves until the full one is. */
         bool is_short = (request->ephemeral || request->is_program) && *settings->preload;
@@ -121,7 +121,7 @@ static void start_nurseries(const struct maker_settings *settings, const struct 
 static struct box_pool pool;
 
 /* The nursery whose pool size was not reported to the daemon yet. The next reply or pause reports it. */
-static const struct nursery *untold;
+static const struct nursery *unreported;
 
 static void maker_describe(const struct nursery *nursery, struct maker_nursery *ret_nursery) {
         *ret_nursery = (struct maker_nursery) { .light = nursery->light,
@@ -130,8 +130,8 @@ static void maker_describe(const struct nursery *nursery, struct maker_nursery *
                                                 .supervisor_pid = nursery->supervisor ? nursery->supervisor->pid : 0,
                                                 .forks = nursery->forks,
                                                 .n_preloaded = nursery->n_preloaded };
-        if (untold == nursery)
-                untold = NULL;
+        if (unreported == nursery)
+                unreported = NULL;
         if (strcmp(pool.kind.image, nursery->image) == 0)
                 ret_nursery->n_stock = (uint32_t) pool.n_boxes;
         (void) snprintf(ret_nursery->image, sizeof(ret_nursery->image), "%s", nursery->image);
@@ -149,7 +149,7 @@ static void send_reply(int fd, struct maker_reply *reply) {
                 _exit(EXIT_FAILURE);
 }
 
-static void tell_about(int fd, const struct nursery *nursery) {
+static void report_nursery(int fd, const struct nursery *nursery) {
         struct maker_reply reply = { 0 };
         for (size_t i = 0; i < MAKER_FDS; i++)
                 reply.fds[i] = -1;
@@ -180,48 +180,48 @@ static void reply_to(int fd, const struct maker_request *request, struct spawn_j
 }
 
 /* Its box is there, or never will be. */
-static void land(int fd, struct spawn_job *job) {
+static void land_job(int fd, struct spawn_job *job) {
         struct err err;
         bool good = spawn_job_settle(job, &err) == 0;
-        if (!spawn_job_is_for_stock(job))
+        if (!spawn_job_is_for_pool(job))
                 reply_to(fd, spawn_job_request(job), good ? job : NULL, &err);
         else if (good) {
                 spawn_job_store(job, &pool);
-                untold = find_nursery(spawn_job_request(job));
+                unreported = find_nursery(spawn_job_request(job));
         } else
                 pool.is_wanted = false; /* until it is asked for again */
         spawn_job_free(job);
 }
 
-static void launch(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
-                   const struct maker_request *request) {
+static void launch_job(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
+                       const struct maker_request *request) {
         struct err err;
         struct spawn_job *job = spawn_job_start(settings, host, find_ready(request), &pool, request, &err);
         if (!job)
                 reply_to(fd, request, NULL, &err);
         else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
-                land(fd, job);
+                land_job(fd, job);
         else
                 flights[n_flights++] = job;
 }
 
-static bool is_stock_under_way(void) {
+static bool is_pool_job_under_way(void) {
         for (size_t i = 0; i < n_flights; i++)
-                if (spawn_job_is_for_stock(flights[i]))
+                if (spawn_job_is_for_pool(flights[i]))
                         return true;
         return false;
 }
 
 /* The nursery for which the pool should have one more box. */
 static struct nursery *find_short(void) {
-        for (size_t i = 0; i < n_nurseries && !is_stock_under_way(); i++)
+        for (size_t i = 0; i < n_nurseries && !is_pool_job_under_way(); i++)
                 if (box_pool_is_short(&pool, &nurseries[i]))
                         return &nurseries[i];
         return NULL;
 }
 
-static void launch_for_stock(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
-                             struct nursery *nursery) {
+static void launch_for_pool(const struct maker_settings *settings, const struct cgroup_host *host, int fd,
+                            struct nursery *nursery) {
         static struct maker_request request; /* large: not on the stack */
         struct err err;
         char id[27];
@@ -235,7 +235,7 @@ static void launch_for_stock(const struct maker_settings *settings, const struct
         if (!job)
                 pool.is_wanted = false;
         else if (spawn_job_wait_fd(job) < 0 || n_flights == FLIGHTS_MAX)
-                land(fd, job);
+                land_job(fd, job);
         else
                 flights[n_flights++] = job;
 }
@@ -249,7 +249,7 @@ static void land_settled(int fd, const struct pollfd *polled, size_t n_polled) {
                 }
                 struct spawn_job *job = flights[at];
                 memmove(&flights[at], &flights[at + 1], (--n_flights - at) * sizeof(flights[0]));
-                land(fd, job);
+                land_job(fd, job);
         }
 }
 
@@ -283,7 +283,7 @@ static void make_postponed(const struct maker_settings *settings, const struct c
                 }
                 struct maker_request *request = waiting[i];
                 memmove(&waiting[i], &waiting[i + 1], (--n_waiting - i) * sizeof(waiting[0]));
-                launch(settings, host, fd, request);
+                launch_job(settings, host, fd, request);
                 free(request);
         }
 }
@@ -291,8 +291,8 @@ static void make_postponed(const struct maker_settings *settings, const struct c
 static void look_after_nurseries(const struct maker_settings *settings, int fd, const struct pollfd *polled) {
         for (size_t i = 0; i < n_nurseries; i++) {
                 struct nursery *nursery = &nurseries[i];
-                if (polled[i].revents && polled[i].fd == nursery->answer_fd && nursery_hear(nursery))
-                        tell_about(fd, nursery);
+                if (polled[i].revents && polled[i].fd == nursery->answer_fd && nursery_read_answer(nursery))
+                        report_nursery(fd, nursery);
                 if (nursery_is_due(nursery, loop_now_ms()))
                         start_nursery(settings, nursery);
         }
@@ -344,7 +344,7 @@ static void launch_elsewhere(const struct maker_settings *settings, int fd, cons
         memcpy(elsewhere[n_elsewhere++].kernel_id, request->kernel_id, sizeof(request->kernel_id));
 }
 
-/* Whoever ended has answered, unless it died. */
+/* A process that ended has answered, unless it died. */
 static void reap_elsewhere(int fd, pid_t pid, int status) {
         struct maker_request request = { 0 };
         struct err err;
@@ -362,7 +362,7 @@ static void reap_elsewhere(int fd, pid_t pid, int status) {
         reply_to(fd, &request, NULL, &err);
 }
 
-/* Somebody waits: this is done at once. */
+/* At once: a caller waits. */
 static void maker_attach(const struct maker_settings *settings, int fd, const struct maker_request *request,
                          int box_pidfd) {
         struct maker_reply reply = { .attached = true };
@@ -390,7 +390,56 @@ static void take_request(const struct maker_settings *settings, const struct cgr
         }
         start_nurseries(settings, &request);
         if (!postpone(&request))
-                launch(settings, host, fd, &request);
+                launch_job(settings, host, fd, &request);
+}
+
+/* What a turn waits for: the boxes under way, the nurseries, and requests of the daemon. */
+struct watches {
+        struct pollfd polled[FLIGHTS_MAX + NURSERIES_MAX + 1];
+        size_t n_flights, n_nurseries; /* when they were listed */
+        uint64_t wait_ms;
+};
+
+static void list_watches(struct watches *watches, int fd) {
+        size_t n = 0;
+        watches->n_flights = n_flights;
+        watches->n_nurseries = n_nurseries;
+        watches->wait_ms = 1000;
+        for (size_t i = 0; i < n_flights; i++)
+                watches->polled[n++] = (struct pollfd) { .fd = spawn_job_wait_fd(flights[i]), .events = POLLIN };
+        for (size_t i = 0; i < n_nurseries; i++) {
+                watches->polled[n++] = (struct pollfd) { .fd = nurseries[i].answer_fd, .events = POLLIN };
+                uint64_t due_ms = nursery_due_in_ms(&nurseries[i], loop_now_ms());
+                watches->wait_ms = due_ms < watches->wait_ms ? due_ms : watches->wait_ms;
+        }
+        /* The last slot is kept free, so that a box for the pool never delays a caller. */
+        watches->polled[n] = (struct pollfd) { .fd = n_flights < FLIGHTS_MAX - 1 ? fd : -1, .events = POLLIN };
+}
+
+static void maker_turn(const struct maker_settings *settings, const struct cgroup_host *host, int fd) {
+        struct watches watches;
+        list_watches(&watches, fd);
+        struct pollfd *of_nurseries = &watches.polled[watches.n_flights];
+        const struct pollfd *of_requests = &of_nurseries[watches.n_nurseries];
+        struct nursery *short_of_boxes = watches.n_flights == 0 ? find_short() : NULL;
+        if (short_of_boxes && watches.wait_ms > POOL_PAUSE_MS)
+                watches.wait_ms = POOL_PAUSE_MS;
+        if (unreported && watches.wait_ms > UNREPORTED_MS)
+                watches.wait_ms = UNREPORTED_MS;
+        bool is_idle = poll(watches.polled, watches.n_flights + watches.n_nurseries + 1, (int) watches.wait_ms) == 0;
+        int status;
+        for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+                reap_elsewhere(fd, pid, status);
+        if (is_idle && unreported)
+                report_nursery(fd, unreported);
+        land_settled(fd, watches.polled, watches.n_flights);
+        box_pool_weed(&pool);
+        look_after_nurseries(settings, fd, of_nurseries);
+        make_postponed(settings, host, fd);
+        if (of_requests->revents)
+                take_request(settings, host, fd);
+        else if (short_of_boxes && is_idle && find_short() == short_of_boxes)
+                launch_for_pool(settings, host, fd, short_of_boxes);
 }
 
 static void maker_serve(const struct maker_settings *settings, int fd) __attribute__((noreturn));
@@ -405,39 +454,8 @@ static void maker_serve(const struct maker_settings *settings, int fd) {
         (void) mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
         (void) mallopt(M_MMAP_THRESHOLD, HEAP_KEPT);
         pool.n_wanted = settings->stock < STOCK_MAX ? settings->stock : STOCK_MAX;
-        for (;;) {
-                struct pollfd polled[FLIGHTS_MAX + NURSERIES_MAX + 1], *orders = &polled[n_flights];
-                size_t n = n_nurseries, n_before = n_flights;
-                for (size_t i = 0; i < n_before; i++)
-                        polled[i] = (struct pollfd) { .fd = spawn_job_wait_fd(flights[i]), .events = POLLIN };
-                uint64_t wait_ms = 1000;
-                for (size_t i = 0; i < n; i++) {
-                        orders[i] = (struct pollfd) { .fd = nurseries[i].answer_fd, .events = POLLIN };
-                        uint64_t due_ms = nursery_due_in_ms(&nurseries[i], loop_now_ms());
-                        wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
-                }
-                /* The last slot is kept free, so that a box for the pool never delays a caller. */
-                orders[n] = (struct pollfd) { .fd = n_before < FLIGHTS_MAX - 1 ? fd : -1, .events = POLLIN };
-                struct nursery *watchdog = n_before == 0 ? find_short() : NULL;
-                if (watchdog && wait_ms > STOCK_PAUSE_MS)
-                        wait_ms = STOCK_PAUSE_MS;
-                if (untold && wait_ms > UNTOLD_MS)
-                        wait_ms = UNTOLD_MS;
-                bool is_idle = poll(polled, n_before + n + 1, (int) wait_ms) == 0;
-                int status;
-                for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
-                        reap_elsewhere(fd, pid, status);
-                if (is_idle && untold)
-                        tell_about(fd, untold);
-                land_settled(fd, polled, n_before);
-                box_pool_weed(&pool);
-                look_after_nurseries(settings, fd, orders);
-                make_postponed(settings, &host, fd);
-                if (orders[n].revents)
-                        take_request(settings, &host, fd);
-                else if (watchdog && is_idle && find_short() == watchdog)
-                        launch_for_stock(settings, &host, fd, watchdog);
-        }
+        for (;;)
+                maker_turn(settings, &host, fd);
 }
 
 int maker_start(const struct maker_settings *settings, struct maker *ret_maker, struct err *err) {

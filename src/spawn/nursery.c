@@ -100,7 +100,7 @@ static void copy_names(char *ret_names, size_t room, const char *names) {
         ret_names[n] = '\0';
 }
 
-bool nursery_hear(struct nursery *nursery) {
+bool nursery_read_answer(struct nursery *nursery) {
         struct nursery_answer answer;
         ssize_t size = read(nursery->answer_fd, &answer, sizeof(answer)); /* poll said that it does not block */
         if (size != sizeof(answer) || !answer.ready || nursery->state != NURSERY_STARTING) {
@@ -214,8 +214,8 @@ static int wait_until_sealed(int verdict_fd, struct err *err) {
         return 0;
 }
 
-/* It goes when it is sealed and the supervisor watches it. The supervisor is heard whatever the kernel said: each of
- * its answers belongs to a question. */
+/* It goes when it is sealed and the supervisor watches it. The supervisor's answer is read whatever the kernel said:
+ * each of its answers belongs to a question. */
 static int nursery_seal(struct nursery *nursery, pid_t pid, int status_fd, int verdict_fd, int *ret_pidfd,
                         struct err *err) {
         struct err of_supervisor;

@@ -28,13 +28,13 @@ struct nursery {
         char trouble[200];              /* why it went down last; "" when it never did */
 };
 
-/* Starts it, and its supervisor if there is none; it is ready when nursery_hear says so. `spec` has the image and
- * limits. `preload` is what its kernels have from it: modules, or variables in a light one, separated by commas. On
+/* Starts it, and its supervisor if there is none; nursery_read_answer notices when it is ready. `spec` has the image
+ * and limits. `preload` is what its kernels have from it: modules, or variables in a light one, separated by commas. On
  * failure it is down, and the next try is put off. */
 int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err);
 
 /* Something came through its pipe: it is ready, or it is gone. True when the state has changed. */
-bool nursery_hear(struct nursery *nursery);
+bool nursery_read_answer(struct nursery *nursery);
 
 /* Ends the process; kernels that were forked from it stay. */
 void nursery_stop(struct nursery *nursery);

@@ -1,5 +1,5 @@
 /* A box of another engine with a kernel in it. Runs in a process of its own, a child of the maker: an engine that is
- * slow or hangs makes nobody wait but its own callers. */
+ * slow or hangs delays its own callers only. */
 #pragma once
 
 #include "spawn/maker.h"

@@ -18,7 +18,7 @@ struct spawn_job *spawn_job_start(const struct maker_settings *settings, const s
                                   struct err *err);
 void spawn_job_free(struct spawn_job *job); /* takes apart what was not handed on */
 
-bool spawn_job_is_for_stock(const struct spawn_job *job);
+bool spawn_job_is_for_pool(const struct spawn_job *job);
 const struct maker_request *spawn_job_request(const struct spawn_job *job);
 const struct nursery *spawn_job_nursery(const struct spawn_job *job); /* that it was begun with, or NULL */
 

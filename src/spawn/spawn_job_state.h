@@ -12,6 +12,7 @@
 
 enum {
         MOUNTS_MAX = 32,
+        SCRIPT_MAX_BYTES = 4 << 20, /* as much as `glovebox run` reads */
         OUTPUT_PIPE_BYTES = 1 << 20,
         ENV_MAX = 256 /* beside our own few */,
         KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */
@@ -23,8 +24,8 @@ struct spawn_job {
         const struct maker_request *request; /* that one */
         const struct maker_settings *settings;
         const struct cgroup_host *host;
-        struct nursery *nursery; /* whose supervisor has the box; NULL: nobody's */
-        bool for_stock, from_stock;
+        struct nursery *nursery; /* whose supervisor has the box; NULL: none */
+        bool for_pool, from_pool;
         bool is_served; /* of another engine: its files are handled by a server of its runtime, which is root */
         json_t *options;
         struct image image;
@@ -35,7 +36,7 @@ struct spawn_job {
         gid_t gid;
         struct box_mount mounts[MOUNTS_MAX];
         size_t n_mounts;
-        char *env[ENV_MAX + 5]; /* the caller's, four of ours, NULL */
+        char *env[ENV_MAX + 5]; /* the caller's, four of the spawn job, NULL */
         char **environment; /* all of it, for the kernel */
         struct box_spec spec;
         struct box_birth birth;

@@ -151,7 +151,7 @@ static int fill_request(const struct box_spec *spec, const struct stage_fds *fds
 }
 
 /* A supervisor that does not answer is left alone with its boxes: the next nursery gets another. */
-static int supervisor_tell(struct supervisor *supervisor, const struct supervisor_request *request,
+static int supervisor_send(struct supervisor *supervisor, const struct supervisor_request *request,
                            const int slots[static SUPERVISOR_SLOTS], struct err *err) {
         int code =
                 fd_passing_send(supervisor->fd, request, supervisor_request_size(request), slots, SUPERVISOR_SLOTS, 0);
@@ -162,7 +162,7 @@ static int supervisor_tell(struct supervisor *supervisor, const struct superviso
         return code;
 }
 
-static int supervisor_hear(struct supervisor *supervisor, int *ret_pidfd, struct err *err) {
+static int supervisor_read_answer(struct supervisor *supervisor, int *ret_pidfd, struct err *err) {
         int code = receive_answer(supervisor->fd, ret_pidfd, err);
         if (code < 0 && err->code == ERR_GONE)
                 supervisor_leave(supervisor);
@@ -171,7 +171,9 @@ static int supervisor_hear(struct supervisor *supervisor, int *ret_pidfd, struct
 
 static int supervisor_ask(struct supervisor *supervisor, const struct supervisor_request *request,
                           const int slots[static SUPERVISOR_SLOTS], int *ret_pidfd, struct err *err) {
-        return supervisor_tell(supervisor, request, slots, err) < 0 ? -1 : supervisor_hear(supervisor, ret_pidfd, err);
+        return supervisor_send(supervisor, request, slots, err) < 0
+                       ? -1
+                       : supervisor_read_answer(supervisor, ret_pidfd, err);
 }
 
 int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth, uint64_t template, struct err *err) {
@@ -180,7 +182,8 @@ int supervisor_clone_box(struct supervisor *supervisor, struct box_birth *birth,
         int slots[SUPERVISOR_SLOTS];
         if (!request)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        /* Nobody in N may clone into a group of the host: the child moves itself, through a file that we opened. */
+        /* No process in N may clone into a group of the host: the child moves itself, through a file that was opened
+         * outside. */
         if (cgroup_open_v2_entry(&box->cgroup, err) < 0 ||
             fill_request(birth->spec, &birth->fds, request, slots, err) < 0)
                 return -1;
@@ -253,9 +256,9 @@ int supervisor_ask_to_watch(struct supervisor *supervisor, pid_t pid, int status
         request->kind = SUPERVISOR_WATCH;
         request->pid = pid;
         slots[SUPERVISOR_STATUS] = status_fd;
-        return supervisor_tell(supervisor, request, slots, err) < 0 ? -1 : 0;
+        return supervisor_send(supervisor, request, slots, err) < 0 ? -1 : 0;
 }
 
 int supervisor_is_watching(struct supervisor *supervisor, int *ret_pidfd, struct err *err) {
-        return supervisor_hear(supervisor, ret_pidfd, err);
+        return supervisor_read_answer(supervisor, ret_pidfd, err);
 }

@@ -4,8 +4,8 @@
  * that the box's namespaces belong to; and code of an image (which a nursery imports) must never hold a capability
  * outside of a user namespace of its own. So the maker clones a supervisor into a user namespace N: PID 1 of a pid
  * namespace, with a root that holds nothing but /proc, with no network. The supervisor clones boxes and nurseries into
- * N when the maker asks; whatever has to be looked up on the host comes from the maker as a descriptor. Nobody else can
- * talk to it.
+ * N when the maker asks; whatever has to be looked up on the host comes from the maker as a descriptor. Nothing else
+ * can connect to it.
  *
  *   maker ──socket──▶ supervisor (PID 1 of N) ──clone──▶ agent (PID 1 of a box)
  *     │                 ▲  └────────────clone──▶ nursery: Python, CAP_SYS_ADMIN in N, a filter that leaves only setns

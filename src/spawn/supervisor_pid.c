@@ -10,9 +10,9 @@
 #include "spawn/supervisor.h"
 
 pid_t supervisor_pid_of(int pidfd) {
-        pid_t told = sys_pidfd_get_pid(pidfd);
-        if (told > 0)
-                return told;
+        pid_t known = sys_pidfd_get_pid(pidfd);
+        if (known > 0)
+                return known;
         char path[64], *text = NULL;
         (void) snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);

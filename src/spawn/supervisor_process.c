@@ -1,4 +1,4 @@
-/* The supervisor itself: PID 1 of its pid namespace, a program of its own. supervisor.h tells what it is for. Every box
+/* The supervisor itself: PID 1 of its pid namespace, a program of its own. supervisor.h says what it is for. Every box
  * begins as a copy of this process: what it does not have in its memory, no box has to copy and to give back. */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 
 enum {
         WATCHED_MAX = 4096,
-        /* Far from 2, which is every kernel's pid in its box: libraries tell by a changed pid that they were forked. */
+        /* Far from 2, which is every kernel's pid in its box: libraries detect a fork by a changed pid. */
         NURSERY_FIRST_PID = 20000,
         NURSERY_PIDS = 8000,
         NETWORK_DELAY_MS =
@@ -238,9 +238,9 @@ static bool handle_request(int fd) {
         }
         for (size_t i = 0; i < SUPERVISOR_SLOTS; i++)
                 fd_close(&slots[i]);
-        bool told = supervisor_process_answer(fd, code, &err, pidfd);
+        bool sent = supervisor_process_answer(fd, code, &err, pidfd);
         fd_close(&pidfd);
-        return told;
+        return sent;
 }
 
 /* ---- children ---- */

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -113,6 +114,24 @@ static bool is_full(const struct artifact_list *list) {
                              list->path_bytes > ARTIFACT_PATHS_MAX - ARTIFACT_PATH_MAX);
 }
 
+static int scan_directory(struct artifact_list *list, int parent_fd, const char *name, const char *path, int depth);
+
+static int scan_entry(struct artifact_list *list, int dir_fd, const char *name, const char *path, int depth) {
+        char below[ARTIFACT_PATH_MAX];
+        int length = snprintf(below, sizeof(below), "%s/%s", path, name);
+        struct stat status;
+        if (length < 0 || (size_t) length >= sizeof(below) || fstatat(dir_fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+                return 0;
+        if (S_ISREG(status.st_mode))
+                return note_file(list, below, &status);
+        if (!S_ISDIR(status.st_mode))
+                return 0;
+        if (depth < ARTIFACT_DEPTH_MAX)
+                return scan_directory(list, dir_fd, name, below, depth + 1);
+        list->cut = true;
+        return 0;
+}
+
 static int scan_directory(struct artifact_list *list, int parent_fd, const char *name, const char *path, int depth) {
         int fd = tenant_file_open_directory(parent_fd, name, O_RDONLY);
         if (fd < 0) /* gone, unreadable, or not a directory any more: not an artifact */
@@ -129,23 +148,10 @@ static int scan_directory(struct artifact_list *list, int parent_fd, const char 
         }
         int code = 0;
         struct dirent *entry;
-        while (code == 0 && !is_full(list) && (entry = readdir(directory))) {
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-                        continue;
+        while (code == 0 && !is_full(list) && (entry = dir_next(directory))) {
                 if (++list->visited >= list->visits_max) /* directories, links and pipes are not free to look at */
                         list->cut = true;
-                char below[ARTIFACT_PATH_MAX];
-                int length = snprintf(below, sizeof(below), "%s/%s", path, entry->d_name);
-                struct stat status;
-                if (length < 0 || (size_t) length >= sizeof(below) ||
-                    fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
-                        continue;
-                if (S_ISREG(status.st_mode))
-                        code = note_file(list, below, &status);
-                else if (S_ISDIR(status.st_mode) && depth >= ARTIFACT_DEPTH_MAX)
-                        list->cut = true;
-                else if (S_ISDIR(status.st_mode))
-                        code = scan_directory(list, dirfd(directory), entry->d_name, below, depth + 1);
+                code = scan_entry(list, dirfd(directory), entry->d_name, path, depth);
         }
         (void) closedir(directory);
         return code;

@@ -25,7 +25,7 @@ struct artifact {
         char *path; /* relative to the workspace: "artifacts/plot.png" */
         char *host_path;
         uint64_t size;
-        /* to tell whether it changed */
+        /* shows whether it changed */
         uint64_t inode, changed_ns;
 };
 

@@ -86,7 +86,7 @@ static void audit_rotate(struct file *file) {
         file->fd = open_file(file->path);
 }
 
-static bool append(struct file *file, const char *bytes, size_t size) {
+static bool append_lines(struct file *file, const char *bytes, size_t size) {
         struct stat status;
         if (file->fd < 0)
                 file->fd = open_file(file->path);
@@ -96,7 +96,8 @@ static bool append(struct file *file, const char *bytes, size_t size) {
         return file->fd >= 0 && fd_write_all(file->fd, bytes, size) == 0;
 }
 
-/* Whole lines, as many as came at once. What the disk does not take is told when it takes something again. */
+/* Whole lines, as many as came at once. Lines that the disk did not take are counted, and a line says so when there is
+ * room again. */
 _Noreturn static void audit_serve(int fd, const struct audit *audit) {
         static char bytes[PIECE_MAX];
         struct file file = { .max_bytes = audit->max_bytes, .fd = -1 };
@@ -111,12 +112,12 @@ _Noreturn static void audit_serve(int fd, const struct audit *audit) {
                         continue;
                 if (size <= 0)
                         _exit(EXIT_SUCCESS);
-                char told[120];
-                int told_size = snprintf(told, sizeof(told), "{\"what\":\"lines.dropped\",\"number\":%llu}\n",
+                char line[120];
+                int line_size = snprintf(line, sizeof(line), "{\"what\":\"lines.dropped\",\"number\":%llu}\n",
                                          (unsigned long long) n_lost);
-                if (n_lost && append(&file, told, (size_t) told_size))
+                if (n_lost && append_lines(&file, line, (size_t) line_size))
                         n_lost = 0;
-                if (!append(&file, bytes, (size_t) size))
+                if (!append_lines(&file, bytes, (size_t) size))
                         for (ssize_t i = 0; i < size; i++)
                                 n_lost += bytes[i] == '\n';
         }
@@ -144,7 +145,7 @@ static void on_process(void *context, uint32_t events) {
         helper_died(audit->helper);
 }
 
-static int start(void *context, struct err *err) {
+static int start_audit(void *context, struct err *err) {
         struct audit *audit = context;
         int ends[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
@@ -180,10 +181,10 @@ int audit_start(struct audit *audit, struct helper *helper, const char *data_dir
         audit->max_bytes = max_bytes;
         if (max_bytes == 0)
                 return 0;
-        helper->start = start;
+        helper->start = start_audit;
         helper->context = audit;
         audit->lines = malloc(LINES_MAX);
-        return audit->lines ? start(audit, err) : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        return audit->lines ? start_audit(audit, err) : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
 /* The largest number of whole lines that goes in one message. */

@@ -122,6 +122,19 @@ static bool disk_measure_enter(struct walk *walk, int fd) {
         return true;
 }
 
+static void disk_measure_enter_below(struct walk *walk, int dir_fd, const char *name) {
+        int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOATIME);
+        if (fd < 0 && errno == EPERM)
+                fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        if (fd >= 0 && disk_measure_enter(walk, fd))
+                return;
+        /* A directory that was removed or replaced meanwhile holds nothing. One that cannot be read counts as too
+         * much. */
+        if (fd >= 0 || (errno != ENOENT && errno != ENOTDIR && errno != ELOOP))
+                walk->counters->amount.is_cut = true;
+        fd_close(&fd);
+}
+
 /* Counts one entry; a directory is entered. */
 static void disk_measure_count(struct walk *walk, int dir_fd, const char *name) {
         struct disk_amount *amount = &walk->counters->amount;
@@ -135,18 +148,8 @@ static void disk_measure_count(struct walk *walk, int dir_fd, const char *name) 
         }
         if (S_ISDIR(status.st_mode) || status.st_nlink <= 1 || is_new(&walk->counters->seen, status.st_ino))
                 amount->bytes += (uint64_t) status.st_blocks * BLOCK;
-        if (!S_ISDIR(status.st_mode))
-                return;
-        int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOATIME);
-        if (fd < 0 && errno == EPERM)
-                fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-        if (fd >= 0 && disk_measure_enter(walk, fd))
-                return;
-        /* One that has gone or was replaced meanwhile holds nothing; what cannot be looked into is held to be too
-         * much. */
-        if (fd >= 0 || (errno != ENOENT && errno != ENOTDIR && errno != ELOOP))
-                amount->is_cut = true;
-        fd_close(&fd);
+        if (S_ISDIR(status.st_mode))
+                disk_measure_enter_below(walk, dir_fd, name);
 }
 
 /* What is left of a piece is kept while a directory in it is walked through; deep down it is read again instead. */

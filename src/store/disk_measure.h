@@ -22,8 +22,8 @@ void disk_counters_free(struct disk_tally *counters);
 /* Everything below the directory, which stays the caller's. */
 void disk_counters_add_tree(struct disk_tally *counters, int dir_fd);
 
-/* A removed file occupies space while it is open: adds those on this file system that processes have
- * open, as far as /proc/PID/fd tells. Adds at most a few thousand. */
+/* A removed file occupies space while it is open: adds those on this file system that processes have open, as far as
+ * /proc/PID/fd shows. Adds at most a few thousand. */
 void disk_counters_add_removed(struct disk_tally *counters, int dir_fd, const int *pids, size_t n_pids);
 
 struct disk_amount disk_counters_amount(const struct disk_tally *counters);

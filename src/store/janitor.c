@@ -23,7 +23,7 @@
 
 enum {
         PATH_ROOM = 4096,
-        AT_ONCE = 16,    /* told to it before it answers: they must fit into the socket */
+        AT_ONCE = 16,    /* sent before it answers: they must fit into the socket */
         DEATHS_MAX = 3,  /* over one directory; then it is left for a person to look at */
         STOP_MS = 20000,
 };
@@ -129,7 +129,7 @@ static void begin_again(struct janitor *janitor) {
 }
 
 /* Takes the answers that are there. False when it is gone. */
-static bool janitor_hear(struct janitor *janitor) {
+static bool janitor_read_answer(struct janitor *janitor) {
         for (;;) {
                 char byte;
                 ssize_t n = recv(janitor->fd, &byte, 1, MSG_DONTWAIT);
@@ -144,13 +144,13 @@ static bool janitor_hear(struct janitor *janitor) {
 static void on_janitor(void *context, uint32_t events) {
         struct janitor *janitor = context;
         (void) events;
-        if (janitor_hear(janitor))
+        if (janitor_read_answer(janitor))
                 send_chores(janitor);
         else
                 begin_again(janitor);
 }
 
-static int start(void *context, struct err *err) {
+static int start_janitor(void *context, struct err *err) {
         struct janitor *janitor = context;
         int code = start_process(janitor);
         if (code < 0)
@@ -168,9 +168,9 @@ static int start(void *context, struct err *err) {
 int janitor_start(struct janitor *janitor, struct helper *helper, const char *data_dir, struct err *err) {
         janitor->helper = helper;
         janitor->data_dir = data_dir;
-        helper->start = start;
+        helper->start = start_janitor;
         helper->context = janitor;
-        return start(janitor, err);
+        return start_janitor(janitor, err);
 }
 
 void janitor_stop(struct janitor *janitor) {
@@ -181,7 +181,7 @@ void janitor_stop(struct janitor *janitor) {
                 struct pollfd watched = { .fd = janitor->fd, .events = POLLIN };
                 send_chores(janitor);
                 (void) poll(&watched, 1, (int) (deadline - loop_now_ms()));
-                if (watched.revents && !janitor_hear(janitor))
+                if (watched.revents && !janitor_read_answer(janitor))
                         break;
         }
         janitor_bury(janitor);

@@ -129,7 +129,7 @@ static void on_meter(void *context, uint32_t events) {
         meter->report(meter->context, NULL);
 }
 
-static int start(void *context, struct err *err) {
+static int start_meter(void *context, struct err *err) {
         struct meter *meter = context;
         int ends[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
@@ -161,9 +161,9 @@ static int start(void *context, struct err *err) {
 int meter_start(struct meter *meter, struct helper *helper, const char *data_dir, struct err *err) {
         meter->helper = helper;
         meter->data_dir = data_dir;
-        helper->start = start;
+        helper->start = start_meter;
         helper->context = meter;
-        return start(meter, err);
+        return start_meter(meter, err);
 }
 
 void meter_stop(struct meter *meter) {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/json_bounds.h"
 #include "base/memory.h"
@@ -95,10 +96,8 @@ static int look_through(int parent_fd, const char *name, int depth, struct count
         }
         int code = depth < DEPTH_MAX ? 0 : err_set(err, ERR_REFUSED, "the packages have directories that are too deep");
         struct dirent *entry;
-        while (code == 0 && (entry = readdir(directory))) {
+        while (code == 0 && (entry = dir_next(directory))) {
                 struct stat status;
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-                        continue;
                 if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
                         code = err_sys(err, errno, "looking through the new packages");
                 else if ((code = count_entry(count, &status, err)) == 0 && S_ISDIR(status.st_mode))
@@ -110,7 +109,7 @@ static int look_through(int parent_fd, const char *name, int depth, struct count
 
 /* ---- its report ---- */
 
-/* Is it a version such as 1!2.0.post1+local? Anything else is not worth showing to anybody. */
+/* Is it a version such as 1!2.0.post1+local? Anything else is not shown. */
 static bool is_version(const char *text) {
         size_t size = text ? strlen(text) : 0;
         return size > 0 && size < VERSION_MAX &&
@@ -121,20 +120,20 @@ static bool is_name(const char *text) {
         return text && requirement_is_name(text, strlen(text));
 }
 
-static json_t *clean_report(json_t *told) {
+static json_t *clean_report(json_t *report) {
         json_t *installed = json_array(), *replaced = json_array(), *item;
         size_t i;
-        json_array_foreach (json_object_get(told, "installed"), i, item) {
+        json_array_foreach (json_object_get(report, "installed"), i, item) {
                 const char *name = json_string_value(json_object_get(item, "name"));
                 const char *version = json_string_value(json_object_get(item, "version"));
                 if (i < LISTED_MAX && is_name(name) && is_version(version))
                         json_array_append_new(installed, json_pack("{s:s, s:s}", "name", name, "version", version));
         }
-        json_array_foreach (json_object_get(told, "replaced"), i, item)
+        json_array_foreach (json_object_get(report, "replaced"), i, item)
                 if (i < LISTED_MAX && is_name(json_string_value(item)))
                         json_array_append(replaced, item);
         return json_pack("{s:o, s:o, s:b}", "installed", installed, "replaced", replaced, "covers_image",
-                         json_is_true(json_object_get(told, "covers_image")));
+                         json_is_true(json_object_get(report, "covers_image")));
 }
 
 static int read_report(int staging_fd, json_t **ret_report, struct err *err) {
@@ -143,9 +142,9 @@ static int read_report(int staging_fd, json_t **ret_report, struct err *err) {
         size_t size = 0;
         if (fd < 0 || fd_read_to_end(fd, REPORT_MAX_BYTES, &bytes, &size) < 0 || !json_is_bounded(bytes, size))
                 return err_set(err, ERR_PROTOCOL, "the helper box did not say what it installed");
-        json_t *told = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL);
-        *ret_report = clean_report(told);
-        json_decref(told);
+        json_t *report = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL);
+        *ret_report = clean_report(report);
+        json_decref(report);
         return *ret_report ? 0 : err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
 }
 
@@ -158,7 +157,7 @@ static int swap(int staging_fd, int packages_fd) {
         return -errno;
 }
 
-static int settle(int state_fd, const struct limits *limits, json_t **ret_report, struct err *err) {
+static int activate_packages(int state_fd, const struct limits *limits, json_t **ret_report, struct err *err) {
         struct count count = { .limits = limits };
         _cleanup_fd_ int staging = tenant_file_open_directory(state_fd, "install", O_RDONLY);
         _cleanup_fd_ int packages = tenant_file_open_directory(state_fd, "packages", O_RDONLY);
@@ -185,7 +184,7 @@ static int settle(int state_fd, const struct limits *limits, json_t **ret_report
 int packages_settle(const char *state_dir, const struct limits *limits, json_t **ret_report, struct err *err) {
         _cleanup_fd_ int state_fd = open(state_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         int code = state_fd < 0 ? err_sys(err, errno, "opening %.200s", state_dir)
-                                : settle(state_fd, limits, ret_report, err);
+                                : activate_packages(state_fd, limits, ret_report, err);
         packages_drop_staging(state_dir);
         return code;
 }

@@ -60,8 +60,8 @@ static struct grave {
 } graves[WAITING_MAX];
 static size_t n_graves;
 
-/* Of the last MESSAGE_CLOSE. Whoever closes a file last pays for it, and the daemon has its own descriptor until it has
- * sent that message. When the next one comes, it has closed it. */
+/* Of the last MESSAGE_CLOSE. The last close of a file does the work, and the daemon has its own descriptor until it has
+ * sent that message. When the next one comes, the daemon has closed its own. */
 static int files_to_close[MESSAGE_FDS] = { -1, -1, -1 };
 
 static void close_files(void) {
@@ -70,13 +70,13 @@ static void close_files(void) {
 }
 
 /* The daemon may have ended: then no answer is needed. */
-static void tell_done(int fd, uint64_t number) {
+static void report_done(int fd, uint64_t number) {
         (void) send(fd, &number, sizeof(number), MSG_NOSIGNAL);
 }
 
 static void close_grave(const struct cgroup_host *host, int fd, size_t i) {
         (void) cgroup_destroy_by_name(host, graves[i].group, NULL); /* kills and waits, should anything be left */
-        tell_done(fd, graves[i].number);
+        report_done(fd, graves[i].number);
         fd_close(&graves[i].pidfd);
         fd_close(&graves[i].lease_fd);
         graves[i] = graves[--n_graves];
@@ -121,7 +121,7 @@ static bool is_left(const char *name, void *context) {
         return false;
 }
 
-/* Directories of boxes go when all engines that there are have told, and none of them has the box. */
+/* Directories of boxes are removed when all engines have answered, and none of them has the box. */
 static void sweep_boxes(void) {
         struct err ignored;
         json_t *left = json_array();
@@ -137,7 +137,7 @@ static void sweep_boxes(void) {
         json_decref(left);
 }
 
-/* Nobody waits for an engine: it may hang. */
+/* In a child: an engine may hang. */
 static void remove_elsewhere(char *text) {
         char *slash = strchr(text, '/');
         if (!reaper_engines || (!slash && !has_engine()) || fork() != 0)
@@ -167,11 +167,11 @@ static bool take_message(const struct cgroup_host *host, int fd) {
         }
         if (message.kind == MESSAGE_REMOVE) {
                 remove_tree(message.name);
-                tell_done(fd, message.number);
+                report_done(fd, message.number);
         }
         if (message.kind == MESSAGE_BOX) {
                 remove_elsewhere(message.name);
-                tell_done(fd, message.number);
+                report_done(fd, message.number);
         }
         if (message.kind != MESSAGE_BURY) {
                 for (size_t i = 0; i < MESSAGE_FDS; i++)
@@ -334,7 +334,7 @@ static int start_process(void) {
         return code;
 }
 
-static int start(void *context, struct err *err) {
+static int start_reaper(void *context, struct err *err) {
         (void) context;
         int code = start_process();
         if (code < 0)
@@ -353,8 +353,8 @@ int reaper_start(struct helper *helper, const struct cgroup_host *host, const ch
         reaper_dir = data_dir;
         reaper.helper = helper;
         reaper.host = host;
-        helper->start = start;
-        return start(NULL, err);
+        helper->start = start_reaper;
+        return start_reaper(NULL, err);
 }
 
 /* The rest of what it is to do, within this time. */
@@ -377,7 +377,7 @@ void reaper_stop(void) {
         send_last_tasks(until_ms);
         while (reaper.tasks)
                 forget_task(reaper.tasks->number);
-        fd_close(&reaper.fd); /* when it has done what it was told, it ends */
+        fd_close(&reaper.fd); /* it ends when it has done its work */
         if (reaper.pid <= 0)
                 return;
         int pidfd = (int) syscall(SYS_pidfd_open, reaper.pid, 0);

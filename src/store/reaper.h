@@ -22,7 +22,7 @@ void reaper_know_engines(const struct engine_settings *engines, const char *owne
 /* Ends and removes a box of another engine, in a process of its own, which tries again while the engine is away. */
 void reaper_remove_box(const char *engine, const char *name);
 
-/* Removes boxes of other engines that ended and that nobody removed. */
+/* Removes boxes of other engines that ended and were not removed. */
 void reaper_sweep_boxes(void);
 
 /* Waits until all that it was given is gone (bounded); it ends. */

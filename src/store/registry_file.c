@@ -106,7 +106,7 @@ int registry_fail(sqlite3 *db, int code, const char *what, struct err *err) {
         return err_set(err, ERR_SYSTEM, "%s: %s", what, why);
 }
 
-/* Who took the lock last, as far as the file tells; 0: it does not. */
+/* The process that took the lock last, by the file; 0: unknown. */
 static pid_t read_holder(int fd) {
         char text[32] = "";
         ssize_t n = pread(fd, text, sizeof(text) - 1, 0);

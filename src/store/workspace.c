@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/remove_tree.h"
@@ -18,20 +19,24 @@
 enum { BENEATH = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
 enum { LIST_MAX = 10000, LIST_BYTES_MAX = 1 << 20, MADE_DEPTH_MAX = 128 };
 
-int workspace_check_path(const char *path, char ret_relative[static 4096], struct err *err) {
+/* What follows the workspace's name in a path of the box; NULL: it is not below the workspace. */
+static const char *skip_root(const char *path) {
         static const char *const roots[] = { "/workspace", "/session", "/sandbox", "/work" };
-        const char *rest = path;
-        if (*path == '/') {
-                rest = NULL;
-                for (size_t i = 0; i < ELEMENTS(roots) && !rest; i++) {
-                        size_t size = strlen(roots[i]);
-                        if (strncmp(path, roots[i], size) == 0 && (path[size] == '/' || !path[size]))
-                                rest = path + size;
-                }
-                if (!rest)
-                        return err_set(err, ERR_REFUSED,
-                                       "%.200s is not below /workspace: only the workspace can be reached", path);
+        if (*path != '/')
+                return path;
+        for (size_t i = 0; i < ELEMENTS(roots); i++) {
+                size_t size = strlen(roots[i]);
+                if (strncmp(path, roots[i], size) == 0 && (path[size] == '/' || !path[size]))
+                        return path + size;
         }
+        return NULL;
+}
+
+int workspace_check_path(const char *path, char ret_relative[static 4096], struct err *err) {
+        const char *rest = skip_root(path);
+        if (!rest)
+                return err_set(err, ERR_REFUSED, "%.200s is not below /workspace: only the workspace can be reached",
+                               path);
         size_t length = 0;
         while (*rest) {
                 size_t size = strcspn(rest, "/");
@@ -111,7 +116,7 @@ static int make_parents(int workspace_fd, char *path, struct err *err) {
         return 0;
 }
 
-/* Opens the directory that holds the last name of the path, creating missing directories as the owner of the workspace. */
+/* Opens the parent directory of the path, creating missing directories as the owner of the workspace. */
 static int open_parent(int workspace_fd, const char *relative, bool make, char ret_name[static 256], struct err *err) {
         char copy[4096];
         (void) snprintf(copy, sizeof(copy), "%s", relative);
@@ -141,7 +146,7 @@ static int make_name(char ret_name[static 64]) {
         return 0;
 }
 
-/* Before anybody sends a gigabyte: is there a place for it? */
+/* Before a client sends a gigabyte: is there a place for it? */
 static int check_place(int workspace_fd, const char *relative, struct err *err) {
         char name[256];
         struct stat status;
@@ -280,15 +285,13 @@ static int by_name(const void *a, const void *b) {
         return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-/* Names of a directory, as many as may be told, each to be freed. */
+/* Names of a directory, as many as may be listed, each to be freed. */
 static char **read_names(DIR *directory, size_t *ret_n, bool *ret_cut) {
         char **names = calloc(LIST_MAX, sizeof(*names));
         size_t n = 0, bytes = 0;
         const struct dirent *entry;
         *ret_cut = !names;
-        while (names && !*ret_cut && (entry = readdir(directory))) {
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-                        continue;
+        while (names && !*ret_cut && (entry = dir_next(directory))) {
                 bytes += strlen(entry->d_name);
                 if (n == LIST_MAX || bytes > LIST_BYTES_MAX || !(names[n] = strdup(entry->d_name)))
                         *ret_cut = true;
@@ -318,7 +321,7 @@ json_t *workspace_list(int workspace_fd, const char *relative, bool *ret_cut, st
                 json_t *item = fstatat(dirfd(directory), names[i], &status, AT_SYMLINK_NOFOLLOW) == 0
                                        ? workspace_describe(names[i], &status)
                                        : NULL;
-                if (item) /* a name that is not UTF-8 cannot be told in JSON */
+                if (item) /* a name that is not UTF-8 cannot be written as JSON */
                         json_array_append_new(array, item);
                 free(names[i]);
         }

@@ -15,10 +15,18 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/unix_listener.h"
 #include "vault/vault_message.h"
 #include "vault/vault_process.h"
 
-enum { GREETING_SECONDS = 30, ANSWER_SECONDS = 5, LOCK_TRIES = 1000, LOCK_PAUSE_MS = 10, OPEN_TRIES = 100 };
+enum {
+        GREETING_SECONDS = 30,
+        ANSWER_SECONDS = 5,
+        LOCK_TRIES = 1000,
+        LOCK_PAUSE_MS = 10,
+        OPEN_TRIES = 100,
+        BACKLOG = 16
+};
 
 static int take_lock(const char *path, struct err *err) {
         char name[PATH_MAX + 8];
@@ -72,24 +80,9 @@ static int connect_to(const struct sockaddr_un *address) {
         return peer.uid == geteuid() ? take_fd(&fd) : -EPERM;
 }
 
-/* Binds and listens here, so that connections are queued while the new process starts. */
-static int listen_at(const struct sockaddr_un *address) {
-        _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-        if (fd < 0)
-                return -errno;
-        /* bind gives the file the mode of the socket: at no moment does another user get in. */
-        if (fchmod(fd, 0600) < 0 || bind(fd, (const struct sockaddr *) address, sizeof(*address)) < 0)
-                return -errno;
-        if (listen(fd, 16) < 0) {
-                int code = -errno;
-                (void) unlink(address->sun_path);
-                return code;
-        }
-        return take_fd(&fd);
-}
-
 static int vault_start(const struct sockaddr_un *address, const char *path) {
-        _cleanup_fd_ int listen_fd = listen_at(address);
+        /* Bound here, so that connections are queued while the new process starts. */
+        _cleanup_fd_ int listen_fd = unix_listener_bind(address, SOCK_SEQPACKET, BACKLOG);
         if (listen_fd < 0)
                 return listen_fd;
         pid_t child = fork();
@@ -107,7 +100,7 @@ static int vault_start(const struct sockaddr_un *address, const char *path) {
                 do
                         waited = waitpid(child, &status, 0);
                 while (waited < 0 && errno == EINTR);
-                /* Where children are reaped by themselves there is no status, and the connection tells. */
+                /* If SIGCHLD is ignored there is no status; then the connection shows whether it started. */
                 if (waited == child && status != 0)
                         code = WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
         }

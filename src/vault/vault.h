@@ -20,10 +20,10 @@ struct vault {
         pid_t pid; /* of its process; 0: one of an older version, which does not say */
 };
 
-/* Connects to the vault at `path` (absolute), starting one when there is none (double fork; the new process keeps
- * nothing of ours open). *ret_new: it was just started. ERR_BUSY while another daemon is connected to it.
- * Beside it lies <path>.lock, held while a vault is being found or started. A connection belongs to the open socket: a
- * process that is forked off and lives on must close its copy. */
+/* Connects to the vault at `path` (absolute), starting one when there is none (double fork; the new process keeps none
+ * of the daemon's descriptors). *ret_new: it was just started. ERR_BUSY while another daemon is connected to it. Beside
+ * it lies <path>.lock, held while a vault is being found or started. A connection belongs to the open socket: a process
+ * that is forked off and lives on must close its copy. */
 int vault_open(const char *path, struct vault *ret_vault, bool *ret_new, struct err *err);
 void vault_close(struct vault *vault);
 

@@ -117,8 +117,8 @@ static int try_lock(const struct process *process) {
         return take_fd(&fd);
 }
 
-/* Under the lock, so that the socket of a successor is never taken away. Without it somebody is opening, and will find
- * this socket dead and replace it. */
+/* Under the lock, so that the socket of a successor is never removed. If another process has the lock, it finds this
+ * socket dead and replaces it. */
 static void remove_socket(const struct process *process) {
         struct stat status;
         if (lstat(process->path, &status) == 0 && status.st_dev == process->socket.st_dev &&
@@ -126,7 +126,7 @@ static void remove_socket(const struct process *process) {
                 (void) unlink(process->path);
 }
 
-static _Noreturn void end(struct process *process) {
+static _Noreturn void end_process(struct process *process) {
         while (process->entries) {
                 struct entry *entry = process->entries;
                 process->entries = entry->next;
@@ -181,7 +181,7 @@ static void vault_process_serve(struct process *process, const struct vault_mess
                 vault_message_close_fds(fds, n_fds);
         vault_process_answer(process, request->operation, status, entry);
         if (request->operation == VAULT_END)
-                end(process);
+                end_process(process);
 }
 
 /* Does all that the daemon asked for so far, and sees whether it is gone. */
@@ -244,7 +244,20 @@ static bool holds_something(const struct process *process) {
         return false;
 }
 
-static _Noreturn void loop(struct process *process, int idle_ms) {
+/* Exits, unless a daemon connects or is about to: then it holds the lock. */
+static void exit_if_unused(struct process *process) {
+        int lock_fd = try_lock(process);
+        struct pollfd last = { .fd = process->listen_fd, .events = POLLIN };
+        if (lock_fd >= 0 && poll(&last, 1, 0) == 0) {
+                remove_socket(process);
+                _exit(EXIT_SUCCESS);
+        }
+        if (lock_fd == -ENOENT) /* the data directory was removed: no daemon will connect */
+                _exit(EXIT_SUCCESS);
+        fd_close(&lock_fd);
+}
+
+static _Noreturn void serve_loop(struct process *process, int idle_ms) {
         int64_t idle_since = now_ms();
         for (;;) {
                 bool idle = process->client_fd < 0 && !holds_something(process);
@@ -266,22 +279,13 @@ static _Noreturn void loop(struct process *process, int idle_ms) {
                         accept_client(process);
                 if (code > 0 || !idle || left > 0)
                         continue;
-                /* While the lock is held, a daemon is about to connect. */
-                int lock_fd = try_lock(process);
-                struct pollfd last = { .fd = process->listen_fd, .events = POLLIN };
-                if (lock_fd >= 0 && poll(&last, 1, 0) == 0) {
-                        remove_socket(process);
-                        _exit(EXIT_SUCCESS);
-                }
-                if (lock_fd == -ENOENT) /* the data directory was removed: no daemon will connect */
-                        _exit(EXIT_SUCCESS);
-                fd_close(&lock_fd);
+                exit_if_unused(process);
                 idle_since = now_ms();
         }
 }
 
 /* Nothing of the daemon's is kept but the socket, which becomes descriptor 3. */
-static int shed(int listen_fd) {
+static int close_inherited(int listen_fd) {
         if (listen_fd < 3) {
                 listen_fd = fcntl(listen_fd, F_DUPFD, 3);
                 if (listen_fd < 0)
@@ -333,7 +337,7 @@ _Noreturn void vault_process_run(int listen_fd, const char *path, int idle_ms) {
         static char own_path[PATH_MAX];
         (void) snprintf(own_path, sizeof(own_path), "%s", path);
         static struct process process = { .client_fd = -1, .path = own_path };
-        process.listen_fd = shed(listen_fd);
+        process.listen_fd = close_inherited(listen_fd);
         /* Keeps no file system busy. */
         if (chdir("/") < 0)
                 _exit(EXIT_FAILURE);
@@ -346,5 +350,5 @@ _Noreturn void vault_process_run(int listen_fd, const char *path, int idle_ms) {
         }
         if (lstat(own_path, &process.socket) < 0 || fd_set_nonblocking(process.listen_fd) < 0)
                 _exit(EXIT_FAILURE);
-        loop(&process, idle_ms);
+        serve_loop(&process, idle_ms);
 }

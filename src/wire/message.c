@@ -133,22 +133,6 @@ static long message_prepare(struct message_parser *parser) {
         return (long) (free_bytes < wanted ? free_bytes : wanted);
 }
 
-long message_parser_feed(struct message_parser *parser, const void *bytes, size_t size) {
-        size_t taken = 0;
-        while (taken < size) {
-                long room = message_prepare(parser);
-                if (room < 0)
-                        return room;
-                if (room == 0)
-                        break;
-                size_t step = size - taken < (size_t) room ? size - taken : (size_t) room;
-                memcpy(parser->bytes + parser->size, (const char *) bytes + taken, step);
-                parser->size += step;
-                taken += step;
-        }
-        return (long) taken;
-}
-
 long message_parser_read(struct message_parser *parser, int fd) {
         long room = message_prepare(parser);
         if (room <= 0)
@@ -280,30 +264,15 @@ static int put_parts(struct message_queue *queue, const struct iovec *parts, siz
         return 0;
 }
 
-static int message_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *lead,
-                       size_t n_lead, const void *bytes, size_t size) {
-        int code = check_put(queue, type, n_lead, size);
+int message_queue_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *bytes,
+                      size_t size) {
+        int code = check_put(queue, type, 0, size);
         if (code < 0)
                 return code;
         unsigned char header[MESSAGE_HEADER_SIZE];
-        header_write(header, type, request, n_lead + size);
-        const struct iovec parts[] = { { header, sizeof(header) },
-                                       { (void *) (uintptr_t) lead, n_lead },
-                                       { (void *) (uintptr_t) bytes, size } };
-        return put_parts(queue, parts, 3);
-}
-
-int message_queue_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *bytes,
-                      size_t size) {
-        return message_put(queue, type, request, NULL, 0, bytes, size);
-}
-
-int message_queue_put_output(struct message_queue *queue, enum message_type type, uint16_t request, uint32_t number,
-                             const void *bytes, size_t size) {
-        if (type != MESSAGE_OUT && type != MESSAGE_ERR)
-                return -EINVAL;
-        uint32_t number_le = htole32(number);
-        return message_put(queue, type, request, &number_le, sizeof(number_le), bytes, size);
+        header_write(header, type, request, size);
+        const struct iovec parts[] = { { header, sizeof(header) }, { (void *) (uintptr_t) bytes, size } };
+        return put_parts(queue, parts, 2);
 }
 
 static void consume(struct message_queue *queue, size_t sent) {

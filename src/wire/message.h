@@ -62,11 +62,8 @@ static inline struct message_parser message_parser_make(enum message_side side) 
 }
 void message_parser_release(struct message_parser *parser);
 
-/* Takes bytes in; what it holds is bounded, so it may take fewer than offered: call message_parser_next until it
- * answers 0, then offer the rest. Returns how many, or -ENOMEM, or -EPROTO after a malformed message. */
-long message_parser_feed(struct message_parser *parser, const void *bytes, size_t size);
-
-/* The same from a descriptor, with one read(). 0 at the end of the stream, -EAGAIN, -errno. */
+/* Takes bytes from a descriptor with one read(). Returns how many, 0 at the end of the stream, -EAGAIN, -ENOBUFS if it
+ * is full (then call message_parser_next until it returns 0), -ENOMEM, -EPROTO after a malformed message, or -errno. */
 long message_parser_read(struct message_parser *parser, int fd);
 
 /* 1 and the next complete message; 0: more bytes are needed; -EPROTO: malformed, and so is all that follows. */
@@ -107,12 +104,8 @@ void message_queue_release(struct message_queue *queue);
 int message_queue_put(struct message_queue *queue, enum message_type type, uint16_t request, const void *bytes,
                       size_t size);
 
-/* OUT or ERR. */
-int message_queue_put_output(struct message_queue *queue, enum message_type type, uint16_t request, uint32_t number,
-                             const void *bytes, size_t size);
-
-/* The same two, and sent: what the socket takes at once is never copied, only the rest is put into the queue. As with
- * message_queue_flush, 1 means that something waits. `number` counts for OUT and ERR alone. */
+/* Puts a message and sends it: what the socket takes at once is never copied, only the rest is put into the queue. As
+ * with message_queue_flush, 1 means that something waits. `number` counts for OUT and ERR alone. */
 int message_queue_send(struct message_queue *queue, int socket_fd, enum message_type type, uint16_t request,
                        uint32_t number, const void *bytes, size_t size);
 

@@ -207,7 +207,7 @@ def changes(agent: Agent, count: int) -> list[tuple[int, str, int]]:
     return found
 
 
-def test_changes_of_a_watched_directory_are_told(agent: Agent, tmp_path: Path) -> None:
+def test_changes_of_a_watched_directory_are_reported(agent: Agent, tmp_path: Path) -> None:
     place = tmp_path / "watched"
     place.mkdir()
     agent.ask(WATCH, text(place), id=3)
@@ -223,7 +223,7 @@ def test_changes_of_a_watched_directory_are_told(agent: Agent, tmp_path: Path) -
     agent.send(WRITE, 9, put(place / "ours", b"x"))
     frames = [agent.answer(), agent.answer()]
     assert sorted((frame.kind, frame.id) for frame in frames) == [(DONE, 9), (CHANGED, 3)]
-    assert [frame.text() for frame in frames if frame.kind == CHANGED] == ["ours"], "the file in the making is not told"
+    assert [frame.text() for frame in frames if frame.kind == CHANGED] == ["ours"], "the temporary file is not reported"
     place.rename(tmp_path / "away")
     assert changes(agent, 1) == [(3, "", GONE)]
     assert code_of(agent, UNWATCH, b"") == errno.ENOENT

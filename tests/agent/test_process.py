@@ -76,7 +76,7 @@ def test_input_arrives_is_counted_and_ends(agent: Agent) -> None:
     assert taken == len(output)
 
 
-def test_input_that_nobody_takes_is_bounded(agent: Agent) -> None:
+def test_input_that_no_code_reads_is_bounded(agent: Agent) -> None:
     agent.start(1, ["sleep", "1000"], STREAMED)
     held = 0
     while True:  # a pipe and the agent's queue hold some, and then it is said that no more is

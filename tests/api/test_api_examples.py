@@ -68,7 +68,7 @@ def check(example: Example, printed: str) -> None:
         pattern = ".*".join(re.escape(part) for part in example.expected.rstrip("\n").split("…"))
         assert re.fullmatch(pattern, printed.rstrip("\n")), where
     else:
-        assert '"code":"' not in printed, f"{where}: an error that nobody expects"
+        assert '"code":"' not in printed, f"{where}: an unexpected error"
 
 
 def find_missing(paths: list[str]) -> None:

@@ -92,7 +92,7 @@ def test_an_archive_of_large_files_that_change_while_they_are_read_is_whole(
     client: ServiceClient, tmp_path: Path
 ) -> None:
     """The client reads nothing until the files have changed, and far less than the first one fits in between. Past 64
-    MiB, sizes are told in 64 bits."""
+    MiB, sizes are written in 64 bits."""
     client.execute(
         "changing",
         "import os\nos.makedirs('artifacts', exist_ok=True)\n"

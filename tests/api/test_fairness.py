@@ -34,7 +34,7 @@ def test_one_key_cannot_have_all_sandboxes(make_service: StartService) -> None:
     assert refused.headers["Retry-After"] and "8 of 16 sandboxes" in refused.json()["detail"], refused
     assert ann.post("/sandbox/more/execute", {"code": "1"}).status == 429, "nor by running something"
     made = [bob.post(f"/sandbox/{n}/create").status for n in range(8)]
-    assert made == [201] * 6 + [429] * 2, "the last ones are for whoever has few"
+    assert made == [201] * 6 + [429] * 2, "the last ones are for keys that have few"
     assert eve.post("/sandbox/e/create").status == 201
     assert ann.delete("/sandbox/0/destroy").status == 200
 

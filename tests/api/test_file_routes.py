@@ -85,7 +85,7 @@ def test_ranges_conditions_and_heads(client: ServiceClient) -> None:
     put(client, "ranges", "f.csv", b"0123456789")
     path = where("ranges", "f.csv")
     tag = wait_for("a tag: it is given once the clock has passed the change", lambda: client.get(path).headers["ETag"])
-    for asked, status, content, told in (
+    for asked, status, content, content_range in (
         ("bytes=2-4", 206, b"234", "bytes 2-4/10"),
         ("bytes=-3", 206, b"789", "bytes 7-9/10"),
         ("bytes=8-99", 206, b"89", "bytes 8-9/10"),
@@ -94,7 +94,7 @@ def test_ranges_conditions_and_heads(client: ServiceClient) -> None:
         ("bytes=10-", 416, None, "bytes */10"),
     ):
         answer = client.get(path, {"Range": asked})
-        assert (answer.status, answer.headers["Content-Range"]) == (status, told), (asked, answer)
+        assert (answer.status, answer.headers["Content-Range"]) == (status, content_range), (asked, answer)
         assert content is None or answer.body == content, (asked, answer)
     assert client.get(path, {"Range": "bytes=2-4", "If-Range": tag}).status == 206
     assert client.get(path, {"Range": "bytes=2-4", "If-Range": '"other"'}).status == 200
@@ -253,7 +253,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(service: Service, client: Serv
         upload.close()
     wait_for("the files to be let go", lambda: held(service, workspace) == [])
     assert os.listdir(workspace) == ["whole"] and (workspace / "whole").read_bytes() == b"old"
-    # Destroyed in the middle: the client is told, and nothing comes back.
+    # Destroyed in the middle: the client gets an error, and nothing comes back.
     upload = send_in_part(client, where("broken", "late"), "Content-Length: 16")
     assert client.delete("/sandbox/broken/destroy").status == 200
     upload.sendall(b"all.")
@@ -265,13 +265,13 @@ def test_an_upload_that_breaks_off_leaves_nothing(service: Service, client: Serv
 def test_what_is_too_large_is_refused_and_leaves_nothing(make_service: StartService) -> None:
     client = make_service("--upload", "64k").client()
     assert put(client, "big", "a", b"x" * (64 << 10)).status == 201
-    told = client.connect()
-    told.putrequest("POST", where("big", "b"))
+    early = client.connect()
+    early.putrequest("POST", where("big", "b"))
     for name, value in client.headers({"Content-Length": str(1 << 40), "Expect": "100-continue"}).items():
-        told.putheader(name, value)
-    told.endheaders()
-    assert told.getresponse().status == 413  # before any of it was sent
-    told.close()
+        early.putheader(name, value)
+    early.endheaders()
+    assert early.getresponse().status == 413  # before any of it was sent
+    early.close()
     untold = client.request("POST", where("big", "b"), iter([b"x" * 1000] * 66))
     assert untold.status == 413, untold
     body, headers = form(("f", "b", b"x" * ((64 << 10) + 1)))

@@ -197,7 +197,7 @@ def test_bodies_are_json_and_bounded(service: Service) -> None:
     assert client.post("/sandbox/bodies/execute", {"code": "1"}).status == 200
 
 
-def test_bodies_that_are_announced_keep_nobody_out(make_service: StartService) -> None:
+def test_bodies_that_are_announced_keep_no_other_client_out(make_service: StartService) -> None:
     """What counts is what has come (tests/unit/test_http_connection.c has the bound), and small ones get through."""
     service = make_service(keys=("ann",))
     client = service.client()

@@ -1,4 +1,4 @@
-"""Clients with a key who want more than their share, or somebody else's: what they leave behind, and what they hold."""
+"""Clients with a key that take more than their share, or another's: what they leave behind, and what they hold."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_who_reads_along_and_leaves_leaves_nothing_behind(make_service: StartSer
 
 
 def test_an_install_counts_until_it_has_ended(start_daemon: StartDaemon) -> None:
-    """Although whoever asked for it has left: or leaving would be a way to have any number of them."""
+    """Although its client has left: otherwise leaving would be a way to have any number of them."""
     with socket.create_server(("127.0.0.1", 0)) as index:
         settings = {
             "PIP_CONFIG_FILE": "/dev/null",
@@ -92,7 +92,7 @@ def test_one_key_cannot_hold_all_files_that_can_be_sent_at_once(make_service: St
     wait_for("room again", lambda: ann.request("PUT", "/sandbox/a/file?path=small", b"x").status == 201)
 
 
-def test_the_key_of_the_environment_stays_with_nobody(start_daemon: StartDaemon) -> None:
+def test_the_key_of_the_environment_stays_in_no_process(start_daemon: StartDaemon) -> None:
     """Neither in the daemon's environment, which its children inherit, nor in theirs."""
     key = "a-key-from-the-environment"
     daemon = start_daemon(env={"SANDBOX_API_KEY": key, "SANDBOX_API_PORT": "0"})
@@ -126,7 +126,7 @@ def test_runs_together_hold_a_bounded_amount_of_code(make_service: StartService)
     ann.execute("c", "1")
 
 
-def test_large_answers_that_nobody_reads_have_a_bound_together(make_service: StartService) -> None:
+def test_large_answers_that_are_not_read_have_a_bound_together(make_service: StartService) -> None:
     service = make_service()
     ann, bob = service.client("ann"), service.client("bob")
     show = (

@@ -1,4 +1,4 @@
-"""Packages over HTTP: one install, told as any run is."""
+"""Packages over HTTP: one install, reported as any run is."""
 
 from __future__ import annotations
 

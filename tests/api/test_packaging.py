@@ -128,7 +128,7 @@ def test_compose_and_its_settings_fit_together(binary: Path) -> None:
     assert set(example) - {"SITE"} <= known and set(service["environment"]) <= known
     wanted = set(re.findall(r"\$\{(\w+):\?", (PACKAGING / "docker-compose.yml").read_text()))
     assert wanted <= set(example), "compose wants a setting that the example does not have"
-    assert example["SANDBOX_API_KEY"] == "", "an example of a key is a key that somebody will use"
+    assert example["SANDBOX_API_KEY"] == "", "an example of a key would be used as a key"
     caddy = (PACKAGING / "Caddyfile").read_text()
     assert f"reverse_proxy glovebox:{service['environment']['SANDBOX_API_PORT']}" in caddy and "{$SITE}" in caddy
     assert service["environment"]["SANDBOX_API_NAMES"].startswith("${SITE"), "Host would be refused"

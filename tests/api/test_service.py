@@ -152,7 +152,7 @@ def test_interrupt_restart_hibernate(service: Service) -> None:
 # ---- runs ----
 
 
-def test_a_run_tells_everything(service: Service) -> None:
+def test_a_run_reports_everything(service: Service) -> None:
     client = service.client("ann")
     result = client.execute("tells", "import sys\nprint('out')\nprint('err', file=sys.stderr)\n6 * 7")
     assert (result["stdout"], result["stderr"], result["exit_code"]) == ("out\n", "err\n", 0)
@@ -168,7 +168,7 @@ def test_a_run_tells_everything(service: Service) -> None:
     assert client.get(f"/sandbox/tells/runs/{result['run_id']}").json()["stdout"] == "out\n"
 
 
-def test_artifacts_do_not_tell_where_they_are_on_the_host(service: Service) -> None:
+def test_artifacts_do_not_reveal_where_they_are_on_the_host(service: Service) -> None:
     client = service.client("ann")
     result = client.execute("where", "import os\nos.makedirs('artifacts', exist_ok=True)\nopen('artifacts/a.txt','w')")
     assert [one["path"] for one in result["artifacts"]] == ["/workspace/artifacts/a.txt"]
@@ -331,7 +331,7 @@ def test_health_needs_no_key_and_the_rest_does(service: Service) -> None:
     assert ServiceClient(service.port, "gb_" + "0" * 64).get("/sandboxes").status == 401
 
 
-def test_isolation_is_told(service: Service) -> None:
+def test_isolation_is_reported(service: Service) -> None:
     client = service.client("ann")
     client.execute("isolated", "1")
     report = client.get("/sandbox/isolated/isolation").json()

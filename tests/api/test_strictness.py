@@ -19,7 +19,7 @@ PING = b"GET /ping HTTP/1.1\r\n" + HOST + b"\r\n"
 POST = b"POST /count HTTP/1.1\r\n" + HOST
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
-# A body that would be a request of its own to whoever reads the framing another way.
+# A body that is a request of its own if the framing is read another way.
 HIDDEN = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
 
 REFUSED = {

@@ -40,6 +40,26 @@ def test_every_test_named_exists() -> None:
         assert re.search(rf"^def {test}\(", source, re.MULTILINE), f"{file} has no {test}"
 
 
+def test_the_ways_through_the_folders_name_functions_that_are_there() -> None:
+    """Each row of the two ways in ARCHITECTURE.md: every file defines one of the functions, and each is defined."""
+    ways = (
+        (REPOSITORY / "docs/ARCHITECTURE.md").read_text().split("## The way of a streamed")[1].split("## Processes")[0]
+    )
+    rows = re.findall(r"^\| [^|]+ \| (`[^|]+`) \| (`[^|]+`) \|$", ways, re.MULTILINE)
+    assert len(rows) >= 25, "the tables could not be read"
+    for files, functions in rows:
+        sources = {file: (REPOSITORY / "src" / file).read_text() for file in re.findall(r"`([^`]+)`", files)}
+        names = re.findall(r"`([^`]+)`", functions)
+        defined = {
+            (file, name)
+            for file, source in sources.items()
+            for name in names
+            if re.search(rf"^(?=\w)[^;(]*\b{name}\([^;{{]*\{{", source, re.MULTILINE)
+        }
+        assert {file for file, _ in defined} == set(sources), f"{files} | {functions}: a file has none of them"
+        assert {name for _, name in defined} == set(names), f"{files} | {functions}: a function is not there"
+
+
 def test_table_of_steps_is_the_one_in_the_source() -> None:
     table = DOCUMENT.read_text().split("\n| step |")[1].split("\n\n")[0]
     written = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)

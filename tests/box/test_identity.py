@@ -151,7 +151,7 @@ def test_no_terminal_of_the_caller_gets_in(glovebox: Glovebox) -> None:
 
 
 @pytest.mark.vm
-def test_nothing_tells_which_host_it_is(glovebox: Glovebox) -> None:
+def test_nothing_reveals_which_host_it_is(glovebox: Glovebox) -> None:
     code = """if True:
         import json, os
         def read(path):
@@ -169,7 +169,7 @@ def test_nothing_tells_which_host_it_is(glovebox: Glovebox) -> None:
 
 
 def test_files_of_the_host_are_not_there(glovebox: Glovebox) -> None:
-    """Not even those that everybody may read."""
+    """Not even those that all users may read."""
     visible = glovebox.place.write("everybody", "may read this", 0o644)
     done = glovebox(
         "run", "-l", "bash", "-c", f"cat {visible} /etc/shadow /etc/fstab; ls /root /var /srv; wc -l </etc/passwd"
@@ -218,14 +218,14 @@ def test_isolation_report_is_true(glovebox: Glovebox) -> None:
 
 
 class NoGroups(TestGroups):
-    """Nobody delegated a control group."""
+    """No control group is delegated."""
 
     def enter(self) -> None:
         pass
 
 
 @pytest.mark.vm
-def test_user_without_control_groups_is_refused_or_told_what_is_weaker(user_glovebox: Glovebox) -> None:
+def test_user_without_control_groups_is_refused_or_learns_what_is_weaker(user_glovebox: Glovebox) -> None:
     bare = Glovebox(user_glovebox.binary, user_glovebox.place, NoGroups("glovebox-test-nobody-made-this"))
     before = count_host(bare)
     refused = bare("run", "-c", "print('ran')")

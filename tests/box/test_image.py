@@ -495,7 +495,7 @@ def test_images_of_the_usual_data_directory_are_shared(store: Store, put: Put, t
     assert "shared" not in json.loads(store.ok("show", "theirs", "--json", **shared))
     store.ok("rm", "theirs", **shared)
     assert store.names() == set() and (other / "images/theirs").exists()
-    other.chmod(0o777)  # anybody could have put it there
+    other.chmod(0o777)  # any user could have put it there
     assert store.ok("list", "--names", **shared).split() == ["host"]
 
 
@@ -543,8 +543,8 @@ def test_host_image_says_which_python_and_why(store: Store) -> None:
     assert shown["kind"] == "host" and shown["layer"] is None
     assert Path(shown["python"]).exists() and shown["python_reason"]
     for wrong in ("/bin/false", "relative", "/nonexistent"):
-        told = json.loads(store.ok("show", "host", "--json", GLOVEBOX_PYTHON=wrong))
-        assert "GLOVEBOX_PYTHON" in told["problem"]
+        answered = json.loads(store.ok("show", "host", "--json", GLOVEBOX_PYTHON=wrong))
+        assert "GLOVEBOX_PYTHON" in answered["problem"]
 
 
 def wheel(directory: Path, version: str) -> None:

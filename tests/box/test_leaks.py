@@ -54,7 +54,7 @@ def test_termination_and_hangup_leave_nothing(glovebox: Glovebox) -> None:
     assert left_behind(glovebox, before) == {}
 
 
-def test_program_hears_the_interrupt_and_may_answer(glovebox: Glovebox) -> None:
+def test_program_gets_the_interrupt_and_may_answer(glovebox: Glovebox) -> None:
     code = """if True:
         import time
         try:

@@ -157,7 +157,7 @@ def test_places_of_the_box_cannot_be_covered(glovebox: Glovebox) -> None:
 
 
 def test_swapping_a_link_wins_nothing(glovebox: Glovebox) -> None:
-    """Somebody flips the source between an allowed directory and /etc as fast as possible while boxes are made."""
+    """Another process flips the source between an allowed directory and /etc as fast as it can while boxes are made."""
     good = make_tree(glovebox, "good")
     link, spare = glovebox.place.path / "link", glovebox.place.path / "spare"
     link.symlink_to(good)

@@ -47,7 +47,7 @@ def test_flood_is_cut_and_counted_in_bounded_memory(glovebox: Glovebox) -> None:
     assert len(result["stdout"]) == KEPT and result["stdout_cut_bytes"] == size - KEPT
 
 
-def test_run_ends_quietly_when_nobody_reads(glovebox: Glovebox) -> None:
+def test_run_ends_quietly_when_its_output_has_no_reader(glovebox: Glovebox) -> None:
     before = count_host(glovebox)
     with glovebox.popen("run", "-c", "while True: print('x' * 1000)") as process:
         assert process.stdout and process.stderr
@@ -67,7 +67,7 @@ def test_slow_reader_gets_everything(glovebox: Glovebox) -> None:
         assert (total, process.wait(60 * slowness())) == (500_001, 0)
 
 
-def test_interrupt_ends_a_run_whose_output_nobody_takes(glovebox: Glovebox) -> None:
+def test_interrupt_ends_a_run_whose_output_is_not_read(glovebox: Glovebox) -> None:
     """The pipe is full and stays open: neither the program nor the relay can write another byte."""
     with glovebox.popen("run", "-c", "while True: print('x' * 1000)") as process:
         assert process.stdout
@@ -96,7 +96,7 @@ def test_artifacts_that_do_not_fit_are_an_error_and_leave_nothing(root_glovebox:
 
 
 def test_standard_descriptors_of_the_caller_are_left_as_they_were(glovebox: Glovebox) -> None:
-    """A shell's terminal is broken by whoever leaves it non-blocking."""
+    """A program that leaves a shell's terminal non-blocking breaks it."""
     read_fd, write_fd = os.pipe()
     with glovebox.popen("run", "--", "cat", stdin=read_fd) as process:
         os.write(write_fd, b"hello\n")

@@ -95,7 +95,7 @@ def test_no_tenant_code_runs_when_the_last_wall_fails(glovebox: Glovebox) -> Non
 
 
 @pytest.mark.vm
-def test_two_boxes_are_sealed_alike_whoever_asks(glovebox: Glovebox) -> None:
+def test_two_boxes_are_sealed_alike_for_every_caller(glovebox: Glovebox) -> None:
     """The fingerprint is what the other tests rely on: it must show the walls, and be the same each time."""
     code = glovebox.place.write("fingerprint.py", FINGERPRINT.read_text())
     first, second = glovebox("run", code), glovebox("run", code)

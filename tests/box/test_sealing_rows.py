@@ -2,7 +2,7 @@
 
 build/tests/support/glovebox-leave-out is glovebox, but for leaving out the row that an environment variable names. The
 oracle is what a box sees of its sealing (tests/support/fingerprint.py) and what the host sees of the box: its keys.
-A row that nobody misses would be a wall that could be lost without a test that fails."""
+A row without a test could be lost unnoticed."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_a_box_gets_none_or_little_of_what_the_machine_counts(glovebox: Glovebox
     assert 0 < seen["queue bytes"] <= 819200
 
 
-# Fills as many connections as it can with bytes that nobody reads; TCP tells what it took, UDP what is there to read.
+# Fills as many connections as it can with bytes that are not read; TCP shows what it took, UDP what is there to read.
 FLOOD = r"""
 import resource, socket, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
@@ -132,7 +132,7 @@ def test_bytes_that_wait_in_sockets_are_bounded(glovebox: Glovebox, kind: str) -
 
 
 def test_what_the_host_runs_is_not_to_be_watched_or_held_up(glovebox: Glovebox) -> None:
-    """All ways to be told of an open, or to delay it, on one file that the host then opens."""
+    """All ways to notice an open, or to delay it, on one file that the host then opens."""
     code = r"""
 import ctypes, fcntl, os, signal, sys
 fired = []

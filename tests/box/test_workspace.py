@@ -28,7 +28,7 @@ def test_files_belong_to_the_owner_of_the_workspace(glovebox: Glovebox) -> None:
 
 
 @pytest.mark.vm
-def test_root_writes_as_the_owner_of_somebody_elses_workspace(root_glovebox: Glovebox) -> None:
+def test_root_writes_as_the_owner_of_another_users_workspace(root_glovebox: Glovebox) -> None:
     workspace = root_glovebox.place.make("workspace")
     os.chown(workspace, 12345, 23456)
     other = root_glovebox.place.write("workspace/other", "root's")
@@ -175,7 +175,7 @@ def test_deep_and_many_artifacts_are_bounded(glovebox: Glovebox) -> None:
 
 
 def test_run_cannot_leave_a_set_user_id_file(glovebox: Glovebox) -> None:
-    """It would run as the owner of the workspace, on the host, for whoever finds it."""
+    """It would run as the owner of the workspace, on the host, for any user who finds it."""
     workspace = glovebox.place.make("workspace")
     code = """if True:
         import ctypes, errno, os, stat

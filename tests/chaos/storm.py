@@ -59,7 +59,7 @@ class Ledger:
 
 
 class Worker(threading.Thread):
-    """One session and whoever uses it. Whatever fails because the daemon is gone is tried again."""
+    """One session and its client. What fails because the daemon is gone is tried again."""
 
     def __init__(self, daemon: Daemon, ledger: Ledger, name: str, kind: str, seed: int) -> None:
         super().__init__(daemon=True)
@@ -72,7 +72,7 @@ class Worker(threading.Thread):
         self.ending = threading.Event()
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Until somebody answers. Only for what may be asked twice."""
+        """Until there is an answer. Only for what may be asked twice."""
         while True:
             with contextlib.suppress(OSError):
                 return self.connected().request(op, **fields)
@@ -93,7 +93,7 @@ class Worker(threading.Thread):
         time.sleep(0.002)
 
     def submit(self) -> str | None:
-        """The id of a run that was acknowledged; None when nobody knows."""
+        """The id of a run that was acknowledged; None when that is unknown."""
         self.number += 1
         size = self.choose.choice((0, 0, 10, 3000, 90000))
         pause = self.choose.choice((0, 0, 0.02, 0.2))
@@ -127,7 +127,7 @@ class Worker(threading.Thread):
             time.sleep(0.01)
         value = (shown.get("result") or {}).get("text/plain", "")
         if shown["status"] != "ok" or not value.endswith(f"{number})"):
-            self.ledger.fault("wrong result", session=self.session, run=run, number=number, told=str(shown)[:500])
+            self.ledger.fault("wrong result", session=self.session, run=run, number=number, shown=str(shown)[:500])
         elif shown.get("variables_lost"):
             self.ledger.fault("false report", session=self.session, run=run, number=number)
         else:
@@ -174,10 +174,10 @@ class Worker(threading.Thread):
         try:
             born, seen, large = eval(done["result"]["text/plain"], {})
         except Exception:
-            self.ledger.fault("lost kernel", session=self.session, told=str(done)[:500])
+            self.ledger.fault("lost kernel", session=self.session, shown=str(done)[:500])
             return
         if done.get("variables_lost") or born != "here" or large != 4:
-            self.ledger.fault("lost kernel", session=self.session, told=str(done)[:500])
+            self.ledger.fault("lost kernel", session=self.session, shown=str(done)[:500])
         doubled = [number for number, times in Counter(seen).items() if times > 1]
         missing = [number for number in self.expected if number not in set(seen)]
         strangers = set(seen) - set(self.expected) - self.possible

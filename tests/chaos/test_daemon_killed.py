@@ -74,18 +74,18 @@ def test_l01_a_run_that_was_answered_a_moment_ago_is_in_the_journals_file(start_
     daemon = start_daemon()
     client = daemon.client()
     client.execute("x = 0", "s")
-    told = []
+    answered = []
     for turn in range(4):
-        told.append(client.execute("x = x + 1\nx", "s"))
+        answered.append(client.execute("x = x + 1\nx", "s"))
         (journal,) = daemon.data.glob("state/*/journal/events")
-        assert told[-1]["run_id"].encode() in journal.read_bytes()
+        assert answered[-1]["run_id"].encode() in journal.read_bytes()
         daemon.kill()
         client = daemon.start().client()
-        for number, known in enumerate(told):
+        for number, known in enumerate(answered):
             again = client.request("run.read", session="s", run=known["run_id"])
             assert (again["status"], again["result"]) == ("ok", {"text/plain": f"{number + 1}"}), (turn, again)
     listed = [run["run_id"] for run in client.request("session.log", session="s")["runs"]]
-    assert [run["run_id"] for run in reversed(told)] == listed[: len(told)]
+    assert [run["run_id"] for run in reversed(answered)] == listed[: len(answered)]
 
 
 def test_l01_a_daemon_that_is_started_while_another_one_dies_waits_for_its_end(start_daemon: StartDaemon) -> None:
@@ -147,8 +147,8 @@ def test_l01_a_run_that_never_reached_its_kernel_is_sent_by_the_next_daemon(
     daemon.kill()
     append_request(journal, "begun", "x += 1\nx" + "#" * size)
     client = daemon.start().client()
-    told = client.request("run.read", session="s", run="begun")
-    assert (told["status"], told["result"]) == ("ok", {"text/plain": "42"}), told
+    answered = client.request("run.read", session="s", run="begun")
+    assert (answered["status"], answered["result"]) == ("ok", {"text/plain": "42"}), answered
     done = client.execute("x", "s")
     assert (done["result"], done.get("variables_lost")) == ({"text/plain": "42"}, None), done
 
@@ -182,7 +182,7 @@ def work(client: Client, choose: random.Random, turn: int) -> None:
 
 
 def descriptors_at_rest(daemon: Daemon, client: Client) -> int:
-    """How many the daemon has open when its pool is full and it talks to nobody but this client."""
+    """How many the daemon has open when its pool is full and this is its only client."""
 
     def look() -> int | None:
         status = client.request("status")

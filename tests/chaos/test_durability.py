@@ -51,7 +51,7 @@ def test_l19_a_file_that_is_to_be_durable_is_on_the_disk_with_its_name_before_th
     for name in ("glovebox", "glovebox-job"):
         injected.arm(name)
         assert client.request("file.write", b"quick", session="s", path="quick")["size"] == 5
-        assert not {FSYNC, FDATASYNC} & set(injected.calls())  # nobody asked for it, and it costs
+        assert not {FSYNC, FDATASYNC} & set(injected.calls())  # not requested, and it costs
     injected.arm("glovebox-job")
     assert client.request("file.write", b"slow", session="s", path="a/b/file", sync=True)["size"] == 4
     order = [call for call in injected.calls() if call in (FSYNC, RENAMEAT)]
@@ -60,7 +60,7 @@ def test_l19_a_file_that_is_to_be_durable_is_on_the_disk_with_its_name_before_th
     assert (workspace / "a/b/file").read_bytes() == b"slow"
 
 
-def test_l19_a_disk_that_fails_is_told(watched: tuple[Inject, Daemon]) -> None:
+def test_l19_a_disk_that_fails_is_reported(watched: tuple[Inject, Daemon]) -> None:
     injected, daemon = watched
     client = daemon.client()
     client.request("session.create", session="s")
@@ -84,7 +84,7 @@ def flip_byte(path: Path, at: int) -> None:
         file.write(bytes([byte ^ 4]))
 
 
-def test_a_flipped_bit_in_a_journal_is_told_and_costs_only_its_run(start_daemon: StartDaemon) -> None:
+def test_a_flipped_bit_in_a_journal_is_reported_and_costs_only_its_run(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     runs = [

@@ -1,6 +1,6 @@
 """The daemon is killed when it is about to make its n-th system call, for every n of a small piece of work.
 
-Between two calls nothing that a daemon does is seen by anybody, so these are all instants at which it can die. Here
+Between two calls nothing that a daemon does is visible outside, so these are all instants at which it can die. Here
 only some of them are tried, spread over the whole; GLOVEBOX_EVERY_CALL=1 (`make soak`) tries all."""
 
 from __future__ import annotations

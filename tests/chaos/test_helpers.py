@@ -49,7 +49,7 @@ def test_variables_survive_a_dead_vault_and_then_a_dead_daemon(start_daemon: Sta
 
 
 def test_a_stop_right_after_the_vault_died_loses_nothing(start_daemon: StartDaemon) -> None:
-    """The daemon has not heard of the death yet: it is stopped, the vault is killed, and the signal waits for it."""
+    """The daemon does not know of the death yet: it is stopped, the vault is killed, and the signal waits for it."""
     daemon = start_daemon()
     daemon.client().execute("x = 7", "s")
     vault = daemon.helper("vault")

@@ -36,7 +36,7 @@ def janitor(daemon: Daemon) -> int:
 
 
 @pytest.mark.timeout(240)
-def test_removing_two_hundred_thousand_files_delays_nobody(start_daemon: StartDaemon) -> None:
+def test_removing_two_hundred_thousand_files_delays_no_other_run(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.execute("x = 41", "warm")

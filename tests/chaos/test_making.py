@@ -1,4 +1,4 @@
-"""A box cannot be made: whatever system call of its maker fails, the caller is told, and nothing is left of it."""
+"""A box cannot be made: whatever system call of its maker fails, the caller gets an error, and nothing is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="optional
 # What the kernel says when it runs out, for the calls where that is known; ENOMEM for the others. Numbers of x86-64.
 SHORTAGES = {435: errno.EAGAIN, 83: errno.ENOSPC, 258: errno.ENOSPC, 257: errno.EMFILE, 437: errno.EMFILE}
 
-TOLD = ("system", "gone", "no_space", "limit", "permission", "unsupported", "not_found")
+CODES = ("system", "gone", "no_space", "limit", "permission", "unsupported", "not_found")
 
 
 def chosen(calls: list[int]) -> list[int]:
@@ -48,7 +48,7 @@ def process(daemon: Daemon, name: str) -> int:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", ["glovebox-maker", "glovebox-superv"])
-def test_l12_whatever_call_fails_the_caller_is_told_and_nothing_is_left(
+def test_l12_whatever_call_fails_the_caller_gets_an_error_and_nothing_is_left(
     inject: tuple[Inject, Daemon], name: str
 ) -> None:
     injected, daemon = inject
@@ -77,7 +77,7 @@ def test_l12_whatever_call_fails_the_caller_is_told_and_nothing_is_left(
             assert done["result"] == {"text/plain": "42"}, (place, number, done)
         except DaemonError as error:
             refused += 1
-            assert len(error.message) > 10 and error.code in TOLD, (place, number, error)
+            assert len(error.message) > 10 and error.code in CODES, (place, number, error)
         injected.disarm()
         client.request("session.remove", session=f"s{place}")
     assert refused > len(places) // 2 or mode == "fast"

@@ -27,7 +27,7 @@ def may_be_lowered(pid: int, to: int, uid: int) -> bool:
 
 
 def spared() -> int:
-    """What this host lets root give to a daemon: -900, or what everybody has where root lacks the privilege."""
+    """What this host lets root give to a daemon: -900, or the default where root lacks the privilege."""
     done = subprocess.run([sys.executable, "-c", LOWER, "self", "-900"], capture_output=True, check=False)
     return -900 if done.returncode == 0 else score(os.getpid())
 
@@ -55,7 +55,7 @@ def test_l08_boxes_are_offered_first_and_the_daemon_last(start_daemon: StartDaem
     for name in ("cold", "forked"):
         for pid in (daemon.agent_of(name), daemon.kernel_of(name)):
             assert score(pid) == 500
-        # Neither by the code itself nor by anybody who is no more than its user.
+        # Neither by the code itself nor by another process of its user.
         done = client.execute("open('/proc/self/oom_score_adj', 'w').write('-900')", name)
         assert done["status"] == "error" and done["error"]["name"] in ("PermissionError", "OSError"), done
         kernel = daemon.kernel_of(name)
@@ -64,7 +64,7 @@ def test_l08_boxes_are_offered_first_and_the_daemon_last(start_daemon: StartDaem
         assert may_be_lowered(kernel, 501, uid)  # the question was put to the right file
 
 
-def test_a_daemon_short_of_memory_waits_and_blames_nobodys_code(start_daemon: StartDaemon) -> None:
+def test_a_daemon_short_of_memory_waits_and_does_not_blame_the_code(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.execute("kept = 1", "s")

@@ -44,7 +44,7 @@ def test_l05_the_agent_killed_ends_the_whole_box_and_the_next_call_works(daemon:
     assert after["result"] == {"text/plain": "(False, 'stays')"}, after
 
 
-def test_l06_the_kernel_killed_from_outside_is_told_with_the_output_so_far(daemon: Daemon, client: Client) -> None:
+def test_l06_the_kernel_killed_from_outside_is_reported_with_the_output_so_far(daemon: Daemon, client: Client) -> None:
     client.execute("x = 1", "killed")
     number = client.begin("execute", session="killed", code=SLEEP)
     wait_for("the run", lambda: client.request("session.log", session="killed")["runs"][0]["stdout_bytes"] > 0)

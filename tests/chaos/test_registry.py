@@ -78,7 +78,7 @@ def test_l18_a_registry_of_a_newer_version_is_not_touched(start_daemon: StartDae
     assert daemon.start().client().execute("x", "living")["result"] == {"text/plain": "'alive'"}
 
 
-def test_l18_a_registry_that_somebody_holds_locked_is_an_error_and_not_a_loss(start_daemon: StartDaemon) -> None:
+def test_l18_a_registry_that_another_process_locks_is_an_error_and_not_a_loss(start_daemon: StartDaemon) -> None:
     daemon = prepare(start_daemon)
     with contextlib.closing(sqlite3.connect(daemon.data / "registry.db", isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -103,7 +103,7 @@ def test_l21_the_state_directory_taken_away_under_a_running_daemon_is_said_clear
     (daemon.data / "state").rename(moved)
     assert "state" in refusal(client, "execute", session="new", code="1")
     assert client.execute("x", "s")["result"] == {"text/plain": "1"}  # a living session does not need it
-    assert not (daemon.data / "state").exists()  # nobody made one in its place
+    assert not (daemon.data / "state").exists()  # none was made in its place
     moved.rename(daemon.data / "state")
     assert client.execute("6 * 7", "new")["result"] == {"text/plain": "42"}
 

@@ -41,7 +41,9 @@ def fill(path: Path) -> Path:
     return path
 
 
-def test_l09_a_full_workspace_is_the_codes_error_and_the_uploads_and_nobody_elses(start_daemon: StartDaemon) -> None:
+def test_l09_a_full_workspace_is_the_codes_error_and_the_uploads_and_no_others(
+    start_daemon: StartDaemon,
+) -> None:
     daemon = start_daemon()
     client = daemon.client()
     workspace = daemon.glovebox.place.make("small", 0o755)
@@ -103,7 +105,7 @@ def test_l11_out_of_descriptors_some_are_refused_nothing_spins_and_it_recovers(s
     for _ in range(300):
         with contextlib.suppress(OSError):
             crowd.append(Client(daemon.socket, 5))
-    # Whoever was let in is served; the others were hung up on.
+    # Accepted connections are served; the others were closed.
     served = 0
     for member in crowd:
         with contextlib.suppress(OSError):
@@ -130,16 +132,16 @@ def test_l11_a_small_limit_of_open_files_is_named_for_what_it_is(start_daemon: S
     daemon = start_daemon(start=False)
     daemon.start(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
     client = daemon.client()
-    told = []
+    answered = []
     for number in range(3):
         try:
             assert client.execute("6 * 7", f"s{number}")["result"] == {"text/plain": "42"}
         except DaemonError as error:
-            told.append(error.message)
-    for message in told:
+            answered.append(error.message)
+    for message in answered:
         assert "open files" in message or "descriptors" in message, message
-    assert "Invalid argument" not in daemon.words() + " ".join(told)
-    assert limit < 128 or not told, told
+    assert "Invalid argument" not in daemon.words() + " ".join(answered)
+    assert limit < 128 or not answered, answered
     client.close()
 
 
@@ -151,7 +153,7 @@ def works(daemon: Daemon) -> Client | None:
         return None
 
 
-def test_l17_ten_floods_at_once_leave_the_daemon_small_and_everybody_served(start_daemon: StartDaemon) -> None:
+def test_l17_ten_floods_at_once_leave_the_daemon_small_and_all_others_served(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--cpus", "0.5")
     client = daemon.client()
     code = "import os\nblock = b'x' * 65536\nfor _ in range(512): os.write(1, block); os.write(2, block)"
@@ -199,7 +201,7 @@ def read_all(fd: int) -> bytes:
 
 
 @pytest.mark.parametrize("target", [full_pipe, full_socket], ids=lambda value: value.__name__)
-def test_l31_a_log_that_nobody_reads_stops_nothing_and_lost_lines_are_counted(
+def test_l31_a_log_that_is_not_read_stops_nothing_and_lost_lines_are_counted(
     start_daemon: StartDaemon, target: Callable[[], tuple[int, int]]
 ) -> None:
     daemon = start_daemon(start=False)

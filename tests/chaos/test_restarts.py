@@ -1,4 +1,4 @@
-"""The daemon goes, once or often, while something is under way: what was acknowledged is kept, what is lost is told."""
+"""The daemon ends, once or often, during work: what was acknowledged is kept, what is lost is reported."""
 
 from __future__ import annotations
 
@@ -111,10 +111,10 @@ def test_l01_artifacts_that_were_made_before_the_daemon_died_are_in_the_result(s
     assert [Path(artifact["path"]).name for artifact in done["artifacts"]] == ["after", "before"], done
 
 
-# ---- runs that nobody can end any more ----
+# ---- runs that can never end ----
 
 
-def test_a_run_that_was_on_when_everything_died_is_told_as_lost_and_blocks_nothing(start_daemon: StartDaemon) -> None:
+def test_a_run_that_was_on_when_everything_died_is_reported_lost_and_blocks_nothing(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.execute("x = 41; open('file', 'w').write('stays')", "s")
@@ -125,7 +125,7 @@ def test_a_run_that_was_on_when_everything_died_is_told_as_lost_and_blocks_nothi
     lost = shown(client, "s", run)
     assert (lost["status"], lost["error"]["name"], lost["stdout"]) == ("killed", "run_lost", "before\n"), lost
     assert not client.request("session.interrupt", session="s")["interrupted"]
-    # The loss is told with the next result, once, whatever happens to the daemon before that.
+    # The loss is reported with the next result, once, whatever happens to the daemon before that.
     daemon.kill()
     client = daemon.start().client()
     done = client.execute("('x' in globals(), open('file').read())", "s")
@@ -135,7 +135,7 @@ def test_a_run_that_was_on_when_everything_died_is_told_as_lost_and_blocks_nothi
     assert daemon.start().client().execute("y", "s").get("variables_lost") is None
 
 
-def test_a_loss_that_was_told_is_not_told_again_by_the_next_daemon(start_daemon: StartDaemon) -> None:
+def test_a_reported_loss_is_not_reported_again_by_the_next_daemon(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.execute("x = 1", "died")
@@ -151,7 +151,7 @@ def test_a_loss_that_was_told_is_not_told_again_by_the_next_daemon(start_daemon:
         assert "variables_lost" not in client.execute("1", name), name
 
 
-def test_a_loss_is_told_though_the_daemon_dies_in_the_run_that_would_tell_it(start_daemon: StartDaemon) -> None:
+def test_a_loss_is_reported_though_the_daemon_dies_in_the_run_that_would_report_it(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.execute("x = 1", "s")
@@ -186,12 +186,12 @@ def test_a_damaged_end_of_a_run_blocks_nothing(start_daemon: StartDaemon, lives:
     if lives:  # what the kernel answered is lost, too
         os.truncate(journal.parent / "inbox", 0)
     client = daemon.start().client()
-    told = ended(client, "s", run)
+    answered = ended(client, "s", run)
     done = client.execute("'x' in globals()", "s")
     if lives:
-        assert told["error"]["name"] == "result_lost" and done["result"] == {"text/plain": "True"}, (told, done)
+        assert answered["error"]["name"] == "result_lost" and done["result"] == {"text/plain": "True"}, (answered, done)
     else:
-        assert told["error"]["name"] == "run_lost" and done["variables_lost"], (told, done)
+        assert answered["error"]["name"] == "run_lost" and done["variables_lost"], (answered, done)
 
 
 def test_a_result_that_there_is_no_room_for_blocks_nothing(start_daemon: StartDaemon) -> None:
@@ -260,7 +260,7 @@ def test_runs_that_wait_are_on_disk_before_they_are_acknowledged_and_run_once_in
     assert not list(daemon.data.glob("state/*/waiting/*"))
 
 
-def test_a_waiting_run_whose_box_cannot_be_made_is_told_as_failed(start_daemon: StartDaemon) -> None:
+def test_a_waiting_run_whose_box_cannot_be_made_is_reported_as_failed(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(start=False)
     shown_there = daemon.glovebox.place.path / "shown"
     shown_there.mkdir()
@@ -334,7 +334,7 @@ def test_l02_killed_while_sessions_trim_sleep_or_wake_nothing_is_lost(
 
 
 def test_a_kernel_that_fell_asleep_is_ended_only_when_that_is_written_down(start_daemon: StartDaemon) -> None:
-    """The file is there, the kernel lives, and nobody knows: the kernel counts, and the file goes."""
+    """The file is there and the kernel lives: the kernel counts, and the file is removed."""
     daemon = start_daemon()
     client = daemon.client()
     client.execute("x = 41", "s")

@@ -24,8 +24,8 @@ def make_service(start_daemon: StartDaemon, *options: str) -> Service:
 
 
 @pytest.mark.timeout(200)
-def test_l15_two_thousand_silent_connections_hold_up_nobody(start_daemon: StartDaemon) -> None:
-    """Half a head, then silence: they are told to go or closed, and who speaks is served meanwhile."""
+def test_l15_two_thousand_silent_connections_delay_no_other(start_daemon: StartDaemon) -> None:
+    """Half a head, then silence: they get an error or are closed, and other clients are served meanwhile."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8192)), hard))
     service = make_service(start_daemon)
@@ -131,7 +131,7 @@ def test_l02_what_the_service_acknowledged_is_there_after_every_kill(start_daemo
             assert client.get(f"/sandbox/k/file?path={name}").body == content
 
 
-def test_l26_a_daemon_told_to_stop_twice_stops_at_once(start_daemon: StartDaemon) -> None:
+def test_l26_a_daemon_that_is_stopped_twice_stops_at_once(start_daemon: StartDaemon) -> None:
     service = make_service(start_daemon, "--drain", "1h")
     client = service.client()
     client.execute("d", "import time")

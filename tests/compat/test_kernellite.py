@@ -53,7 +53,7 @@ def test_an_idle_sandbox_leaves_snapshots_and_keeps_its_variables(place: Path) -
     stop_container("idle")
 
 
-def test_variables_stay_and_errors_are_told(place: Path) -> None:
+def test_variables_stay_and_errors_are_reported(place: Path) -> None:
     from glovebox.compat.kernellite import exec_code, pandastool, ping, start_container, stop_container
 
     project = place / "p"

@@ -260,7 +260,7 @@ def walls(seen: dict[str, Any]) -> list[list[str]]:
 STARTED = "print(open('/proc/self/stat').read().rpartition(')')[2].split()[19])"
 
 
-# Where a module is preloaded there are light kernels, too. They are told by what their nursery was started with.
+# Where a module is preloaded there are light kernels, too. They are recognised by what their nursery was started with.
 IS_LIGHT = "\nprint('light' in open('/proc/self/cmdline').read().split('\\0'))"
 
 
@@ -293,7 +293,7 @@ def test_a_kernel_that_waited_in_the_pool_is_sealed_as_any(start_daemon: StartDa
 
 
 @pytest.mark.timeout(300)
-def test_a_box_that_waited_in_the_stock_is_sealed_as_any_and_used_once(start_daemon: StartDaemon) -> None:
+def test_a_box_that_waited_in_the_pool_is_sealed_as_any_and_used_once(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--stock", "1", who="root")
     client = daemon.client()
     code = FINGERPRINT.read_text()

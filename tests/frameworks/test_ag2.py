@@ -40,10 +40,10 @@ async def test_a_loop_of_the_agent(box: GloveboxSandbox) -> None:
     )
     reply = await Agent("coder", config=config, tools=[code, shell]).ask("go")
     assert reply.body == "done"
-    told = [str(call.args[0]) for call in config.mock.call_args_list]
-    assert "written" in told[1]
-    assert "bad" in told[2] and "[exit code: 3]" in told[2]
-    assert "41" in told[3] and "/workspace" in told[3]
+    prompts = [str(call.args[0]) for call in config.mock.call_args_list]
+    assert "written" in prompts[1]
+    assert "bad" in prompts[2] and "[exit code: 3]" in prompts[2]
+    assert "41" in prompts[3] and "/workspace" in prompts[3]
 
 
 async def test_the_protocol(box: GloveboxSandbox) -> None:

@@ -24,7 +24,7 @@ from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 from support.glovebox import REPOSITORY
 
 # What a box refuses on purpose.
-REFUSED = {"test_exec_as_user": "a box has one user without privileges, and nobody in it can add another"}
+REFUSED = {"test_exec_as_user": "a box has one user without privileges, and no process in it can add another"}
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def test_a_long_command_that_is_not_there_ends_with_127(sandbox_env: Sandb
 
 
 def test_entry_point_registers_the_name(tmp_path: Path) -> None:
-    """In a new Python, over what `pip install` writes for clients/python/pyproject.toml: nobody imports the adapter."""
+    """In a new Python, over what `pip install` writes for clients/python/pyproject.toml: no import of the adapter."""
     project = tomllib.loads((REPOSITORY / "clients/python/pyproject.toml").read_text())["project"]
     info = tmp_path / "glovebox_sandbox-0.1.0.dist-info"
     info.mkdir()

@@ -24,11 +24,11 @@ def _model(*calls: tuple[str, dict[str, Any]]) -> MockFunctionCallingLLM:
     """Makes each of these calls in turn, then answers with what the last tool said."""
 
     def respond(messages: Sequence[ChatMessage], **kwargs: Any) -> ChatMessage:
-        told = [message for message in messages if message.role == MessageRole.TOOL]
-        if len(told) == len(calls):
-            return ChatMessage(role="assistant", content=f"It says {told[-1].content}")
-        name, arguments = calls[len(told)]
-        block = ToolCallBlock(tool_call_id=f"call-{len(told)}", tool_name=name, tool_kwargs=arguments)
+        answered = [message for message in messages if message.role == MessageRole.TOOL]
+        if len(answered) == len(calls):
+            return ChatMessage(role="assistant", content=f"It says {answered[-1].content}")
+        name, arguments = calls[len(answered)]
+        block = ToolCallBlock(tool_call_id=f"call-{len(answered)}", tool_name=name, tool_kwargs=arguments)
         return ChatMessage(role="assistant", blocks=[block])
 
     return MockFunctionCallingLLM(response_generator=respond, is_chat_model=True)

@@ -14,15 +14,15 @@ from smolagents.serialization import SerializationError
 
 
 class ScriptedModel(Model):
-    """Says each of these pieces of code in turn, and keeps what it was told."""
+    """Returns each of these pieces of code in turn, and keeps its prompts."""
 
     def __init__(self, *code: str) -> None:
         super().__init__(model_id="scripted")
         self.code = list(code)
-        self.told: list[str] = []
+        self.prompts: list[str] = []
 
     def generate(self, messages: list[ChatMessage], *args: Any, **kwargs: Any) -> ChatMessage:
-        self.told.append(str(messages[-1].content))
+        self.prompts.append(str(messages[-1].content))
         return ChatMessage(role=MessageRole.ASSISTANT, content=f"Thought: go\n<code>\n{self.code.pop(0)}\n</code>")
 
 
@@ -66,14 +66,14 @@ def test_tools_state_and_the_final_answer(executor: GloveboxExecutor) -> None:
     )
     answer = _agent(executor, model, double, Join()).run("go", additional_args={"given": {"a": 21}})
     assert answer == {"x": 42, "y": "p-q"}
-    assert "in /workspace\\nx is 42" in model.told[1], model.told[1]
-    assert "p-q" in model.told[2]
+    assert "in /workspace\\nx is 42" in model.prompts[1], model.prompts[1]
+    assert "p-q" in model.prompts[2]
 
 
 def test_the_agent_sees_errors_and_goes_on(executor: GloveboxExecutor) -> None:
     model = ScriptedModel("z = 5\nprint('before')\n1 / 0", "final_answer(z)")
     assert _agent(executor, model).run("go") == 5
-    assert "ZeroDivisionError" in model.told[1] and "before" in model.told[1]
+    assert "ZeroDivisionError" in model.prompts[1] and "before" in model.prompts[1]
 
 
 def test_only_what_a_tool_needs_is_installed(executor: GloveboxExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_long_answers_images_and_time_limits(socket_path: str) -> None:
     try:
         model = ScriptedModel("while True: pass", "final_answer('z' * 300_000)")
         assert _agent(executor, model).run("go") == "z" * 300_000
-        assert "time" in model.told[1]
+        assert "time" in model.prompts[1]
         png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
         code = f"import base64\nclass I:\n    def _repr_png_(self): return base64.b64decode({png!r})\nI()"
         assert executor(code).output.size == (1, 1)

@@ -24,7 +24,7 @@ struct world {
         struct http_counters counters;
         struct http_out told, sent;
         struct http_request *held; /* waits for `later` */
-        bool is_streaming, is_over;
+        bool is_streaming, is_paused, is_over;
         unsigned left;
 };
 
@@ -95,15 +95,15 @@ static void handle(void *context, struct http_request *request) {
         must(world->held == NULL);
         look(world, request);
         world->held = request;
-        world->is_streaming = false;
+        world->is_streaming = world->is_paused = false;
         world->left = 3;
         switch (http_path(request)[1]) {
         case 'r': /* reads all, then answers */
                 http_attend(request, &reads, world);
                 break;
         case 'p': /* reads with pauses, answers later */
-                http_attend(request, &reads, world);
-                http_pause_body(request);
+                http_attend(request, &waits, world);
+                world->is_paused = true;
                 break;
         case 'l': /* reads little */
                 if (http_limit_body(request, 10))
@@ -135,8 +135,9 @@ static bool step_later(struct world *world) {
         struct http_request *request = world->held;
         if (!request)
                 return false;
-        if (request->is_paused) {
-                http_resume_body(request);
+        if (world->is_paused) {
+                world->is_paused = false;
+                http_attend(request, &reads, world);
                 return true;
         }
         if (request->events->on_body && world->connection.phase == PHASE_BODY)

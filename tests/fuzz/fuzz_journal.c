@@ -109,8 +109,8 @@ static bool is_same_run(const struct journal_run *a, const struct journal_run *b
                a->events == b->events && memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
 }
 
-/* Whatever the files were before, what was told once is told again. Damage between two requests stays and is told again;
- * where there was none, there is none now. */
+/* Whatever the files were before, what was told once is told again. Damage between two requests stays and is told
+ * again; where there was none, there is none now. */
 static struct journal *open_again(struct journal *journal, bool was_torn) {
         static struct journal_run before[JOURNAL_RUNS_KEPT], after[JOURNAL_RUNS_KEPT];
         size_t n = journal_list(journal, before, JOURNAL_RUNS_KEPT);

@@ -1,11 +1,11 @@
 /* Bytes of a stranger as messages: the first byte chooses the side and how the rest is cut into pieces. However it is
- * cut, the same messages come out; each is one that its side may send, and what the parser holds stays bounded. A parser
- * that hands DATA out in pieces gives the same bytes to the same requests. */
+ * cut, the same messages come out; each is one that its side may send, and what the parser holds stays bounded. A
+ * parser that hands DATA out in pieces gives the same bytes to the same requests. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/message.h"
+#include "tests/support/message_io.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -49,7 +49,7 @@ static struct sum parse(enum message_side side, const uint8_t *bytes, size_t siz
         if (in_pieces)
                 message_parser_take_pieces(&parser);
         while (size > 0 && sum.last >= 0) {
-                long taken = message_parser_feed(&parser, bytes, size < piece ? size : piece);
+                long taken = message_io_feed(&parser, bytes, size < piece ? size : piece);
                 if (taken <= 0)
                         abort(); /* the messages were taken, so there is room; a broken parser is left below */
                 bytes += taken;

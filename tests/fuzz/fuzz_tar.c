@@ -3,9 +3,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/fd.h"
 #include "base/memory.h"
 #include "image/path.h"
 #include "image/tar.h"
+#include "tests/support/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -13,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         static struct tar_entry entry;
         const uint64_t max = 1 << 20;
         _cleanup_(stream_free) struct stream *stream = NULL;
-        if (stream_open_memory(bytes, size, max, &stream, NULL) < 0)
+        _cleanup_fd_ int fd = memory_file(bytes, size);
+        if (stream_open_file(fd, 0, size, max, &stream, NULL) < 0)
                 return 0;
         struct tar tar;
         tar_init(&tar, stream);

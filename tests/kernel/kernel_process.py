@@ -29,7 +29,7 @@ class KernelProcess:
         environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(workspace),
-            # Behind the package: where whoever runs the tests keeps numpy and the rest.
+            # Behind the package: where numpy and the rest are installed on this machine.
             "PYTHONPATH": os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "WORKSPACE_DIR": str(workspace),
             "OPENBLAS_NUM_THREADS": "1",

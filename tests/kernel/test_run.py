@@ -74,7 +74,7 @@ def test_a_name_that_cannot_be_looked_up_says_that_the_box_has_no_network(kernel
     assert "[this box" not in kernel.run("1 / 0")["error"]["traceback"]
 
 
-def test_traceback_shows_the_users_lines_and_none_of_ours(kernel: KernelProcess) -> None:
+def test_traceback_shows_the_users_lines_only(kernel: KernelProcess) -> None:
     kernel.run("def divide(a, b):\n    return a / b  # here")
     error = kernel.run("x = 1\ndivide(x, 0)")["error"]
     assert error["name"] == "ZeroDivisionError"
@@ -84,7 +84,7 @@ def test_traceback_shows_the_users_lines_and_none_of_ours(kernel: KernelProcess)
     assert "glovebox_kernel" not in error["traceback"]
 
 
-def test_chained_exceptions_and_syntax_errors_are_told_in_full(kernel: KernelProcess) -> None:
+def test_chained_exceptions_and_syntax_errors_are_shown_in_full(kernel: KernelProcess) -> None:
     error = kernel.run("try:\n    {}['k']\nexcept KeyError as e:\n    raise ValueError('outer') from e")["error"]
     assert "KeyError: 'k'" in error["traceback"]
     assert "direct cause" in error["traceback"]
@@ -262,7 +262,7 @@ def test_closing_stdout_does_not_outlast_the_run(kernel: KernelProcess) -> None:
     assert kernel.out == "back\n"
 
 
-def test_future_imports_carry_over_but_ours_do_not_leak(kernel: KernelProcess) -> None:
+def test_future_imports_carry_over_but_the_kernels_own_do_not_leak(kernel: KernelProcess) -> None:
     assert kernel.run("def f(x: undefined_name): pass")["status"] == "error"
     assert kernel.run("from __future__ import annotations")["status"] == "ok"
     assert kernel.run("def f(x: undefined_name): pass")["status"] == "ok"

@@ -136,9 +136,9 @@ def test_what_is_not_carried_is_named_at_both_ends(kernel: KernelProcess, tmp_pa
     )
     answer = kernel.request(SLEEP, path=str(tmp_path / "sleeping"), exit=True)
     assert answer["ok"], answer
-    told = "\n".join(answer["not_carried"])
+    answered = "\n".join(answer["not_carried"])
     for word in ("excepthook", "extra", "mymodule", "q: StreamHandler"):
-        assert word in told, told
+        assert word in answered, answered
     assert start_kernel().request(WAKE, path=str(tmp_path / "sleeping"))["not_carried"] == answer["not_carried"]
 
 

@@ -89,6 +89,6 @@ def test_paths_are_made_absolute(root_glovebox: Glovebox) -> None:
     assert entry["args"] == ["mcp", "--workspace", f"{project.resolve()}:ro"]
 
 
-def test_unknown_client_is_told_which_there_are(root_glovebox: Glovebox) -> None:
+def test_unknown_client_gets_the_list_of_known_ones(root_glovebox: Glovebox) -> None:
     done = root_glovebox("mcp", "--install", "emacs")
     assert done.returncode == 2 and "claude-code" in done.stderr

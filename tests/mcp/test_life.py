@@ -231,7 +231,7 @@ def test_daemon_that_does_not_run_is_started_again_and_again(root_glovebox: Glov
             assert json.loads(process.stdout.readline())["result"]["content"][0]["text"] == number
             status = json.loads(root_glovebox("status", "--json", env=env).stdout)
             os.kill(status["daemon"]["pid"], signal.SIGKILL)
-            time.sleep(4)  # as long as it would wait for somebody else to start one
+            time.sleep(4)  # as long as it would wait for another process to start one
             assert root_glovebox("status", env=env).returncode == 1, "a daemon is not started for nothing"
         process.stdin.close()
         assert process.wait(30) == 0

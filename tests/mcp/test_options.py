@@ -42,7 +42,7 @@ def test_hosts_are_named_to_the_model(stdio: Callable[..., StdioPeer]) -> None:
     assert "http_proxy" in peer.text("run_shell", command="env")
 
 
-def test_wrong_options_are_told_at_once(service: Service) -> None:
+def test_wrong_options_are_reported_at_once(service: Service) -> None:
     done = service.daemon.cli("mcp", "--workspace", "/no/such/dir")
     assert done.returncode != 0 and "/no/such/dir" in done.stderr
     done = service.daemon.cli("mcp", "--session", "../x")

@@ -7,7 +7,8 @@ import re
 import time
 
 import pytest
-from support.mcp import LEGACY, MODERN, TASKS, HttpPeer, Peer, modern_meta, run_id_of
+from support.daemons import StartDaemon
+from support.mcp import LEGACY, MODERN, TASKS, HttpPeer, Peer, StdioPeer, modern_meta, run_id_of
 from support.service import Service
 
 TOOLS = {
@@ -34,14 +35,14 @@ def test_first_call_works_and_variables_stay(peer: Peer) -> None:
     assert peer.text("run_python", code="print('hi')\nx + 2") == "hi\n42"
 
 
-def test_error_tells_line_and_fix(peer: Peer) -> None:
+def test_error_names_line_and_fix(peer: Peer) -> None:
     words = peer.refusal("run_python", code="a = 1\nprint('before')\na / 0")
     assert "before" in words and "line 3" in words and "ZeroDivisionError" in words
     words = peer.refusal("run_python", code="import no_such_module")
     assert "install_packages" in words and "glovebox session" not in words
 
 
-def test_shell_tells_its_exit_status(peer: Peer) -> None:
+def test_shell_reports_its_exit_status(peer: Peer) -> None:
     assert peer.text("run_shell", command="echo $((6*7)); echo oops >&2") in ("42\noops", "oops\n42")
     assert "exit status 3" in peer.refusal("run_shell", command="exit 3")
 
@@ -114,7 +115,7 @@ def test_hostile_uris_are_refused_in_the_protocols_form(service: Service, uri: s
         assert error["code"] == -32602 and error["data"]["uri"] == uri
 
 
-def test_handles_are_arguments_and_unknown_ones_are_told(peer: Peer) -> None:
+def test_handles_are_arguments_and_unknown_ones_are_refused(peer: Peer) -> None:
     handle = re.search(r'sandbox="([^"]+)"', peer.text("create_sandbox"))
     assert handle
     peer.text("run_python", code="y = 1", sandbox=handle[1])
@@ -134,7 +135,7 @@ def test_handles_are_arguments_and_unknown_ones_are_told(peer: Peer) -> None:
         ({"code": "1", "background": 1}, "true or false"), ({"code": "a\0b"}, "NUL"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_are_told_to_the_model(service: Service, arguments: dict[str, object], word: str) -> None:
+def test_wrong_arguments_are_reported_to_the_model(service: Service, arguments: dict[str, object], word: str) -> None:
     peer = HttpPeer(service)
     if "NUL" in word:
         assert "error" in peer.request("tools/call", {"name": "run_python", "arguments": arguments})
@@ -161,6 +162,45 @@ def test_a_long_run_goes_on_in_the_background(peer: Peer) -> None:
     peer.refusal("read_output", run_id="nonsense")
 
 
+def test_a_run_that_waits_for_another_says_so(peer: Peer) -> None:
+    first = run_id_of(peer.call("run_python", code="import time; time.sleep(60)", background=True))
+    words = peer.text("run_python", code="6 * 7", background=True)
+    assert f'waits for run_id="{first}"' in words, words
+    assert peer.text("interrupt", run_id=first) == "interrupted"
+    found = re.search(r'this one is run_id="([^"]+)"', words)
+    assert found and peer.text("read_output", run_id=found[1], wait_s=30) == "42"
+
+
+def test_a_run_has_an_hour_unless_it_is_given_less(start_daemon: StartDaemon) -> None:
+    """A run in the background would be of little use with the time that a sandbox allows otherwise."""
+    peer = StdioPeer(start_daemon("--timeout", "1"), MODERN)
+    run_id = run_id_of(peer.call("run_python", code="import time; time.sleep(3); 6 * 7", background=True))
+    assert peer.text("read_output", run_id=run_id, wait_s=45) == "42"
+    peer.close()
+
+
+def test_what_lies_past_the_end_is_told_as_such(peer: Peer) -> None:
+    peer.text("write_file", path="two.txt", content="one\ntwo\n")
+    for line in (3, 100):
+        assert peer.refusal("read_file", path="two.txt", line=line) == "the file has only 2 lines"
+    assert peer.text("read_file", path="two.txt", line=1, lines=1) == "one\n"
+    run_id = run_id_of(peer.call("run_python", code="print('hi')"))
+    assert peer.text("read_output", run_id=run_id, offset=100) == "[the output has only 3 bytes]"
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("python3 -m no_such_module", "install_packages"),
+        ("echo 'error: externally-managed-environment'; exit 1", "install_packages"),
+        ("python3 -c 'input()'", "standard input is empty"),
+        ("exit 137", "memory"),
+    ],
+)
+def test_shell_errors_come_with_what_helps_here(peer: Peer, command: str, word: str) -> None:
+    assert word in peer.refusal("run_shell", command=command)
+
+
 def test_interrupt_stops_the_run_and_keeps_variables(peer: Peer) -> None:
     run_id = run_id_of(peer.call("run_python", code="z = 7\nimport time\ntime.sleep(60)", background=True))
     assert "still running" in peer.text("read_output", run_id=run_id, wait_s=0.3)
@@ -173,7 +213,9 @@ def test_interrupt_stops_the_run_and_keeps_variables(peer: Peer) -> None:
 def test_a_time_limit_stops_the_run(peer: Peer) -> None:
     started = time.monotonic()
     words = peer.refusal("run_python", code="import time; time.sleep(50)", timeout_s=0.5)
-    assert "timeout" in words and "background" in words and time.monotonic() - started < 30
+    assert "time limit 0.5 s reached" in words and "Fix: a larger timeout_s." in words, words
+    assert "exit status" not in words and "raise the" not in words
+    assert time.monotonic() - started < 30
 
 
 def test_progress_comes_while_it_runs_and_only_if_wanted(peer: Peer) -> None:
@@ -181,9 +223,9 @@ def test_progress_comes_while_it_runs_and_only_if_wanted(peer: Peer) -> None:
     peer.call("run_python", code=code)
     assert not peer.notes
     peer.call("run_python", _meta={"progressToken": "p"}, code=code)
-    told = [note["params"] for note in peer.notes]
-    assert all(note["progressToken"] == "p" for note in told) and any("step" in note["message"] for note in told)
-    numbers = [note["progress"] for note in told]
+    notes = [note["params"] for note in peer.notes]
+    assert all(note["progressToken"] == "p" for note in notes) and any("step" in note["message"] for note in notes)
+    numbers = [note["progress"] for note in notes]
     assert numbers == sorted(set(numbers)) and len(numbers) >= 2
 
 

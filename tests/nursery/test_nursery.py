@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from support.glovebox import REPOSITORY, Completed, Glovebox, slowness
 
-# Imported by nurseries here and by nothing else: tells a forked kernel from a cold one.
+# Imported by nurseries here and by nothing else: shows whether a kernel was forked.
 MARK = "this"
 IS_FORKED = f"import sys; print({MARK!r} in sys.modules)"
 
@@ -158,7 +158,7 @@ ALIKE = [
 
 
 def test_a_forked_kernel_answers_as_one_that_was_executed(served: Served) -> None:
-    def told(session: str, code: str) -> dict[str, Any]:
+    def answered(session: str, code: str) -> dict[str, Any]:
         answer = json.loads(served.glovebox("exec", "--json", session, "-c", code).stdout)
         for key in ("run_id", "session", "duration_ms", "usage"):
             answer.pop(key, None)
@@ -171,7 +171,7 @@ def test_a_forked_kernel_answers_as_one_that_was_executed(served: Served) -> Non
     assert served.execute("forked", IS_FORKED) == "True\n", served.log()
     assert served.execute("fresh", IS_FORKED) == "False\n"
     for code in ALIKE:
-        assert told("forked", code) == told("fresh", code), code
+        assert answered("forked", code) == answered("fresh", code), code
 
 
 # A stream of C whose writing, at the end of the run, is a signal.
@@ -380,7 +380,7 @@ def test_imports_that_start_threads_leave_kernels_cold(served: Served) -> None:
 
 
 def test_an_image_cannot_send_descriptors_to_the_maker(served: Served) -> None:
-    """To close a descriptor can take as long as whoever made it likes: the maker makes the boxes of all images."""
+    """To close a descriptor can take as long as its creator likes: the maker makes the boxes of all images."""
     hostile = (
         "import errno, os, socket\noutcome = []\nfor fd in range(3, 20):\n    try:\n"
         "        sender = socket.socket(fileno=os.dup(fd))\n        socket.send_fds(sender, [b'x'], [0])\n"
@@ -388,8 +388,8 @@ def test_an_image_cannot_send_descriptors_to_the_maker(served: Served) -> None:
         "    except OSError as error:\n        outcome.append(errno.errorcode[error.errno])\n"
     )
     served.start("hostile", GLOVEBOX_KERNEL_DIR=own_kernel(served, {"hostile.py": hostile})).warm()
-    told = served.execute("kernel", "import sys; print(*sorted(set(sys.modules['hostile'].outcome)))")
-    assert "EPIPE" in told.split() and "sent" not in told.split()
+    answered = served.execute("kernel", "import sys; print(*sorted(set(sys.modules['hostile'].outcome)))")
+    assert "EPIPE" in answered.split() and "sent" not in answered.split()
     assert served.nursery()["forks"] > 0
 
 

@@ -152,6 +152,6 @@ def test_it_sees_what_a_box_that_was_made_for_it_sees(daemon: Daemon, directory:
 
 
 def test_what_may_not_be_shown_is_refused_in_the_same_words(daemon: Daemon) -> None:
-    told = [daemon.cli("run", *more, "--data", "/proc", "-c", "1") for more in ([], ["--no-daemon"])]
-    assert told[0].returncode == told[1].returncode == 125
-    assert told[0].stderr.splitlines()[-1:] == told[1].stderr.splitlines() != []
+    answered = [daemon.cli("run", *more, "--data", "/proc", "-c", "1") for more in ([], ["--no-daemon"])]
+    assert answered[0].returncode == answered[1].returncode == 125
+    assert answered[0].stderr.splitlines()[-1:] == answered[1].stderr.splitlines() != []

@@ -100,12 +100,12 @@ def test_sockets_of_a_project_are_covered(daemon: Daemon, run: Run, project: Pat
     assert run(put(daemon, project / "main.py", code)).stdout == "[]\n"
 
 
-def test_a_directory_that_everybody_can_write_to_is_left_out(daemon: Daemon, run: Run, project: Path) -> None:
+def test_a_directory_that_all_users_can_write_to_is_left_out(daemon: Daemon, run: Run, project: Path) -> None:
     project.chmod(0o1777)
     put(daemon, project / "helper.py", "VALUE = 7")
     script = put(daemon, project / "main.py", "import helper")
     done = run(script)
-    assert done.returncode == 1 and "everybody can write to it" in done.stderr, done.stderr
+    assert done.returncode == 1 and "all users can write to it" in done.stderr, done.stderr
 
 
 def test_a_directory_that_holds_a_socket_is_left_out(daemon: Daemon, run: Run, project: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_directory_that_holds_a_socket_is_left_out(daemon: Daemon, run: Run, p
     assert "helper.py lies beside the script, but its directory is not shown: the UNIX socket app.sock" in done.stderr
 
 
-def test_a_missing_file_that_is_beside_is_told_with_a_workspace_too(daemon: Daemon, run: Run, project: Path) -> None:
+def test_a_missing_file_that_is_beside_is_named_with_a_workspace_too(daemon: Daemon, run: Run, project: Path) -> None:
     put(daemon, project / "data.csv", "a,b")
     script = put(daemon, project / "main.py", "open('data.csv')")
     workspace = daemon.glovebox.place.make(f"work-{project.name}")
@@ -168,7 +168,7 @@ def test_a_script_that_is_a_pipe_runs(daemon: Daemon, run: Run) -> None:
     assert (done.returncode, done.stdout) == (0, "from a pipe\n"), done.stderr
 
 
-def test_a_module_that_the_image_lacks_is_told_with_what_to_do(daemon: Daemon, run: Run) -> None:
+def test_a_module_that_the_image_lacks_is_named_with_what_to_do(daemon: Daemon, run: Run) -> None:
     done = run("-c", "import no_such_module.inner")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("glovebox: image host has no module no_such_module;")

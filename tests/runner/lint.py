@@ -13,7 +13,7 @@ from runner.outcome import REPOSITORY, Outcome, run
 LINE_MAX = 120
 FILE_MAX = 600
 
-# Paths of somebody's own machine have no place in the tree. Put together here so that this line is not one itself.
+# Paths of one person's machine have no place in the tree. Put together here so that this line is not one itself.
 PRIVATE_PATH = re.compile(r"(?<![\w.])/" + r"work/(main|wt|shared)\b")
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")

@@ -61,9 +61,9 @@ def test_a_background_command_runs_beside_code(sandbox: Sandbox) -> None:
 
 
 def test_a_background_command_is_fed_while_code_runs(sandbox: Sandbox) -> None:
-    heard: list[str] = []
+    received: list[str] = []
     handle = sandbox.commands.run(
-        "read line; echo got $line; cat; echo end >&2; exit 5", background=True, check=False, on_stdout=heard.append
+        "read line; echo got $line; cat; echo end >&2; exit 5", background=True, check=False, on_stdout=received.append
     )
     busy = threading.Thread(target=lambda: sandbox.run_code("import time; time.sleep(1)"))
     busy.start()
@@ -75,7 +75,7 @@ def test_a_background_command_is_fed_while_code_runs(sandbox: Sandbox) -> None:
     busy.join()
     assert time.monotonic() - started < 20
     assert result.exit_code == 5 and result.stdout == "got é1\n" + "x" * 300_000 and result.stderr == "end\n"
-    assert "".join(heard) == result.stdout
+    assert "".join(received) == result.stdout
     assert sandbox.files.list("/workspace/.glovebox") == [], "nothing of it is left"
 
 

@@ -15,11 +15,11 @@ def test_packages_are_installed_or_it_is_said_why_not(start_daemon: StartDaemon,
     make_wheel(tmp_path, "tiny", "1.5", {"tiny/__init__.py": "answer = 42"})
     wheels = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
     daemon = start_daemon(env=wheels)
-    heard: list[str] = []
+    received: list[str] = []
     with Sandbox.create(socket=daemon.socket) as sandbox:
-        installed = sandbox.install("tiny>=1", on_stdout=heard.append)
+        installed = sandbox.install("tiny>=1", on_stdout=received.append)
         assert [(package.name, package.version) for package in installed] == [("tiny", "1.5")]
-        assert installed.restart_needed == [] and "tiny" in "".join(heard)
+        assert installed.restart_needed == [] and "tiny" in "".join(received)
         assert sandbox.run_code("import tiny; tiny.answer").text == "42"
         with pytest.raises(InstallError, match="nonesuch"):
             sandbox.install("nonesuch")

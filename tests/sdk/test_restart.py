@@ -189,14 +189,14 @@ def test_the_async_half_has_the_same_names() -> None:
 
 def test_everything_once_with_asyncio(with_async: Callable[..., Any], tmp_path: Any) -> None:
     async def work(sandbox: AsyncSandbox) -> None:
-        heard: list[str] = []
+        received: list[str] = []
 
         async def hear(text: str) -> None:
             await asyncio.sleep(0)
-            heard.append(text)
+            received.append(text)
 
         execution = await sandbox.run_code("print('a'); 6 * 7", on_stdout=hear)
-        assert execution.text == "42" and heard == ["a\n"]
+        assert execution.text == "42" and received == ["a\n"]
         kinds = [event.type async for event in sandbox.stream("print(1); 2")]
         assert kinds == ["start", "stdout", "result", "end"]
         await sandbox.set("x", {"a": (1, 2)})

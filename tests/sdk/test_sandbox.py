@@ -86,14 +86,14 @@ def test_environment_of_one_run_is_gone_after_it(sandbox: Sandbox) -> None:
 
 
 def test_callbacks_get_what_comes_as_it_comes(sandbox: Sandbox) -> None:
-    heard: list[tuple[str, Any]] = []
+    received: list[tuple[str, Any]] = []
     sandbox.run_code(
         "import sys\nprint('a')\nprint('b', file=sys.stderr)\ndisplay(5)\n7",
-        on_stdout=lambda text: heard.append(("out", text)),
-        on_stderr=lambda text: heard.append(("err", text)),
-        on_result=lambda result: heard.append(("result", result.text)),
+        on_stdout=lambda text: received.append(("out", text)),
+        on_stderr=lambda text: received.append(("err", text)),
+        on_result=lambda result: received.append(("result", result.text)),
     )
-    assert sorted(heard) == sorted([("out", "a\n"), ("err", "b\n"), ("result", "5"), ("result", "7")])
+    assert sorted(received) == sorted([("out", "a\n"), ("err", "b\n"), ("result", "5"), ("result", "7")])
     errors: list[str] = []
     sandbox.run_code("nope", on_error=lambda error: errors.append(error.name))
     assert errors == ["NameError"]
@@ -155,10 +155,10 @@ def test_create_list_connect_kill(where: Where) -> None:
         assert Sandbox.connect(made.id, **where).name == "keeper"
         with pytest.raises(SandboxExistsError, match="connect"):
             Sandbox.create("keeper", **where)
-        with warnings.catch_warnings(record=True) as heard:
+        with warnings.catch_warnings(record=True) as received:
             warnings.simplefilter("always")
             assert Sandbox.create("keeper", exist_ok=True, memory="1g", **where).id == made.id
-        assert "memory" in str(heard[0].message)
+        assert "memory" in str(received[0].message)
         metrics = made.metrics()
         assert metrics.memory_limit_bytes == 256 << 20 and metrics.state in ("idle", "running", "new")
         made.run_code("sum(i * i for i in range(3_000_000))")
@@ -180,7 +180,7 @@ def test_a_with_block_ends_what_it_created(where: Where) -> None:
         made.files.read("x")
 
 
-def test_one_that_somebody_else_killed_is_not_made_again(where: Where) -> None:
+def test_a_box_that_another_process_killed_is_not_made_again(where: Where) -> None:
     made = Sandbox.create("shared", **where)
     Sandbox.connect("shared", **where).kill()
     for use in (
@@ -274,7 +274,7 @@ def test_a_wrong_key_and_no_key_say_so(service: Service) -> None:
             Sandbox.create(url=url, api_key=key)
 
 
-def test_nobody_there_says_how_to_start_one(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_daemon_there_says_how_to_start_one(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DaemonUnavailableError, match="glovebox serve"):
         Sandbox.create(socket="/tmp/no-such-glovebox.sock")
     with pytest.raises(DaemonUnavailableError, match="does it run"):

@@ -57,7 +57,7 @@ def matches(expected: str, printed: str) -> bool:
 
 
 class Reader:
-    """Somebody who types what the page says: a shell, and a Python that stays open."""
+    """A user who types what the page says: a shell, and a Python that stays open."""
 
     def __init__(self, glovebox: Glovebox, python: Path, env: dict[str, str]) -> None:
         self.glovebox = glovebox

@@ -30,6 +30,6 @@ def served_glovebox(idle_glovebox: Glovebox) -> Glovebox:
 
 @pytest.fixture(scope="module")
 def pool_daemon(binary: Path) -> Iterator[Daemon]:
-    """A daemon with two kernels in its pool, and a secret that nobody may see."""
+    """A daemon with two kernels in its pool, and a secret that no box may see."""
     for make in make_daemons(binary):
         yield make("--pool", "2", env={"SECRET": "sesame"})

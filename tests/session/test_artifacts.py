@@ -39,7 +39,7 @@ def test_only_what_is_new_or_changed_is_listed_with_its_place_on_the_host(client
     assert [(item["path"], item["mime"]) for item in listed] == [("/workspace/artifacts/b.png", "image/png")]
 
 
-def test_what_comes_after_many_runs_without_any_is_noticed_whoever_made_it(client: Client) -> None:
+def test_artifacts_after_many_runs_without_any_are_noticed_from_any_process(client: Client) -> None:
     """That nothing has come is known from a watch (src/session/touch.c), once a directory was seen empty."""
     client.execute("import os, subprocess, time", "quiet")
 
@@ -80,7 +80,7 @@ def test_what_comes_after_many_runs_without_any_is_noticed_whoever_made_it(clien
     assert paths(client.execute("open('artifacts/b', 'w').close()", "here")) == ["b"]
 
 
-def test_a_box_that_makes_files_all_day_long_is_heard_once(daemon: Daemon, client: Client) -> None:
+def test_a_box_that_makes_files_all_day_long_is_answered_once(daemon: Daemon, client: Client) -> None:
     client.execute("import os, subprocess, sys", "busy")
     time.sleep(0.1)
     assert paths(client.execute("pass", "busy")) == []

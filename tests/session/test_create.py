@@ -81,13 +81,13 @@ def test_a_setting_that_cannot_work_is_refused_at_start(
     assert said in daemon.words(), daemon.words()
 
 
-def test_keys_are_told_before_anything_of_the_host_is_touched(start_daemon: StartDaemon) -> None:
+def test_wrong_keys_are_refused_before_anything_of_the_host_is_touched(start_daemon: StartDaemon) -> None:
     """Without a list nothing is looked at: whether a path is there is not to be learned."""
     daemon = start_daemon()
     client = daemon.client()
-    told = set()
+    answered = set()
     for source in ("/etc/shadow", "/nowhere", "/usr"):
         with pytest.raises(DaemonError) as caught:
             client.request("session.create", session="x", mounts=[{"source": source, "destination": "/mnt/x"}])
-        told.add(str(caught.value).replace(source, "PATH"))
-    assert len(told) == 1, told
+        answered.add(str(caught.value).replace(source, "PATH"))
+    assert len(answered) == 1, answered

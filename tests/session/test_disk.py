@@ -149,7 +149,7 @@ def test_what_a_run_left_writing_is_ended_too(start_daemon: StartDaemon) -> None
     assert client.execute("1", "s")["variables_lost"] is True
 
 
-def test_below_the_reserve_nobody_writes(start_daemon: StartDaemon) -> None:
+def test_below_the_reserve_no_run_writes(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--reserve-disk", "64m", start=False)
     daemon.socket = str(daemon.glovebox.place.path / "d.sock")
     with small_disk(daemon.data, "200m"):
@@ -182,7 +182,7 @@ def test_a_reserve_larger_than_the_disk_is_refused(start_daemon: StartDaemon) ->
     assert "--reserve-disk" in daemon.words()
 
 
-def test_a_dead_meter_is_replaced_and_nobody_waits_for_it(start_daemon: StartDaemon) -> None:
+def test_a_dead_meter_is_replaced_and_no_run_waits_for_it(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     client = daemon.client()
     client.request("session.create", session="s", limits={"disk": "8m"})

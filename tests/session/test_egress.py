@@ -53,7 +53,7 @@ def test_a_sessions_network_outlives_its_proxy_and_its_daemon(start_daemon: Star
     daemon = start_daemon(*web.pin, who=who)
     client = daemon.client()
     assert fetch(client, web, "/none", "plain").startswith("<urlopen error"), "no network was asked for"
-    assert proxy_of(daemon) == -1, "nobody has needed it yet"
+    assert proxy_of(daemon) == -1, "it was not needed yet"
     wait_for("the nursery", lambda: (client.request("status")["nursery"] or {}).get("state") == "ready")
     assert fetch(client, web, "/1", network={"allow": [web.rule]}) == "/1"
     arguments = client.execute("open('/proc/self/cmdline').read()", "s")["result"]["text/plain"]

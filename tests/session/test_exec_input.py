@@ -41,7 +41,7 @@ def test_input_is_not_seen_in_the_workspace(served_glovebox: Glovebox) -> None:
     assert "input" not in kept
 
 
-def test_input_that_nobody_asks_for_is_not_waited_for(served_glovebox: Glovebox) -> None:
+def test_input_that_no_code_reads_is_not_waited_for(served_glovebox: Glovebox) -> None:
     """A pipe that stays open, as programs that call us leave it."""
     good(served_glovebox("exec", "demo", "-c", "None"))
     for words in (["-c", "print(1)"], ["--", "echo", "1"]):
@@ -96,7 +96,7 @@ def test_interrupt_reaches_code_that_waits_for_input(served_glovebox: Glovebox) 
     assert good(served_glovebox("exec", "demo", "-c", "kept")) == "1\n"
 
 
-def test_second_interrupt_tells_what_happens_and_the_next_call_what_was_lost(served_glovebox: Glovebox) -> None:
+def test_second_interrupt_says_what_happens_and_the_next_call_what_was_lost(served_glovebox: Glovebox) -> None:
     code = "import time\nprint('on', flush=True)\nwhile True:\n  try: time.sleep(60)\n  except KeyboardInterrupt: pass"
     good(served_glovebox("exec", "demo", "-c", "kept = 1"))
     with served_glovebox.popen("exec", "demo", "-c", code) as process:

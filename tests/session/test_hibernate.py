@@ -33,8 +33,8 @@ def test_sleep_ends_the_process_and_the_next_call_brings_everything_back(daemon:
         "sleep",
     )
     agent = daemon.agent_of("sleep")
-    told = client.request("session.hibernate", session="sleep", depth="sleep")
-    assert told["state"] == "asleep" and told["bytes"] > 0, told
+    answered = client.request("session.hibernate", session="sleep", depth="sleep")
+    assert answered["state"] == "asleep" and answered["bytes"] > 0, answered
     wait_for("the kernel to end", lambda: is_gone(agent))
     shown = wait_for("no kernel", lambda: show(client, "sleep") if show(client, "sleep")["pid"] == 0 else None)
     assert (shown["state"], shown["memory_bytes"]) == ("asleep", 0), shown
@@ -46,10 +46,10 @@ def test_sleep_ends_the_process_and_the_next_call_brings_everything_back(daemon:
 
 def test_what_cannot_sleep_is_named_and_stays_alive(client: Client) -> None:
     client.execute("kept = 1; stream = (i for i in range(3)); next(stream)", "held")
-    told = client.request("session.hibernate", session="held", depth="sleep")
-    assert told["state"] == "trimmed", told
-    assert [item["name"] for item in told["held_back"]] == ["stream"], told
-    assert show(client, "held")["held_back"] == told["held_back"]
+    answered = client.request("session.hibernate", session="held", depth="sleep")
+    assert answered["state"] == "trimmed", answered
+    assert [item["name"] for item in answered["held_back"]] == ["stream"], answered
+    assert show(client, "held")["held_back"] == answered["held_back"]
     assert result(client, "(kept, next(stream))", "held") == "(1, 1)"
 
 
@@ -162,8 +162,8 @@ def test_files_in_tmp_home_and_shm_and_the_umask_survive_a_sleep(daemon: Daemon,
         "os.chdir('/tmp/dir')",
         "files",
     )
-    told = client.request("session.hibernate", session="files", depth="sleep")
-    assert told["state"] == "asleep" and "not_carried" not in told, told
+    answered = client.request("session.hibernate", session="files", depth="sleep")
+    assert answered["state"] == "asleep" and "not_carried" not in answered, answered
     code = (
         "(os.getcwd(), len(open('large').read()), pathlib.Path.home().joinpath('.config').read_text(),"
         " open('/dev/shm/s').read(), oct(os.umask(0o027)))"
@@ -171,25 +171,25 @@ def test_files_in_tmp_home_and_shm_and_the_umask_survive_a_sleep(daemon: Daemon,
     assert result(client, code, "files") == "('/tmp/dir', 1000000, 'mine', 'shared', '0o27')"
 
 
-def test_a_session_with_too_much_in_tmp_is_held_awake_and_told_so(client: Client) -> None:
+def test_a_session_with_too_much_in_tmp_stays_awake_and_says_why(client: Client) -> None:
     client.execute("x = 1\nfor i in range(10_001): open(f'/tmp/{i}', 'w').close()", "much")
-    told = client.request("session.hibernate", session="much", depth="sleep")
-    assert told["state"] == "trimmed" and "move them to the workspace" in told["held_back"][0]["why"], told
+    answered = client.request("session.hibernate", session="much", depth="sleep")
+    assert answered["state"] == "trimmed" and "move them to the workspace" in answered["held_back"][0]["why"], answered
     assert result(client, "x, len(__import__('os').listdir('/tmp')) > 10_000", "much") == "(1, True)"
 
 
 def test_what_a_sleep_does_not_carry_is_in_its_answer_and_in_the_next_result(client: Client, daemon: Daemon) -> None:
     client.execute("import builtins; builtins.extra = 1; x = 2", "named")
-    told = client.request("session.hibernate", session="named", depth="sleep")
-    assert "extra" in told["not_carried"][0], told
+    answered = client.request("session.hibernate", session="named", depth="sleep")
+    assert "extra" in answered["not_carried"][0], answered
     done = client.execute("x", "named")
-    assert done["wake"] == {"not_carried": told["not_carried"]} and "variables_lost" not in done, done
+    assert done["wake"] == {"not_carried": answered["not_carried"]} and "variables_lost" not in done, done
     assert "wake" not in client.execute("x", "named")
     client.execute("builtins.extra = 1", "named")
     assert "not carried: builtins" in daemon.cli("session", "hibernate", "named").stdout
 
 
-def test_a_bit_that_flips_in_a_sleep_file_is_told_with_the_next_result(daemon: Daemon, client: Client) -> None:
+def test_a_flipped_bit_in_a_sleep_file_is_reported_with_the_next_result(daemon: Daemon, client: Client) -> None:
     client.execute("x = 1; text = 'a' * 100_000", "flipped")
     client.request("session.hibernate", session="flipped")
     state = daemon.data / "state" / show(client, "flipped")["id"] / "kernel"

@@ -32,7 +32,7 @@ ATTACKS = {
     "a result that is not JSON": "send(frame(129, b'{{{{'))",
     "a result of another run": "send(frame(129, {'id': '0' * 32, 'status': 'ok', 'exit_code': 0}))",
     "a thousand results": "send(frame(129, {'id': 0, 'status': 'ok'}) * 1000)",
-    "an answer that nobody asked for": "send(frame(132, {'id': 0, 'ok': True}))",
+    "an answer without a request": "send(frame(132, {'id': 0, 'ok': True}))",
     "deep nesting": "send(frame(129, b'[' * (1 << 20)))",
     "a hundred thousand displays": "send(frame(130, {'data': {'text/plain': 'x' * 100}}) * 100000)",
     "the channel closed": "os.close(fd)",
@@ -42,7 +42,7 @@ ATTACKS = {
     "its own requests": "w = os.open('/proc/self/fd/3', os.O_WRONLY); os.write(w, os.urandom(4096))",
 }
 
-# A TCP socket with unsent data and SO_LINGER: whoever closes it last waits for as long as the box chose.
+# A TCP socket with unsent data and SO_LINGER: the process that closes it last waits for as long as the box chose.
 LINGER = """
 import os, socket, stat, struct
 listening = socket.socket()

@@ -1,4 +1,4 @@
-"""Boxes that say and leave as much as they can: the daemon's memory hardly moves, and nobody else waits."""
+"""Boxes that print and leave as much as they can: the daemon's memory hardly grows, and no other session waits."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_names_that_hold_a_session_back_are_few_and_short(client: Client) -> Non
     (listed,) = [one for one in client.request("session.list")["sessions"] if one["name"] == "held"]
     assert len(listed["held_back"]) == 3 and set(listed["held_back"][0]) == {"context", "name"}, listed
     huge = hostile.replace("* 12", "* 4000")
-    client.execute(huge, "held")  # 36 MiB: more than any answer of ours
+    client.execute(huge, "held")  # 36 MiB: more than any answer may have
     client.execute("1", "other")
     try:
         client.request("session.hibernate", session="held", depth="sleep")
@@ -152,11 +152,11 @@ import json, os, sys, time
 sys.path[:0] = sys.argv[3:]
 from client import Client
 os.setsid()
-ask, told = os.pipe(), os.pipe()
+ask, answered = os.pipe(), os.pipe()
 if os.fork() == 0:
     os.close(ask[1])
     while os.read(ask[0], 1):
-        os.write(told[1], b"x")
+        os.write(answered[1], b"x")
     os._exit(0)
 client, end = Client(sys.argv[1]), time.monotonic() + float(sys.argv[2])
 runs, bare = [], []
@@ -168,7 +168,7 @@ while time.monotonic() < end:
     time.sleep(0.003)
     before = time.perf_counter()
     os.write(ask[1], b"x")
-    os.read(told[0], 1)
+    os.read(answered[0], 1)
     bare.append((time.perf_counter() - before) * 1000)
     time.sleep(0.002)
 print(json.dumps([runs, bare]))
@@ -188,7 +188,7 @@ def p99(took: list[float]) -> float:
     return statistics.quantiles(took, n=100)[98]
 
 
-def test_many_hostile_boxes_keep_nobody_waiting(daemon: Daemon, client: Client) -> None:
+def test_many_hostile_boxes_delay_no_other_session(daemon: Daemon, client: Client) -> None:
     """The loop's longest turn counts in processor time of its own, which a busy machine hardly changes. How long a
     quiet session waits depends on who else wants the processors: only a machine of its own has the full bar
     (GLOVEBOX_TEST_FULL=1)."""
@@ -207,13 +207,13 @@ def test_many_hostile_boxes_keep_nobody_waiting(daemon: Daemon, client: Client) 
         is_over.set()
         for thread in threads:
             thread.join()
-    told = client.request("status")["daemon"]
+    status = client.request("status")["daemon"]
     print(
         f"{len(took)} quiet runs: median {statistics.median(took):.2f} ms, p99 {p99(took):.2f} ms (bare: "
-        f"{statistics.median(bare):.2f}, {p99(bare):.2f}); longest turn {told['longest_turn_ms']:.1f} ms, of its own "
-        f"{told['longest_turn_cpu_ms']:.1f} ms"
+        f"{statistics.median(bare):.2f}, {p99(bare):.2f}); longest turn {status['longest_turn_ms']:.1f} ms, of its own "
+        f"{status['longest_turn_cpu_ms']:.1f} ms"
     )
-    assert told["longest_turn_cpu_ms"] < TURN_MAX_MS * slowness(), told
+    assert status["longest_turn_cpu_ms"] < TURN_MAX_MS * slowness(), status
     allowed = QUIET_P99_MS if IS_FULL else QUIET_BUSY_P99_MS
     assert p99(took) < max(allowed, 4 * p99(bare)) * slowness(), (p99(took), p99(bare))
     assert statistics.median(took) < (QUIET_P99_MS if IS_FULL else QUIET_BUSY_MEDIAN_MS) * slowness()
@@ -243,7 +243,7 @@ def test_processes_that_compute_after_the_run_weigh_less_too(daemon: Daemon, cli
     wait_for("the box to weigh less", lambda: min(daemon.glovebox.groups.cpu_weights(), default=1.0) < 0.1)
 
 
-def test_removal_of_a_tree_that_keeps_growing_keeps_nobody_waiting(daemon: Daemon, client: Client) -> None:
+def test_removal_of_a_tree_that_keeps_growing_delays_no_other_request(daemon: Daemon, client: Client) -> None:
     grow = (
         "import os\nos.makedirs('tree', exist_ok=True)\nn = 0\nwhile True:\n    n += 1\n    here = f'tree/{n}'\n"
         "    for _ in range(60):\n        here += '/d' * 5\n"

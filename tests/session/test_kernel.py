@@ -109,7 +109,7 @@ def test_top_level_await_works(client: Client) -> None:
     assert (done["status"], done["result"]) == ("ok", {"text/plain": "'slept'"}), done
 
 
-# Each way to end is told apart, and only what is truly lost is reported lost.
+# Each way to end has its own report, and only what is truly lost is reported lost.
 KEPT = {
     "syntax error": ("def f(:", "error", 1, "SyntaxError"),
     "exception": ("raise KeyError('k')", "error", 1, "KeyError"),
@@ -192,7 +192,7 @@ def test_a_stream_says_how_much_of_it_was_cut(client: Client) -> None:
     assert len(client.out) == 16 << 20 and again["stdout_cut_bytes"] == done["stdout_cut_bytes"]
 
 
-def test_everybody_who_waits_for_a_run_is_answered_as_it_asked(daemon: Daemon, client: Client) -> None:
+def test_all_callers_of_a_run_are_answered_as_they_asked(daemon: Daemon, client: Client) -> None:
     """One has the output in its answer, bounded; the next ones read it as a stream, whose answer has none."""
     code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('x' * (3 << 20))\n'the result'"
     number = client.begin("execute", session="shared", code=code)
@@ -211,6 +211,8 @@ def test_everybody_who_waits_for_a_run_is_answered_as_it_asked(daemon: Daemon, c
     done = client.finish(number)
     assert len(done["stdout"]) == 1 << 20 and done["stdout_cut_bytes"] == (2 << 20) + 1
     for reader in readers:
-        told = reader.finish()
-        assert len(reader.out) == (3 << 20) + 1 and "stdout" not in told and told["stdout_cut_bytes"] == 0, told
-        assert told["result"] == done["result"] == {"text/plain": "'the result'"}
+        answered = reader.finish()
+        assert len(reader.out) == (3 << 20) + 1 and "stdout" not in answered and answered["stdout_cut_bytes"] == 0, (
+            answered
+        )
+        assert answered["result"] == done["result"] == {"text/plain": "'the result'"}

@@ -32,7 +32,7 @@ thread.join()
 try:
     1 / 0
 except ZeroDivisionError:
-    told = traceback.format_exc()
+    answered = traceback.format_exc()
 print(json.dumps({
     "light": open("/proc/self/cmdline").read().split("\\0")[-2] == "light",
     "repeats": [random.random(), tempfile.mktemp(), str(uuid.uuid1())],
@@ -40,7 +40,7 @@ print(json.dumps({
     "env": [os.environ.get("MINE"), os.environ["TZ"], time.tzname[0], os.environ["HOME"], os.environ["MPLBACKEND"]],
     "path": [sys.path[0], "/nowhere" in sys.path, len(sys.path) == len(set(sys.path))],
     "child": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]),
-    "cell": ["<cell 1>" in told, "1 / 0" in told],
+    "cell": ["<cell 1>" in answered, "1 / 0" in answered],
 }))
 """
 

@@ -107,6 +107,16 @@ def test_an_interrupt_that_comes_before_the_run_has_begun_is_not_lost(daemon: Da
     assert client.execute("kept", "early")["result"] == {"text/plain": "7"}
 
 
+def test_a_run_that_was_cancelled_before_it_began_is_no_loss(client: Client) -> None:
+    """Its record was taken for that of a run whose variables are gone."""
+    first = client.request("execute", session="early", code="import time; time.sleep(60)", detach=True)
+    second = client.request("execute", session="early", code="6 * 7", detach=True)
+    client.request("run.cancel", session="early", run=first["run_id"])
+    client.execute("1", "early")
+    done = client.request("run.read", session="early", run=second["run_id"])
+    assert done["status"] == "ok" and "variables_lost" not in done, done
+
+
 def test_run_cancel_names_the_run_it_means(daemon: Daemon, client: Client) -> None:
     detached = client.request("execute", session="cancel", code="import time; time.sleep(3600)", detach=True)
     wait_for("the run", lambda: client.request("session.show", session="cancel")["state"] == "running")

@@ -57,13 +57,13 @@ def shop(binary: Path, wheels: Path) -> Iterator[Daemon]:
 
 
 class Index(ThreadingHTTPServer):
-    """A package index on this host's loopback, for whoever knows its password."""
+    """A package index on this host's loopback, for clients that know its password."""
 
     def __init__(self, wheels: Path) -> None:
         super().__init__(("127.0.0.1", 0), IndexHandler)
         self.wheels = wheels
         self.asked: list[tuple[str, str]] = []  # path, Host header
-        self.open = threading.Event()  # until it is set, nobody is answered
+        self.open = threading.Event()  # until it is set, nothing is answered
         self.open.set()
 
     @property
@@ -103,7 +103,7 @@ class IndexHandler(BaseHTTPRequestHandler):
             status, content = 200, b'<a href="' + where + b'">stray-1.0-py3-none-any.whl</a>'
         elif self.path.startswith("/files/"):
             status, content, kind = 200, (self.server.wheels / Path(self.path).name).read_bytes(), "application/zip"
-        with contextlib.suppress(OSError):  # whoever asked may be gone
+        with contextlib.suppress(OSError):  # the client may be gone
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
@@ -159,8 +159,8 @@ def test_a_package_is_there_at_once_for_kernel_and_shell_of_this_session_alone(
     assert done["restart_needed"] == [] and b"Successfully installed" in client.out
     assert client.execute("import wrapper; print(wrapper.parcel.version, kept)", "own")["stdout"] == "2.0 1\n"
     shell = f"python3 -c 'import wrapper; print(1)'; parcel-tool; touch {PLACE}/x {PLACE}/current/x; id > {PLACE}/y"
-    told = client.request("command", session="own", shell=shell)
-    assert told["stdout"] == "1\ntool 2.0\n" and told["stderr"].count("Read-only file system") == 3, told
+    answered = client.request("command", session="own", shell=shell)
+    assert answered["stdout"] == "1\ntool 2.0\n" and answered["stderr"].count("Read-only file system") == 3, answered
     elsewhere = client.execute(f"import os; print(os.listdir('{PLACE}'))\nimport wrapper", "another")
     assert elsewhere["stdout"] == "[]\n" and "ModuleNotFoundError" in elsewhere["error"]["traceback"]
     state = state_of(daemon, "own")
@@ -168,7 +168,7 @@ def test_a_package_is_there_at_once_for_kernel_and_shell_of_this_session_alone(
     wait_for("the packages to be gone", lambda: not state.exists())
 
 
-def test_another_version_is_told_to_need_a_restart(shop: Daemon) -> None:
+def test_another_version_is_reported_to_need_a_restart(shop: Daemon) -> None:
     client = shop.client()
     install_well(client, "versions", "parcel==1.0")
     assert client.execute("import parcel; parcel.version", "versions")["result"] == {"text/plain": "'1.0'"}

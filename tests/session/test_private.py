@@ -14,7 +14,7 @@ from support.client import DaemonError
 from support.daemon import Daemon, cpu_seconds, wait_for
 from support.glovebox import Glovebox, slowness
 
-# Every socket and every link below the workspace, and what happens to whoever connects to the ways that were there.
+# Every socket and every link below the workspace, and what happens to a connect by the ways that were there.
 SPY = """
 import os, socket, stat
 found = []
@@ -112,7 +112,7 @@ def mount(glovebox: Glovebox, source: Path | str) -> subprocess.CompletedProcess
 
 
 def test_the_files_of_another_glovebox_cannot_be_shown(idle_glovebox: Glovebox) -> None:
-    """Another data directory, one that is in use by nobody any more, is known by its marker."""
+    """Another data directory, one that is not in use any more, is known by its marker."""
     outer = idle_glovebox.place.make("outer")
     other = idle_glovebox.place.make("outer/other")
     (outer / "plain").mkdir(mode=0o755)
@@ -163,7 +163,7 @@ def test_a_daemons_socket_cannot_be_shown_wherever_it_is(start_daemon) -> None: 
         daemon.stop()
 
 
-# A box to which somebody handed a connection all the same: whoever is in there gets no answer.
+# A box that got a connection all the same: its processes get no answer.
 ASK = """
 import array, socket, struct
 server = socket.socket(socket.AF_UNIX)
@@ -177,8 +177,8 @@ except OSError as error:
 """
 
 
-def test_a_daemon_answers_nobody_in_a_box(user_glovebox: Glovebox) -> None:
-    """Even if its socket is in reach: here by a hard link that somebody puts into a workspace afterwards."""
+def test_a_daemon_answers_no_process_in_a_box(user_glovebox: Glovebox) -> None:
+    """Even if its socket is in reach: here by a hard link that appears in a workspace afterwards."""
     daemon = Daemon(user_glovebox, "--allow-weaker")
     daemon.socket = str(user_glovebox.place.path / "odd.sock")
     daemon.start()

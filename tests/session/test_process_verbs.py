@@ -122,6 +122,17 @@ def test_cp_says_what_it_needs(served_glovebox: Glovebox) -> None:
     assert served_glovebox("cp", "nobody:x", "-").returncode == 125
 
 
+def test_cp_of_a_missing_file_is_a_usage_error_and_leaves_nothing(served_glovebox: Glovebox) -> None:
+    place = served_glovebox.place
+    good(served_glovebox("session", "new", "demo"))
+    for words in (("demo:missing", place.home / "kept"), ("demo:missing", "-"), (place.home / "missing", "demo:")):
+        done = served_glovebox("cp", *words)
+        assert done.returncode == 2 and "there is no file" in done.stderr, (words, done)
+    assert not (place.home / "kept").exists()
+    absent = served_glovebox("cp", "absent:file", place.home)
+    assert absent.returncode == 125 and "absent" in absent.stderr, absent
+
+
 def test_limits_are_raised_while_a_session_lives(served_glovebox: Glovebox) -> None:
     good(served_glovebox("session", "new", "demo", "--memory", "100m"))
     good(served_glovebox("exec", "demo", "-c", "kept = 41"))
@@ -173,7 +184,7 @@ def test_the_layer_of_the_host_is_not_removed_unasked(served_glovebox: Glovebox)
     good(served_glovebox("image", "rm", "--force", "host"))
 
 
-def test_a_part_of_a_verb_is_told_with_its_verb(glovebox: Glovebox) -> None:
+def test_a_part_of_a_verb_is_named_with_its_verb(glovebox: Glovebox) -> None:
     refused = glovebox("hibernate", "demo")
     assert refused.returncode == 2 and 'did you mean "glovebox session hibernate"?' in refused.stderr
 

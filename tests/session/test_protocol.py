@@ -46,8 +46,8 @@ MALFORMED = {
 def test_a_malformed_message_is_answered_and_ends_the_connection(daemon: Daemon, what: str) -> None:
     client = daemon.client()
     client.socket.sendall(MALFORMED[what])
-    told = answer(client)
-    assert (told["ok"], told["error"]["code"]) == (False, "protocol"), told
+    answered = answer(client)
+    assert (answered["ok"], answered["error"]["code"]) == (False, "protocol"), answered
     assert is_closed(client)
     assert daemon.client().request("ping")["pid"] == daemon.pid
 
@@ -88,9 +88,9 @@ def test_a_request_that_makes_no_sense_is_refused_and_makes_nothing(client: Clie
     client.request("session.create", session="there")
     payload, code = BAD_REQUESTS[what]
     client.send(REQUEST, payload, 4711)
-    told = answer(client, 4711)
-    assert (told["ok"], told["error"]["code"]) == (False, code), told
-    assert told["error"]["message"]
+    answered = answer(client, 4711)
+    assert (answered["ok"], answered["error"]["code"]) == (False, code), answered
+    assert answered["error"]["message"]
     names = [session["name"] for session in client.request("session.list")["sessions"]]
     assert "x" not in names
 
@@ -108,12 +108,12 @@ def test_two_requests_with_the_same_number_are_not_mixed_up(client: Client) -> N
     client.execute("import time", "twice")
     client.send(REQUEST, json.dumps({"op": "execute", "session": "twice", "code": "time.sleep(3600)"}).encode(), 9)
     client.send(REQUEST, b'{"op": "ping"}', 9)
-    told = answer(client)
-    assert (told["ok"], told["error"]["code"]) == (False, "protocol"), told
+    answered = answer(client)
+    assert (answered["ok"], answered["error"]["code"]) == (False, "protocol"), answered
     assert is_closed(client)
 
 
-def test_data_for_nobody_is_ignored(client: Client) -> None:
+def test_data_without_a_request_is_ignored(client: Client) -> None:
     client.send(DATA, b"x" * 1000, 99)
     client.send(END, b"", 99)
     assert client.request("ping")["ok"]
@@ -129,7 +129,7 @@ def test_code_larger_than_its_bound_is_refused(client: Client) -> None:
     assert client.request("ping")["ok"]
 
 
-def test_a_client_that_never_reads_costs_little_and_disturbs_nobody(daemon: Daemon, client: Client) -> None:
+def test_a_client_that_never_reads_costs_little_and_disturbs_no_other(daemon: Daemon, client: Client) -> None:
     client.execute("import os", "unread")
     before = memory_of(daemon.pid)
     deaf = daemon.client()

@@ -80,8 +80,8 @@ SAME = "(same is df, view.base is a, check == measure())"
 def test_trim_gives_the_memory_of_tables_back_and_sleep_all_of_it(layer_daemon: Daemon, client: Client) -> None:
     good(client, BIG, "big")
     before = client.request("session.show", session="big")["memory_bytes"]
-    told = client.request("session.hibernate", session="big", depth="trim")
-    assert told["state"] == "trimmed" and told["bytes"] > 20 << 20, told
+    answered = client.request("session.hibernate", session="big", depth="trim")
+    assert answered["state"] == "trimmed" and answered["bytes"] > 20 << 20, answered
     trimmed = client.request("session.show", session="big")
     assert trimmed["memory_bytes"] < before - (15 << 20) and trimmed["state"] == "trimmed", (before, trimmed)
     assert text(client, SAME, "big") == "(True, True, True)"
@@ -109,16 +109,16 @@ def test_molecules_keep_their_properties_and_coordinates_in_a_sleep(client: Clie
     )
     before = text(client, look, "molecules")
     assert "ethanol" in before and "0.25" in before
-    told = client.request("session.hibernate", session="molecules", depth="sleep")
-    assert told["state"] == "asleep" and "not_carried" not in told, told
+    answered = client.request("session.hibernate", session="molecules", depth="sleep")
+    assert answered["state"] == "asleep" and "not_carried" not in answered, answered
     assert text(client, look, "molecules") == before
 
 
 def test_the_thresholds_of_trimming_are_the_daemons(client: Client) -> None:
     # The daemon was started with 64 KiB; the kernel's own default is 1 MiB.
     good(client, "import numpy as np; small = np.ones(32_000)", "threshold")
-    told = client.request("session.hibernate", session="threshold", depth="trim")
-    assert told["bytes"] >= 200_000, told
+    answered = client.request("session.hibernate", session="threshold", depth="trim")
+    assert answered["bytes"] >= 200_000, answered
     assert text(client, "int(small.sum())", "threshold") == "32000"
 
 

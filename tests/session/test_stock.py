@@ -74,7 +74,7 @@ def test_a_run_with_limits_of_its_own_gets_a_box_of_its_own(start_daemon: StartD
     daemon, client = ready_daemon(start_daemon)
     waiting = fill(daemon, client)
     caller = begin(daemon, limits={"pids": 21})
-    # What waited was for others, and is gone: it would be kept for nobody.
+    # Those that waited were for others, and are gone.
     wait_for("the run's box alone", lambda: len(boxes(daemon)) == 1)
     assert not boxes(daemon) & waiting
     caller.close()

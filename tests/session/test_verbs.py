@@ -190,7 +190,7 @@ def test_session_words_that_are_wrong_are_explained(served_glovebox: Glovebox) -
         assert done.returncode == status and said in done.stderr and done.stdout == "", (words, done)
 
 
-def test_restart_forgets_variables_and_interrupt_tells_whether_something_ran(served_glovebox: Glovebox) -> None:
+def test_restart_forgets_variables_and_interrupt_says_whether_something_ran(served_glovebox: Glovebox) -> None:
     good(served_glovebox("exec", "demo", "-c", "x = 1"))
     assert good(served_glovebox("session", "interrupt", "demo")) == "nothing was running\n"
     good(served_glovebox("session", "restart", "demo"))
@@ -259,7 +259,7 @@ def test_two_that_start_a_daemon_at_once_both_work(idle_glovebox: Glovebox) -> N
 
 def test_socket_that_is_left_over_is_replaced(served_glovebox: Glovebox) -> None:
     os.kill(read_json(served_glovebox("status", "--json"))["daemon"]["pid"], signal.SIGKILL)
-    wait_for("nobody listens", lambda: "left over" in served_glovebox("status").stdout)
+    wait_for("nothing listens", lambda: "left over" in served_glovebox("status").stdout)
     options = {"GLOVEBOX_POOL": "0", "GLOVEBOX_PRELOAD": "math"}
     assert good(served_glovebox("exec", "demo", "-c", "1 + 1", env=options)) == "2\n"
 

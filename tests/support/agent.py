@@ -77,7 +77,7 @@ class Failure(Exception):
 
 
 class Agent:
-    """An agent, its socket, and what has been heard of each process."""
+    """An agent, its socket, and what it reported of each process."""
 
     def __init__(self, binary: Path) -> None:
         self.socket, theirs = socket.socketpair()
@@ -85,7 +85,7 @@ class Agent:
         with theirs:
             number = theirs.fileno()
             self.process = subprocess.Popen([str(binary.resolve()), str(number)], pass_fds=[number], env={}, cwd="/")
-        self.running: dict[int, int] = {}  # pids by id: outside a box nobody ends them with the agent
+        self.running: dict[int, int] = {}  # pids by id: outside a box they do not end with the agent
         assert self.receive().kind == READY
 
     def send(self, kind: int, id: int, payload: bytes = b"", fds: Sequence[int] = ()) -> None:

@@ -203,7 +203,7 @@ class Daemon:
         return client
 
     def _connect(self, timeout: float = 120.0) -> Client:
-        """As the daemon's own user: it talks to nobody else, and a connection belongs to who made it."""
+        """As the daemon's own user: it answers no other, and a connection belongs to the user that made it."""
         if not self.glovebox.changes_user:
             return Client(self.socket, timeout * slowness())
         os.seteuid(self.glovebox.place.uid)
@@ -232,7 +232,7 @@ class Daemon:
         return list(_named("glovebox-vault", lambda pid: Path(f"/proc/{pid}/cmdline").read_bytes().startswith(title)))
 
     def helper(self, name: str) -> int:
-        """The process id of a helper, as `status` tells it; 0 while it is down."""
+        """The process id of a helper, as `status` reports it; 0 while it is down."""
         with self._connect() as client:
             return int(client.request("status")["helpers"][name]["pid"])
 
@@ -246,7 +246,7 @@ class Daemon:
             return int(client.request("session.show", session=session)["pid"])
 
     def kernel_of(self, session: str) -> int:
-        """The session's Python, as the host sees it: process 2 of its box, whoever its parent is."""
+        """The session's Python, as the host sees it: process 2 of its box, whatever its parent is."""
         box = os.readlink(f"/proc/{self.agent_of(session)}/ns/pid")
         for pid in self.kernels():
             with contextlib.suppress(OSError):

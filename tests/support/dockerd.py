@@ -50,8 +50,8 @@ class Dockerd:
         """`docker import --change ... archive name`."""
         query = urlencode([("fromSrc", "-"), ("repo", name), ("tag", "1"), *(("changes", text) for text in changes)])
         with archive.open("rb") as body:
-            told = self.ask("POST", f"/images/create?{query}", body, "application/x-tar").read()
-        assert b'"error"' not in told, told
+            answered = self.ask("POST", f"/images/create?{query}", body, "application/x-tar").read()
+        assert b'"error"' not in answered, answered
 
     def save(self, name: str, to: Path) -> None:
         """`docker save -o to name`."""

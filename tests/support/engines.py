@@ -19,7 +19,7 @@ from support.images import archive
 IMAGE = "glovebox-test:1"
 
 # What docker and podman start for --runtime runsc. The socket of a box is the host's: gVisor lets a box connect to one
-# only when it is told to.
+# only when asked.
 RUNSC = """#!/bin/sh
 exec {runsc} --platform=ptrace --network=none --fsgofer-host-uds --root {root} "$@"
 """
@@ -82,13 +82,13 @@ class Engine:
         if self.name == "podman":
             where = f"/v4.0.0/libpod/images/import?reference=localhost/{image}"
         with archive(archive_name).open("rb") as body:
-            told = self.api.ask("POST", where, body, "application/x-tar").read()
-        assert b'"error"' not in told, told
+            answered = self.api.ask("POST", where, body, "application/x-tar").read()
+        assert b'"error"' not in answered, answered
 
     def boxes(self, everyone: bool = True) -> list[dict]:
         """Containers of Glovebox that it has, ended ones too."""
-        told = json.loads(self.api.ask("GET", f"/containers/json?all={str(everyone).lower()}").read())
-        return [box for box in told if "glovebox.owner" in (box.get("Labels") or {})]
+        answered = json.loads(self.api.ask("GET", f"/containers/json?all={str(everyone).lower()}").read())
+        return [box for box in answered if "glovebox.owner" in (box.get("Labels") or {})]
 
 
 @contextlib.contextmanager

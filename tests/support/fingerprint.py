@@ -92,12 +92,12 @@ def lower_oom_score() -> None:
 
 
 def controls() -> dict[str, int]:
-    """What prctl tells: dumpable, securebits, timer slack and death signal."""
+    """What prctl reports: dumpable, securebits, timer slack and death signal."""
     libc = ctypes.CDLL(None)
     death = ctypes.c_int(-1)
     libc.prctl(2, ctypes.byref(death), 0, 0, 0)
-    told = {name: libc.prctl(number, 0, 0, 0, 0) for name, number in (("dumpable", 3), ("bits", 27), ("slack", 30))}
-    return {**told, "death signal": death.value, "personality": libc.personality(ctypes.c_ulong(0xFFFFFFFF))}
+    answered = {name: libc.prctl(number, 0, 0, 0, 0) for name, number in (("dumpable", 3), ("bits", 27), ("slack", 30))}
+    return {**answered, "death signal": death.value, "personality": libc.personality(ctypes.c_ulong(0xFFFFFFFF))}
 
 
 def timers() -> list[object]:

@@ -97,7 +97,7 @@ class Glovebox:
         return fixed
 
     def own_socket(self) -> Glovebox:
-        """A daemon at the user's own place could be anybody's who is root here, too."""
+        """A daemon at the user's own place could be of another user who is root here, too."""
         self.more["GLOVEBOX_SOCKET"] = str(self.place.data / "own.sock")
         return self
 

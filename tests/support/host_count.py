@@ -41,7 +41,7 @@ class HostCount:
 
 
 def _processes(glovebox: Glovebox) -> Iterator[str]:
-    """Descendants of ours, members of our groups, and whoever names our binary or our place."""
+    """Descendants of this process, members of its groups, and processes that name its binary or its place."""
     parents: dict[int, int] = {}
     lines: dict[int, str] = {}
     for entry in Path("/proc").iterdir():

@@ -60,16 +60,18 @@ static const struct http_events count_events = { .on_body = on_counted,
                                                  .on_body_end = on_count_end,
                                                  .on_gone = on_gone };
 
+static const struct http_events slow_events, pause_events = { .on_gone = on_gone };
+
 static void on_bite_time(void *context) {
         struct api_request *api_request = context;
         api_request->timer = NULL;
-        http_resume_body(api_request->request);
+        http_attend(api_request->request, &slow_events, api_request);
 }
 
 static void on_bite(void *context, const char *bytes, size_t size) {
         struct api_request *api_request = context;
         on_counted(context, bytes, size);
-        http_pause_body(api_request->request);
+        http_attend(api_request->request, &pause_events, api_request);
         api_request->timer = loop_timer(loop, loop_now_ms() + 5, on_bite_time, api_request);
 }
 

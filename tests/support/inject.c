@@ -7,8 +7,8 @@
  * numbers of the calls that were counted are written to TRACE, one in a line. Our exit status is the program's.
  *
  * CONTROL is a file of the size of `struct live`, which a test maps and changes while the program runs: whose calls
- * count (by name and by how many pid namespaces it is in), which one of them fails, and with what. With LIVE_KILL for an
- * error, the program is killed when it is about to make that call: then each of its own calls counts. */
+ * count (by name and by how many pid namespaces it is in), which one of them fails, and with what. With LIVE_KILL for
+ * an error, the program is killed when it is about to make that call: then each of its own calls counts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>

@@ -127,7 +127,7 @@ class Service:
         return ServiceClient(self.port, self.keys[name or next(iter(self.keys))])
 
     def stranger(self) -> ServiceClient:
-        """Somebody without a key."""
+        """A client without a key."""
         return ServiceClient(self.port, None)
 
     def workspace(self, client: ServiceClient, user_id: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 NAME = "index.example"
 
-# In a box: says something to the proxy, hears everything until it hangs up.
+# In a box: sends something to the proxy, reads everything until it hangs up.
 ASK = """
 import json, os, socket, sys
 def ask(text, port=3128):

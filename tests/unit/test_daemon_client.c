@@ -14,6 +14,7 @@
 #include "client/daemon_client.h"
 #include "client/socket_place.h"
 #include "tap.h"
+#include "tests/support/message_io.h"
 
 static char place_dir[] = "/tmp/glovebox-test-client-XXXXXX";
 
@@ -35,7 +36,7 @@ static void answer(struct server *server, uint16_t request, const char *json) {
 static void send_output(struct server *server, enum message_type type, uint16_t request, uint32_t number,
                         const char *text) {
         struct message_queue queue = message_queue_make(1000);
-        if (message_queue_put_output(&queue, type, request, number, text, strlen(text)) < 0 ||
+        if (message_io_put_output(&queue, type, request, number, text, strlen(text)) < 0 ||
             message_queue_flush(&queue, server->fd) != 0)
                 _exit(1);
 }
@@ -85,7 +86,7 @@ _Noreturn static void serve(int listen_fd, const char *version) {
         struct server server = { .fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC), .version = version };
         struct message_parser parser = message_parser_make(MESSAGE_FROM_CLIENT);
         struct message message;
-        while (message_receive(server.fd, &parser, &message) == 1) {
+        while (message_io_receive(server.fd, &parser, &message) == 1) {
                 if (message.type == MESSAGE_REQUEST)
                         serve_request(&server, &message);
                 else if (message.type == MESSAGE_DATA) {

@@ -135,9 +135,9 @@ static void test_bodies(void) {
         (void) feed(REQUEST("POST", "/read") "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n");
         is_text(take(), "HTTP/1.1 100 Continue\r\n\r\n", "a client that asks is told to continue");
         (void) feed("he");
-        http_pause_body(held);
+        http_attend(held, &no_body, NULL);
         ok(feed("llo") == 0, "a paused body is not taken");
-        http_resume_body(held);
+        http_attend(held, &events, NULL);
         ok(feed("llo") == 3, "and goes on later");
         is_text(told, "/read hello.", "the body came whole");
         ok(http_respond(held, 200, "text/plain", "", 0) == 0 && connection->phase == PHASE_IDLE, "and is answered");
@@ -237,11 +237,11 @@ static void test_streams(void) {
                 code = http_stream_write(held, piece, sizeof(piece));
         ok(code == 1 && http_out_size(&connection->out) < HTTP_OUT_HIGH + 2 * sizeof(piece),
            "past the mark it says wait");
-        http_connection_tell_drained(connection);
+        http_connection_report_drained(connection);
         is_text(told, "/hold ", "nothing was sent yet: nobody is told");
         (void) take();
-        http_connection_tell_drained(connection);
-        http_connection_tell_drained(connection);
+        http_connection_report_drained(connection);
+        http_connection_report_drained(connection);
         is_text(told, "/hold drained ", "the stream is told once");
         while (code >= 0)
                 code = http_stream_write(held, piece, sizeof(piece));

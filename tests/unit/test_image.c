@@ -8,11 +8,11 @@
 #include "base/data_dir.h"
 #include "base/memory.h"
 #include "base/open_beneath.h"
+#include "base/remove_tree.h"
 #include "image/image.h"
 #include "image/path.h"
 #include "image/record.h"
 #include "image/store.h"
-#include "image/tree.h"
 #include "tap.h"
 
 static char temp[] = "/tmp/glovebox-test-image-XXXXXX";
@@ -75,8 +75,9 @@ static void test_beneath(int temp_fd) {
            "as a root, every way out leads back to it");
         _cleanup_fd_ int made = make_directories_beneath(fd, "x/y/z");
         ok(made >= 0 && faccessat(fd, "x/y/z", F_OK, 0) == 0, "missing directories are made");
-        ok(tree_remove(temp_fd, "b") == 0 && access("/etc", F_OK) == 0, "a tree is removed, its links' targets stay");
-        ok(tree_remove(temp_fd, "b") == 0, "removing what is not there is fine");
+        ok(remove_tree_at(temp_fd, "b") == 0 && access("/etc", F_OK) == 0,
+           "a tree is removed, its links' targets stay");
+        ok(remove_tree_at(temp_fd, "b") == 0, "removing what is not there is fine");
 }
 
 static void test_place(void) {
@@ -194,6 +195,34 @@ static void test_imported(int temp_fd) {
            "a rootfs that is a link is not followed");
 }
 
+/* Deeper than descriptors go, with a file at the bottom and a directory that its owner cannot read. */
+static void make_deep(int temp_fd, const char *name) {
+        enum { LEVELS = 150 };
+        ok(mkdirat(temp_fd, name, 0700) == 0, "a directory");
+        _cleanup_fd_ int fd = openat(temp_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        for (int i = 0; i < LEVELS && fd >= 0; i++) {
+                int below = mkdirat(fd, "d", 0700) < 0 ? -1 : openat(fd, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                fd_close(&fd);
+                fd = below;
+        }
+        ok(fd >= 0 && mkdirat(fd, "closed", 0) == 0 && symlinkat("/etc", fd, "link") == 0, "%d directories in it",
+           LEVELS);
+}
+
+static void test_removal(int temp_fd) {
+        make_deep(temp_fd, "deep");
+        ok(remove_tree_at(temp_fd, "deep") == 0 && faccessat(temp_fd, "deep", F_OK, 0) < 0, "all of it is removed");
+        make_deep(temp_fd, "kept");
+        _cleanup_fd_ int fd = openat(temp_fd, "kept", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        struct stat status;
+        ok(fchmod(fd, 0751) == 0 && remove_tree_contents(fd) == 0, "only what is in it is removed");
+        ok(fstat(fd, &status) == 0 && (status.st_mode & 0777) == 0751, "and its mode stays");
+        ok(unlinkat(temp_fd, "kept", AT_REMOVEDIR) == 0, "it is empty");
+        ok(symlinkat("/etc", temp_fd, "link") == 0 && remove_tree_at(temp_fd, "link") == 0 && access("/etc", F_OK) == 0,
+           "of a link only the link is removed");
+        ok(remove_tree_at(temp_fd, "no/such/directory") == 0, "what is not there needs no removal");
+}
+
 int main(void) {
         (void) setenv("GLOVEBOX_SHARED_DATA_DIR", "none", 1); /* nothing of this machine's own */
         unsetenv("GLOVEBOX_PYTHON");
@@ -203,11 +232,12 @@ int main(void) {
         test_names();
         test_paths();
         test_beneath(temp_fd);
+        test_removal(temp_fd);
         test_place();
         test_store(temp_fd);
         test_host();
         test_layer_of_another_python();
         test_imported(temp_fd);
-        ok(tree_empty(temp_fd) == 0 && rmdir(temp) == 0, "nothing is left");
+        ok(remove_tree_contents(temp_fd) == 0 && rmdir(temp) == 0, "nothing is left");
         return done_testing();
 }

@@ -6,7 +6,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "tap.h"
-#include "wire/message.h"
+#include "tests/support/message_io.h"
 
 static const struct {
         const char *what;
@@ -34,11 +34,11 @@ static void test_headers(void) {
         for (size_t i = 0; i < ELEMENTS(headers); i++) {
                 struct message_parser parser = message_parser_make(headers[i].side);
                 struct message message;
-                long n = message_parser_feed(&parser, headers[i].header, MESSAGE_HEADER_SIZE);
+                long n = message_io_feed(&parser, headers[i].header, MESSAGE_HEADER_SIZE);
                 ok(n == MESSAGE_HEADER_SIZE && message_parser_next(&parser, &message) == headers[i].expected, "%s",
                    headers[i].what);
                 if (headers[i].expected < 0)
-                        ok(message_parser_feed(&parser, "x", 1) == -EPROTO, "and nothing is taken after it");
+                        ok(message_io_feed(&parser, "x", 1) == -EPROTO, "and nothing is taken after it");
                 ok(parser.room <= 128 << 10, "no memory for what was only announced");
                 message_parser_release(&parser);
         }
@@ -51,7 +51,7 @@ static void test_pieces(void) {
         ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "a pair of sockets");
         ok(message_queue_put(&queue, MESSAGE_ANSWER, 7, "{}", 2) == 0 &&
                    message_queue_put(&queue, MESSAGE_END, 65535, NULL, 0) == 0 &&
-                   message_queue_put_output(&queue, MESSAGE_ERR, 300, 0x01020304, "abc", 3) == 0,
+                   message_io_put_output(&queue, MESSAGE_ERR, 300, 0x01020304, "abc", 3) == 0,
            "three messages are put");
         ok(message_queue_size(&queue) == 3 * MESSAGE_HEADER_SIZE + 2 + 4 + 3, "their bytes are counted");
         ok(message_queue_flush(&queue, ends[0]) == 0 && message_queue_size(&queue) == 0, "and sent");
@@ -64,7 +64,7 @@ static void test_pieces(void) {
         int at[4] = { 0 }, n = 0;
         char tail[3] = "";
         for (int i = 0; i < size && n < 4; i++) {
-                if (message_parser_feed(&parser, bytes + i, 1) != 1)
+                if (message_io_feed(&parser, bytes + i, 1) != 1)
                         break;
                 while (message_parser_next(&parser, &got[n]) == 1) {
                         if (n == 2)
@@ -100,7 +100,7 @@ static void test_bounded_queue(void) {
         uint32_t n_put = 0;
         while (code == 0 && n_put < 1000) {
                 memset(piece, 'a' + (int) (n_put % 26), PIECE);
-                code = message_queue_put_output(&queue, MESSAGE_OUT, 1, n_put, piece, PIECE);
+                code = message_io_put_output(&queue, MESSAGE_OUT, 1, n_put, piece, PIECE);
                 if (code == 0 && message_queue_flush(&queue, ends[0]) < 0)
                         break;
                 n_put += code == 0;
@@ -118,7 +118,7 @@ static void test_bounded_queue(void) {
         uint32_t n_got = 0, number;
         bool intact = true;
         while (n_got < n_put) {
-                if (message_queue_flush(&queue, ends[0]) < 0 || message_receive(ends[1], &parser, &message) != 1)
+                if (message_queue_flush(&queue, ends[0]) < 0 || message_io_receive(ends[1], &parser, &message) != 1)
                         break;
                 const char *bytes;
                 size_t size;
@@ -128,7 +128,7 @@ static void test_bounded_queue(void) {
         }
         ok(n_got == n_put && intact, "all that was put arrives, in order");
         (void) close(ends[0]);
-        ok(message_receive(ends[1], &parser, &message) == 0, "then the stream ends cleanly");
+        ok(message_io_receive(ends[1], &parser, &message) == 0, "then the stream ends cleanly");
         ok(parser.room <= 4 * PIECE + (128 << 10), "the parser holds no more than a message and a step");
         message_parser_release(&parser);
         message_queue_release(&queue);
@@ -144,8 +144,8 @@ static void test_gone(void) {
         (void) close(ends[0]);
         struct message_parser parser = message_parser_make(MESSAGE_FROM_CLIENT);
         struct message message;
-        ok(message_receive(ends[1], &parser, &message) == 1 && message.size == 13, "the request arrives");
-        ok(message_receive(ends[1], &parser, &message) == -EPROTO, "a stream that ends within a message is broken");
+        ok(message_io_receive(ends[1], &parser, &message) == 1 && message.size == 13, "the request arrives");
+        ok(message_io_receive(ends[1], &parser, &message) == -EPROTO, "a stream that ends within a message is broken");
         struct message_queue queue = message_queue_make(100);
         ok(message_queue_put(&queue, MESSAGE_END, 1, NULL, 0) == 0 && message_queue_flush(&queue, ends[1]) == -EPIPE,
            "sending to who is gone is an error and no signal");
@@ -166,7 +166,7 @@ static void test_appetite(void) {
         struct message_parser parser = message_parser_make(MESSAGE_FROM_CLIENT);
         struct message message;
         while (at < size) {
-                long taken = message_parser_feed(&parser, bytes + at, size - at);
+                long taken = message_io_feed(&parser, bytes + at, size - at);
                 if (taken <= 0)
                         break;
                 at += (size_t) taken;

@@ -58,7 +58,7 @@ def _qemu_command(kernel: Path, initramfs: Path, disk: Path) -> list[str]:
 
 
 def _die_with_parent() -> None:
-    """A machine without anybody to wait for it would compute on for ever."""
+    """A machine that is not waited for would compute on for ever."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

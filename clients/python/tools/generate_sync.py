@@ -60,7 +60,7 @@ def convert_token(token: tokenize.TokenInfo) -> str:
 
 def prose(text: str) -> str:
     text = text.replace("async with await ", "with ").replace("print((await sandbox", "print((sandbox")
-    text = text.replace("print((sandbox.run_code(\"x + 1\")).text)", "print(sandbox.run_code(\"x + 1\").text)")
+    text = text.replace('print((sandbox.run_code("x + 1")).text)', 'print(sandbox.run_code("x + 1").text)')
     text = re.sub(r"\bawait ", "", text)
     return CLASS.sub("", text)
 

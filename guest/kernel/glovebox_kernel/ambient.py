@@ -258,21 +258,21 @@ _ROWS: tuple[tuple[str, Callable[[], Any], Callable[[Any], Any]], ...] = (
 
 def ambient_not_carried() -> list[str]:
     """What sleep does not carry, of what can be seen: a sentence for each."""
-    told = []
+    lines = []
     changed = [name for name in _HOOKS if _hooks_at_start.get(name) is not getattr(sys, name)]
     if changed:
-        told.append(f"sys.{', sys.'.join(changed)}: set by the code, will be as at the start")
+        lines.append(f"sys.{', sys.'.join(changed)}: set by the code, will be as at the start")
     if sys.gettrace() is not None or sys.getprofile() is not None:
-        told.append("sys.settrace, sys.setprofile: the function that is set will be gone")
+        lines.append("sys.settrace, sys.setprofile: the function that is set will be gone")
     names = [name for name, value in vars(builtins).items() if name not in _LAST and not _is_builtin(name, value)]
     if names:
-        told.append(f"builtins that the code set or replaced: {', '.join(sorted(names)[:20])}")
+        lines.append(f"builtins that the code set or replaced: {', '.join(sorted(names)[:20])}")
     modules = sorted(_workspace_modules())
     if modules:
-        told.append(f"variables of modules imported from the workspace: {', '.join(modules[:20])}: imported anew")
+        lines.append(f"variables of modules imported from the workspace: {', '.join(modules[:20])}: imported anew")
     if any(not _is_importable(one[2]) for one in warnings.filters):
-        told.append("warnings filters for categories that cells define")
-    return told + logs.logs_not_carried()
+        lines.append("warnings filters for categories that cells define")
+    return lines + logs.logs_not_carried()
 
 
 def _is_builtin(name: str, value: Any) -> bool:

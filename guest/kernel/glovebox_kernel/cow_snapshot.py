@@ -64,7 +64,7 @@ class CowSnapshot:
         """After the imports, as the last thing: whatever Python allocates later is not in it. False without one."""
         if not self._is_open:
             return False
-        # cow_snapshot_fill needs an arena of ours; a nursery without imports may have none yet.
+        # cow_snapshot_fill needs an arena of this process; a nursery without imports may have none yet.
         arena = self._library.cow_snapshot_arena_allocate(None, _ARENA_BYTES)
         self._library.cow_snapshot_arena_free(None, arena, _ARENA_BYTES)
         self._library.cow_snapshot_fill(ctypes.pythonapi.PyObject_Malloc, ctypes.pythonapi.PyObject_Free)

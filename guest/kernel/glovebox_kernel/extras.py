@@ -39,7 +39,7 @@ class _PyplotFinder:
 
 
 def _import(name: str) -> Any:
-    """A module of ours that imports nothing but the standard library."""
+    """A module of this package that imports nothing but the standard library."""
     module = _modules.get(name) or sys.modules.get(f"glovebox_kernel.{name}")
     if module is None:
         module = type(sys)(f"glovebox_kernel.{name}")

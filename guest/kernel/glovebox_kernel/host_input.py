@@ -2,7 +2,7 @@
 
 A client that offers its input sends a token along. The first read shows a display with that token; the client then
 writes pieces into the session's own directory, `input-TOKEN-N` for N = 0, 1, …, each when the one before is gone: the
-workspace shows code nothing that it did not make. An empty piece is the end. Nobody reads a client's input for code that does not ask for it.
+workspace shows code nothing that it did not make. An empty piece is the end.
 """
 
 from __future__ import annotations

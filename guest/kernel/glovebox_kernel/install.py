@@ -2,7 +2,7 @@
 at and puts in the place of the old one.
 
 `python3 -I install.py REQUIREMENT...`, with /opt/glovebox/packages writable and empty, what the session had so far
-below BEFORE, and PYTHONUSERBASE set. pip is told that the new directory is the user's site: so it takes what the
+below BEFORE, and PYTHONUSERBASE set. pip takes the new directory for the user's site: so it takes what the
 image brings for installed, shadows what it must replace, and touches nothing else.
 
 No code of a package runs here: only wheels are taken, and modules are never imported from where packages are. What pip

@@ -2,7 +2,7 @@
 
 Nothing is looked for in code that compiles. Where the compiler finds a syntax error, the line that it names is looked
 at: if it is one of these, a call of a function of this module takes its place, and the compiler tries again. So
-strings, comments and continued lines need no parser of ours, and ordinary code pays nothing.
+strings, comments and continued lines need no further parser, and ordinary code pays nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PACKAGES = {
 
 
 def magics_rewrite(source: str, error: SyntaxError) -> str | None:
-    """The source with the line of the error replaced; None when that line is nothing of ours."""
+    """The source with the line of the error replaced; None when that line is no magic."""
     builtins.__dict__[_NAME] = _call
     text = source.lstrip()
     if text.startswith("%%"):

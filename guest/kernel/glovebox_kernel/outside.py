@@ -1,7 +1,7 @@
 """Files of the box that are not in its workspace, for clients: `sandbox.files` of the Python package.
 
-The daemon reaches the workspace and nothing else. For /tmp or the home directory the code in the box does the work, with
-its own rights; content goes through files below /workspace/.glovebox.
+The daemon reaches the workspace and nothing else. For /tmp or the home directory the code in the box does the work,
+with its own rights; content goes through files below /workspace/.glovebox.
 """
 
 from __future__ import annotations

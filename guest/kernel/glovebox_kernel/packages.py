@@ -1,7 +1,7 @@
 """Packages that were installed into this session while it lives.
 
-They appear in a directory that the host alone can write to, all at once. Python's finders remember what they have seen
-and must be told; so whenever a module is looked for, one look at that directory's time tells whether something is new.
+They appear in a directory that the host alone can write to, all at once. Python's finders cache what they have
+seen. So each search for a module compares that directory's time, and clears the caches if it changed.
 """
 
 from __future__ import annotations

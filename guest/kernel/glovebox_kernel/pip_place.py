@@ -10,7 +10,7 @@ import importlib.util
 import os
 import sys
 
-# Debian keeps the wheel apart; everybody else has it inside ensurepip.
+# Debian keeps the wheel apart; others have it inside ensurepip.
 _WHEELS = ("/usr/share/python-wheels/pip-*.whl", "{ensurepip}/_bundled/pip-*.whl")
 
 MISSING = (

@@ -1,9 +1,9 @@
-"""The pip settings of whoever runs the daemon, as a box needs them to install packages: printed as JSON.
+"""The pip settings of the user who runs the daemon, as a box needs them to install packages: printed as JSON.
 
 Runs on the host: `python3 -I pip_settings.py`. Where packages come from is the operator's decision; so it is read from
 the operator's own pip (pip.conf files and PIP_* variables) and from nowhere else.
 
-    env    what pip in the box is told
+    env    variables for pip in the box
     shown  [host path, path in the box]: certificates and directories of packages, read-only
     hosts  host:port that the box may reach
     proxy  the operator's own proxy, or null
@@ -48,7 +48,7 @@ def settings_read() -> dict[str, str]:
 
 
 def default_index() -> tuple[str, list[str]]:
-    """Where pip looks when nobody says otherwise, and the host that has the files."""
+    """Where pip looks by default, and the host that has the files."""
     from pip._internal.models.index import PyPI
 
     return PyPI.simple_url, [f"{PyPI.file_storage_domain}:443"]

@@ -124,7 +124,7 @@ class Runner:
     def _show(self, value: Any) -> mime.Bundle | None:
         if value is None:
             return None
-        if _builtins.get("_") is _builtins.get(LAST):  # else somebody else's, gettext's for instance
+        if _builtins.get("_") is _builtins.get(LAST):  # else it is another's, gettext's for instance
             _builtins[LAST] = _builtins["_"] = value
         bundle = mime.bundle_make(value)
         if "image/png" in bundle and figures.is_figure(value):

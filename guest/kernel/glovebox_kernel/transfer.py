@@ -1,4 +1,4 @@
-"""Values on their way between the host and this box, for clients: `Sandbox.get` and `Sandbox.set` of the Python package.
+"""Values between the host and this box, for clients: `Sandbox.get` and `Sandbox.set` of the Python package.
 
 Out of the box goes only what a reader can take without running anything: JSON text (with marks for what JSON lacks),
 tables as Arrow, arrays as NPY. Into the box, which runs arbitrary code anyway, pickles are accepted as well.

@@ -1,9 +1,9 @@
 """Trim: the bytes of large data go to disk and their memory back to the system, while the kernel lives on.
 
 The objects stay where they are. Only the pages under them are written to a file and dropped (MADV_DONTNEED), and read
-back to the same addresses before the next run, with a check that they are what was written. So dtypes, indexes, views, identity between names and what any other
-object holds are the same by construction. It takes that nobody looks in between: the loop runs no user code until
-then, and a kernel with user threads or user signal handlers is not trimmed.
+back to the same addresses before the next run, with a check that they are what was written. So dtypes, indexes, views,
+identity between names and what any other object holds are the same by construction. It requires that no code looks in
+between: the loop runs no user code until then, and a kernel with user threads or user signal handlers is not trimmed.
 
 The file has no name: it vanishes with the process, which is also when the memory it stands for is gone. Pages are
 dropped only after all of them are written; a failure before that changes nothing.

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/cgroup/cgroup_file.h"
@@ -253,22 +254,41 @@ static int make_directory(const struct cgroup_host *host, size_t index, const ch
         return fd;
 }
 
-static void close_all(int fds[], size_t n) {
+static void close_directories(int fds[], size_t n) {
         for (size_t i = 0; i < n; i++)
                 fd_close(&fds[i]);
 }
 
-/* Opens or makes what each controller needs. dirs[] holds what we made: on failure exactly that is undone. */
+static int create_in_v2(const struct cgroup_host *host, const char *name, int dirs[static CGROUP_PLACES],
+                        struct err *err) {
+        if (!host->parent[V2][0])
+                return 0;
+        dirs[V2] = make_directory(host, V2, name, err);
+        if (dirs[V2] < 0)
+                return -1;
+        int code = cgroup_file_write(dirs[V2], "cgroup.max.descendants", "0");
+        if (code < 0 && code != -ENOENT)
+                return err_sys(err, -code, "cannot forbid groups below %s/%s", host->parent[V2], name);
+        return 0;
+}
+
+static int create_for_account(const struct cgroup_host *host, const char *name, int dirs[static CGROUP_PLACES],
+                              struct cgroup *cgroup, struct err *err) {
+        if (!host->parent[CGROUP_ACCOUNT][0])
+                return 0;
+        dirs[CGROUP_ACCOUNT] = make_directory(host, CGROUP_ACCOUNT, name, err);
+        if (dirs[CGROUP_ACCOUNT] < 0)
+                return -1;
+        cgroup->entry_fd = openat(dirs[CGROUP_ACCOUNT], "tasks", O_WRONLY | O_CLOEXEC);
+        return cgroup->entry_fd < 0 ? err_sys(err, errno, "cannot open %s/%s/tasks", host->parent[CGROUP_ACCOUNT], name)
+                                    : 0;
+}
+
+/* Opens or makes what each controller needs. dirs[] holds what was made: on failure exactly that is undone. */
 static int create_in(const struct cgroup_host *host, const char *name, const struct limits *limits, bool weaker,
                      int dirs[static CGROUP_PLACES], struct cgroup *cgroup, struct err *err) {
-        if (host->parent[V2][0]) {
-                dirs[V2] = make_directory(host, V2, name, err);
-                if (dirs[V2] < 0)
-                        return -1;
-                int code = cgroup_file_write(dirs[V2], "cgroup.max.descendants", "0");
-                if (code < 0 && code != -ENOENT)
-                        return err_sys(err, -code, "cannot forbid groups below %s/%s", host->parent[V2], name);
-        }
+        if (create_in_v2(host, name, dirs, err) < 0)
+                return -1;
         for (size_t c = 0; c < CGROUP_CONTROLLERS; c++) {
                 if (!host->usable[c])
                         continue;
@@ -284,14 +304,7 @@ static int create_in(const struct cgroup_host *host, const char *name, const str
                 if (cgroup->tasks_fd[c] < 0)
                         return err_sys(err, errno, "cannot open %s/%s/tasks", host->parent[c], name);
         }
-        if (!host->parent[CGROUP_ACCOUNT][0])
-                return 0;
-        dirs[CGROUP_ACCOUNT] = make_directory(host, CGROUP_ACCOUNT, name, err);
-        if (dirs[CGROUP_ACCOUNT] < 0)
-                return -1;
-        cgroup->entry_fd = openat(dirs[CGROUP_ACCOUNT], "tasks", O_WRONLY | O_CLOEXEC);
-        return cgroup->entry_fd < 0 ? err_sys(err, errno, "cannot open %s/%s/tasks", host->parent[CGROUP_ACCOUNT], name)
-                                    : 0;
+        return create_for_account(host, name, dirs, cgroup, err);
 }
 
 static void remove_made(const struct cgroup_host *host, const char *name, const int dirs[static CGROUP_PLACES]) {
@@ -313,13 +326,13 @@ int cgroup_create(const struct cgroup_host *host, const char *name, const struct
         int code = create_in(host, name, limits, weaker, dirs, &cgroup, err);
         if (code < 0) {
                 remove_made(host, name, dirs);
-                close_all(cgroup.tasks_fd, CGROUP_CONTROLLERS);
+                close_directories(cgroup.tasks_fd, CGROUP_CONTROLLERS);
                 fd_close(&cgroup.entry_fd);
         } else {
                 cgroup.v2_fd = take_fd(&dirs[V2]);
                 *ret_cgroup = cgroup;
         }
-        close_all(dirs, CGROUP_PLACES);
+        close_directories(dirs, CGROUP_PLACES);
         return code;
 }
 
@@ -360,8 +373,8 @@ int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err) {
         return 0;
 }
 
-/* Contents of files that were read or written once and that the kernel drops as soon as memory is short: nobody would
- * call that used. At most `most`. */
+/* Contents of files that were read or written once and that the kernel drops as soon as memory is short: these do not
+ * count as used. At most `most`. */
 static uint64_t read_reclaimable(int memory_fd, bool v2, uint64_t most) {
         uint64_t bytes = 0;
         if (cgroup_file_read_key(memory_fd, "memory.stat", v2 ? "inactive_file" : "total_inactive_file", &bytes) < 0)
@@ -434,8 +447,8 @@ static void remove_below(int dir_fd, int depth) {
                 fd_close(&scan_fd);
                 return;
         }
-        for (struct dirent *entry; (entry = readdir(dir));) {
-                if (entry->d_type != DT_DIR || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+        for (struct dirent *entry; (entry = dir_next(dir));) {
+                if (entry->d_type != DT_DIR)
                         continue;
                 _cleanup_fd_ int child_fd = cgroup_file_open_dir(dir_fd, entry->d_name);
                 if (child_fd < 0)
@@ -486,7 +499,7 @@ void cgroup_release(struct cgroup *cgroup) {
                 return;
         fd_close(&cgroup->v2_fd);
         fd_close(&cgroup->entry_fd);
-        close_all(cgroup->tasks_fd, CGROUP_CONTROLLERS);
+        close_directories(cgroup->tasks_fd, CGROUP_CONTROLLERS);
         cgroup->host = NULL;
 }
 

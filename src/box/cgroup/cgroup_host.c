@@ -1,9 +1,9 @@
 /* Which control groups this process may create boxes in. Reads and asks for access; changes nothing.
  *
- * For each hierarchy there are two places to try: its root as visible here, and our own group. Whoever may write to
- * the root (the superuser on a host, or in a container with a cgroup namespace) works there; a user whose service
- * manager delegated a group to him works in that one. Access is asked of the kernel, never derived from our uid, since
- * root inside a user namespace is an ordinary user here. */
+ * For each hierarchy there are two places to try: its root as visible here, and the own group. A process that may write
+ * to the root (the superuser on a host, or in a container with a cgroup namespace) works there; one whose service
+ * manager delegated a group to its user works in that one. Access is asked of the kernel, never derived from the uid,
+ * since root inside a user namespace is an ordinary user here. */
 #include "box/cgroup/cgroup.h"
 
 #include <errno.h>

@@ -61,7 +61,7 @@ int cgroup_kill_listed(int dir_fd) {
         }
         if (found == 0)
                 return n > 0 ? -EXDEV : 0; /* a process of another pid namespace is listed as 0 */
-        /* Whoever still stands on the list after its pidfd was opened is who the pidfd refers to. */
+        /* If the pid is still on the list after its pidfd was opened, the pidfd refers to that process. */
         n = read_procs(dir_fd, text, sizeof(text));
         for (int i = 0; i < found; i++) {
                 if (n > 0 && pid_fds[i] >= 0 && is_listed(text, pids[i]))

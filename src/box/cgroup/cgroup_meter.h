@@ -12,7 +12,7 @@ struct cgroup_meter {
 #define CGROUP_METER_NONE ((struct cgroup_meter) { .oom_fd = -1, .peak_fd = -1, .cpu_fd = -1 })
 
 void cgroup_meter_open(const struct cgroup *cgroup, struct cgroup_meter *ret_meter);
-/* The same for the groups that a process is in, whoever made them. What is not visible here is not told. */
+/* The same for the groups that a process is in, of any maker. What is not visible here is not reported. */
 void cgroup_meter_open_of(pid_t pid, struct cgroup_meter *ret_meter);
 void cgroup_meter_close(struct cgroup_meter *meter);
 

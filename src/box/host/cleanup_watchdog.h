@@ -10,8 +10,8 @@ struct cleanup_watchdog {
         int fd;
 };
 
-/* Starts it before the control groups called `name` are made, and before `file` is (an absolute path, or NULL), which it
- * removes too. */
+/* Starts it before the control groups called `name` are made, and before `file` is (an absolute path, or NULL), which
+ * it removes too. */
 int cleanup_watchdog_start(const struct cgroup_host *host, const char *name, const char *file,
                            struct cleanup_watchdog *ret_watchdog, struct err *err);
 

@@ -54,7 +54,7 @@ int identity_enter(bool *ret_rootless, struct err *err) {
         return 0;
 }
 
-/* Looks for `count` ids from `first` on in one line of a map; tells which id the first is one level further out. */
+/* Looks for `count` ids from `first` on in one line of a map; returns which id the first is one level further out. */
 static bool find_in_map(const char *path, uint64_t first, uint64_t wanted, uint64_t *ret_outside) {
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
         _cleanup_free_ char *text = NULL;
@@ -118,8 +118,8 @@ int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err
         _cleanup_fd_ int fd = open_lease_file(err);
         if (fd < 0)
                 return -1;
-        /* Start somewhere of our own, so that neighbours rarely try the same byte; then behind the last one, so that
-         * whoever has many boxes does not try all of theirs again for each. */
+        /* Start at a byte of its own, so that neighbours rarely try the same one; then behind the last one, so that a
+         * process with many boxes does not try all of theirs again for each. */
         static unsigned behind_last;
         unsigned start = behind_last ? behind_last : (unsigned) getpid() % IDENTITY_COUNT;
         for (unsigned i = 0; i < IDENTITY_COUNT; i++) {

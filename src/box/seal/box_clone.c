@@ -42,7 +42,7 @@ static int deny_setgroups(pid_t pid) {
 }
 
 /* In a namespace where groups may not be set (rootless), they may not be set in the box either. What the kernel says
- * stays so once the groups of the namespace are mapped, which they are before anybody makes boxes in it. */
+ * stays so once the groups of the namespace are mapped, which happens before boxes are made in it. */
 static bool may_set_groups(void) {
         static char text[8];
         if (text[0])

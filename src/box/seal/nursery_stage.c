@@ -1,6 +1,6 @@
-/* A nursery imports code of an image that nobody has read, and holds one capability that it needs to put kernels into
- * boxes. What keeps it in its place: a user namespace that owns nothing but boxes, a view of the image like a box's, no
- * network, and a filter that leaves of that capability only setns. */
+/* A nursery imports untrusted code of an image, and holds one capability that it needs to put kernels into boxes. What
+ * keeps it in its place: a user namespace that owns nothing but boxes, a view of the image like a box's, no network,
+ * and a filter that leaves of that capability only setns. */
 #include "box/seal/nursery_stage.h"
 
 #include <errno.h>
@@ -133,8 +133,8 @@ static int arrange_descriptors(const struct nursery_stage *nursery) {
         return syscall(SYS_close_range, REPORT_FD + 1, ~0u, 0) < 0 ? -errno : 0;
 }
 
-/* What kernels have if nobody asks for more: a light nursery saves them the change. It imports nothing that would start
- * as many threads as it is allowed. */
+/* What kernels have unless their request asks for more: a light nursery saves them the change. It imports nothing that
+ * would start as many threads as it is allowed. */
 static char **make_usual_environment(const struct nursery_stage *nursery, char *path) {
         enum { VARIABLES_MAX = 8 };
         char *extra[VARIABLES_MAX + 2] = { 0 }, variables[512], *rest = variables, *variable;

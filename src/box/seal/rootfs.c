@@ -15,7 +15,7 @@
 #include "box/seal/stage.h"
 #include "box/seal/tree.h"
 
-/* Of terminals: the host has 4,096 for everybody (kernel.pty.max). */
+/* Of terminals: the host has 4,096 in all (kernel.pty.max). */
 #define BOX_TERMINALS_MAX "32"
 
 enum { ROOT_BYTES = 32 << 20, ROOT_FILES = 4096 };
@@ -177,7 +177,7 @@ int rootfs_devices(struct stage *stage, struct err *err) {
 /* Shown read-only: a process in the box may look, never turn a knob. */
 static const char *const proc_read_only[] = { "proc/sys", "proc/bus", "proc/fs", "proc/irq", "proc/sysrq-trigger" };
 
-/* Covered: they tell about the host, or are ways into the kernel. */
+/* Covered: they describe the host, or are ways into the kernel. */
 static const char *const proc_covered[] = {
         "proc/kcore",         "proc/keys",        "proc/key-users",
         "proc/kmsg",          "proc/kallsyms",    "proc/interrupts",

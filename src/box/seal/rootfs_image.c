@@ -28,7 +28,7 @@ enum { ENTRIES_MAX = 1024, NEEDED_MAX = IMAGE_TREES_MAX + 72 };
 
 struct need {
         const char *path; /* absolute, inside the box */
-        bool is_ours;     /* a link or file of the image in the way is left out; else the caller is told */
+        bool is_ours;     /* a link or file of the image in the way is left out; else it is an error */
 };
 
 struct opening {
@@ -155,9 +155,7 @@ static int open_up(const struct opening *opening, int fd, const char *path) {
                 return err_sys(opening->err, errno, "listing %s of the image", path);
         (void) take_fd(&list_fd);
         size_t n = 0;
-        for (struct dirent *entry; (errno = 0, entry = readdir(directory));) {
-                if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-                        continue;
+        for (struct dirent *entry; (entry = dir_next(directory));) {
                 if (++n > ENTRIES_MAX)
                         return err_set(opening->err, ERR_LIMIT,
                                        "nothing can be mounted in %s: the image has more than %d entries there; choose "

@@ -126,8 +126,8 @@ static void rule_clone(void) {
         seccomp_build_answer(ALLOW);
 }
 
-/* Leases (1024) hold up whoever opens the file next, on the host, too; F_NOTIFY (1026) tells who uses a directory.
- * Commands that are newer than the last one known here (F_SET_FILE_RW_HINT, 1038) do not exist. */
+/* Leases (1024) block the next process that opens the file, on the host too; F_NOTIFY (1026) reports who uses a
+ * directory. Commands that are newer than the last one known here (F_SET_FILE_RW_HINT, 1038) do not exist. */
 static void rule_fcntl(void) {
         load_argument(1);
         answer_if(BPF_JEQ, 1024, ERRNO(EINVAL));
@@ -180,8 +180,8 @@ static void rule_ioctl(void) {
         seccomp_build_answer(ALLOW);
 }
 
-/* A file that runs as whoever owns it would run so on the host, where a shared workspace shows it to others: the mounts
- * of the box are nosuid, those of the host are not. */
+/* A set-user-ID file would run as its owner on the host, where a shared workspace shows it to others: the mounts of the
+ * box are nosuid, those of the host are not. */
 static void refuse_set_id(size_t mode_argument) {
         load_argument(mode_argument);
         answer_if(BPF_JSET, S_ISUID | S_ISGID, ERRNO(EPERM));
@@ -221,7 +221,7 @@ static void rule_openat(void) {
         rule_opening(2);
 }
 
-/* mkfifo, bind and plain files; never a device, not even the 0:0 that the kernel gives to everybody. */
+/* mkfifo, bind and plain files; never a device, not even the 0:0 that the kernel allows to all. */
 static void rule_node(size_t mode_argument) {
         refuse_set_id(mode_argument);
         load_argument(mode_argument);

@@ -78,8 +78,8 @@ static int step_name_and_loopback(struct stage *stage, struct err *err) {
         return 0;
 }
 
-/* A socket belongs to the network namespace that it was made in: whoever accepts on it from outside needs no way into
- * the box, and the box has neither a route nor an address of the host. */
+/* A socket belongs to the network namespace that it was made in: a process that accepts on it from outside needs no way
+ * into the box, and the box has neither a route nor an address of the host. */
 static int step_listen(struct stage *stage, struct err *err) {
         if (stage->fds->listener_fd < 0)
                 return 0;
@@ -132,12 +132,12 @@ static int step_cgroup_namespace(struct stage *stage, struct err *err) {
         return 0;
 }
 
-/* Mounts attached by whoever holds capabilities here can be undone by whoever holds them here (seen: a read-only mount
- * was made writable again). The mount namespace belongs to this user namespace. From a second one, below it, no
+/* A process with capabilities here can undo the mounts that were attached with capabilities here (seen: a read-only
+ * mount was made writable again). The mount namespace belongs to this user namespace. From a second one, below it, no
  * capability reaches back: nothing can be mounted, changed or unmounted any more. Nor can the mounts be copied to where
  * one could: there is no further mount namespace to be had. */
 static int step_lock_mounts(struct stage *stage, struct err *err) {
-        /* At the beginning: what is written anywhere else the kernel ignores. Ours counts for whoever cloned us. */
+        /* At the beginning: the kernel ignores what is written anywhere else. */
         if (pwrite(stage->mount_bound_fd, "0", 1, 0) != 1)
                 return err_sys(err, errno, "closing max_mnt_namespaces");
         fd_close(&stage->mount_bound_fd);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -17,8 +18,8 @@ int tree_clone(int fd, bool writable);
 int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid);
 
 /* A view in which files of the source's owner are the box's own: id-mapped when the box has an id of its own
- * (`leased`), plain when it shares ours. A file system without id-mapped mounts can still be shown for reading what
- * everybody may read; writable, it is refused with -EINVAL or -EPERM. */
+ * (`leased`), plain when it shares the maker's. A file system without id-mapped mounts can still be shown for reading
+ * what all may read; writable, it is refused with -EINVAL or -EPERM. */
 int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t box_gid);
 
 /* The same for a box whose files a server outside of it handles as root (gVisor's gofer): it makes a file as root and
@@ -33,6 +34,9 @@ int tree_clone_device(const char *path, unsigned major_number, unsigned minor_nu
 
 /* An empty directory that cannot be written to. */
 int tree_make_empty(uid_t uid, gid_t gid);
+
+/* A directory with one file that holds these bytes; neither can be written to. */
+int tree_make_with_file(const char *name, const void *bytes, size_t size, uid_t uid, gid_t gid);
 
 /* A tmpfs that is bounded in bytes and in files, owned by uid/gid. */
 int tree_make_tmpfs(uint64_t bytes, uint64_t files, uid_t uid, gid_t gid, unsigned mode);

@@ -269,7 +269,7 @@ def give_to_root() -> None:
 @attempt("files", "leave a set-user-ID program in the workspace", promise="R11", weak="host", alone=True,
          box={"workspace": True})  # fmt: skip
 def leave_setuid() -> None:
-    # On the host the file belongs to the caller: anybody who reaches it would run as the caller.
+    # On the host the file belongs to the caller: a user who reaches it would run as the caller.
     path = os.path.join(CONFIG["workspace"], "innocent")
     with open(path, "w") as stream:
         stream.write("#!/bin/sh\n")

@@ -97,7 +97,7 @@ def perf_event() -> None:
 
 @attempt("kernel", "set the clock", promise="R41", weak="host")
 def set_clock() -> None:
-    # The nanoseconds are impossible: never set, but the answer tells whether the call was let through.
+    # The nanoseconds are impossible: never set, but the answer shows whether the call was let through.
     reach("clock_settime", 0, (ctypes.c_int64 * 2)(0, -1))
 
 

@@ -6,8 +6,8 @@ An attempt is a function that must end in one of three ways, each said out loud:
     escaped(what)   something was reached that must not be; `what` is the evidence
     no_tool(what)   the attempt could not be made at all: this is never a pass
 
-Anything else (an exception nobody foresaw, no verdict, a hang, a death by another signal than SIGSYS) is BROKEN and
-fails the test as well. Attempts are written so that a success harms nobody: calls are made with arguments that the
+Anything else (an unforeseen exception, no verdict, a hang, a death by another signal than SIGSYS) is BROKEN and
+fails the test as well. Attempts are written so that a success does no harm: calls are made with arguments that the
 kernel refuses only after it has checked the permission, files are opened for writing and not written.
 
 Only the standard library is used, and raw system calls go through ctypes, so that nothing "passes" because a tool is
@@ -118,7 +118,7 @@ class Attempt:
 
 
 ATTEMPTS: dict[str, Attempt] = {}
-CONFIG: dict[str, Any] = {}  # what the outside told about itself: where its canaries are
+CONFIG: dict[str, Any] = {}  # from the outside: where its canaries are
 FIRST_FDS: dict[int, str] = {}  # the descriptors open when the program began
 
 

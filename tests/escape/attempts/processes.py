@@ -169,7 +169,7 @@ def signal_init() -> None:
 
 @attempt("processes", "kill every process there is", promise="D4", weak="host", alone=True, box={"canary": True})
 def kill_everything() -> None:
-    # This one is spared by kill(-1) and tells the tale; whether the canary outside lives is for the outside to say.
+    # kill(-1) spares this process, which reports; whether the canary outside lives is checked outside.
     try:
         os.kill(-1, signal.SIGKILL)
     except OSError as error:
@@ -195,7 +195,7 @@ def pidfd_outside() -> None:
 
 @attempt("processes", "find an open descriptor beyond the three", promise="R2 D4", weak="host")
 def inherited_descriptors() -> None:
-    own = CONFIG.get("own_descriptors", {})  # of a kernel: told by number and kind
+    own = CONFIG.get("own_descriptors", {})  # of a kernel: known by number and kind
     extra = {
         number: target
         for number, target in FIRST_FDS.items()

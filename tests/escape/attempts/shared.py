@@ -21,7 +21,7 @@ def refused(answer: int) -> str:
     return errno.errorcode.get(ctypes.get_errno(), "?") if answer < 0 else ""
 
 
-@attempt("files", "be told by inotify what others run", promise="R34", weak="host")
+@attempt("files", "learn by inotify what others run", promise="R34", weak="host")
 def watch_by_inotify() -> None:
     instance = LIBC.inotify_init1(0)
     if instance < 0:
@@ -31,7 +31,7 @@ def watch_by_inotify() -> None:
     escaped("a watch on /usr/bin")
 
 
-@attempt("files", "be told by F_NOTIFY what others run", promise="R34", weak="host")
+@attempt("files", "learn by F_NOTIFY what others run", promise="R34", weak="host")
 def watch_by_notify() -> None:
     directory = os.open("/usr/bin", os.O_RDONLY)
     try:
@@ -41,7 +41,7 @@ def watch_by_notify() -> None:
     escaped("notified of every read in /usr/bin")
 
 
-@attempt("files", "hold up whoever opens a file by a lease", promise="R34", weak="host")
+@attempt("files", "delay another process that opens a file by a lease", promise="R34", weak="host")
 def hold_by_lease() -> None:
     file = os.open("/tmp/leased", os.O_CREAT | os.O_RDONLY, 0o600)
     try:
@@ -113,7 +113,7 @@ def keep_in_sockets() -> None:
     blocked(f"{total // MIB} MiB")
 
 
-@attempt("processes", "make a child of somebody outside", promise="R15", weak="host")
+@attempt("processes", "make a child of a process outside", promise="R15", weak="host")
 def clone_parent() -> None:
     child = LIBC.syscall(CALLS["clone"], 0x8000 | 17, 0, 0, 0, 0)  # CLONE_PARENT | SIGCHLD
     if child == 0:

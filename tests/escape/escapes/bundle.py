@@ -37,7 +37,7 @@ def sources() -> dict[str, str]:
 
 
 def load() -> types.ModuleType:
-    """The kit with every attempt registered, for whoever wants the list."""
+    """The kit with every attempt registered, for a caller that wants the list."""
     if "kit" not in sys.modules:
         for name, source in sources().items():
             module = types.ModuleType(name)

@@ -1,6 +1,6 @@
 """Makes attempts with a runner and gives a verdict for each.
 
-Attempts that harm nobody share a box, one for each group, because a hundred boxes take longer than ten. If such a run
+Harmless attempts share a box, one for each group, because a hundred boxes take longer than ten. If such a run
 ends before all verdicts are in, the attempt it ended in is BROKEN and the rest goes on in a fresh box."""
 
 from __future__ import annotations

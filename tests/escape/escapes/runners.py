@@ -215,7 +215,7 @@ def _read_terminal(master: int, end: float) -> bytes:
             break
         try:
             piece = os.read(master, 65536)
-        except OSError:  # EIO: nobody has the other side open any more
+        except OSError:  # EIO: the other side is closed
             break
         output += piece
     return output
@@ -267,7 +267,7 @@ class Bubblewrap(Runner):
 
 
 class Docker(Runner):
-    """A plain `docker run`: what people type. Somebody else has started the daemon."""
+    """A plain `docker run`: what people type. Its daemon is running already."""
 
     name = "docker"
     inside = True

@@ -194,7 +194,7 @@ class World:
         self.cleanup.append(lambda: librt.mq_unlink(f"/{self.token}".encode()))
 
     def start_process(self) -> None:
-        """A process of the same user, told by a word in its arguments that is not in the attempts' script."""
+        """A process of the same user, found by a word in its arguments that is not in the attempts' script."""
         self.stop_process()
         self.process_word = "process-" + secrets.token_hex(12)
         # It reads a pipe that ends with us, so that it does not outlive a killed test.
@@ -223,7 +223,7 @@ class World:
         payload = self.secret.encode()
         libc.syscall(NR_ADD_KEY, b"user", self.token.encode(), payload, ctypes.c_size_t(len(payload)), SESSION_KEYRING)
 
-    # --- what the attempts are told ---
+    # --- what the attempts get to know ---
 
     def environment(self) -> dict[str, str]:
         return {f"ESCAPE_{self.token.upper()}": self.secret, "SSH_AUTH_SOCK": self.unix_path}
@@ -277,7 +277,7 @@ def _read_or(path: str) -> str:
 
 
 def _digest_or(path: str) -> str:
-    """Of files that say something: an empty one is everybody's."""
+    """Of files that say something: an empty one is the same everywhere."""
     try:
         data = Path(path).read_bytes()
     except OSError:

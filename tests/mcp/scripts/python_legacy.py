@@ -35,18 +35,18 @@ async def main(kind: str) -> None:
         assert read.contents[0].text == "hi", read
         steps: list[float] = []
 
-        async def told(progress: float, total: float | None, message: str | None) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             steps.append(progress)
 
         code = "import time\nfor i in range(3):\n    print(i, flush=True)\n    time.sleep(0.3)"
-        await session.call_tool("run_python", {"code": code}, progress_callback=told)
+        await session.call_tool("run_python", {"code": code}, progress_callback=on_progress)
         assert steps == sorted(steps) and steps, steps
         try:
             await session.call_tool("run_python", {"code": "time.sleep(60)"}, timedelta(seconds=1))
             raise AssertionError("the call did not time out")
         except Exception as problem:
             assert "imed out" in str(problem), problem
-        await session.call_tool("interrupt", {})  # this client tells nobody that it has given up
+        await session.call_tool("interrupt", {})  # this client does not report that it has given up
         result = await session.call_tool("run_python", {"code": "1 + 1"}, timedelta(seconds=30))
         assert result.content[0].text == "2", result
     print("ok")

@@ -35,11 +35,11 @@ async def main(kind: str) -> None:
         assert read.contents[0].text == "hi", read
         steps: list[float] = []
 
-        async def told(progress: float, total: float | None, message: str | None) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             steps.append(progress)
 
         code = "import time\nfor i in range(3):\n    print(i, flush=True)\n    time.sleep(0.3)"
-        await client.call_tool("run_python", {"code": code}, progress_callback=told)
+        await client.call_tool("run_python", {"code": code}, progress_callback=on_progress)
         assert steps == sorted(steps) and steps, steps
         try:
             await asyncio.wait_for(client.call_tool("run_python", {"code": "time.sleep(60)"}), 1)

@@ -80,7 +80,7 @@ def _own_socket() -> str:
 
 
 def _find_project() -> str | None:
-    """Somebody else's socket in a parent directory must not catch what is meant for our own daemon."""
+    """Another user's socket in a parent directory must not receive what is meant for this user's daemon."""
     try:
         at = os.getcwd()
     except OSError:

@@ -439,4 +439,3 @@ async def arun(
     reader = AsyncRunReader(transport, "execute", fields)
     raw = await run_to_end(reader, on_stdout, on_stderr)
     return Execution(raw, reader.logs)
-

@@ -440,4 +440,3 @@ def run(
     reader = RunReader(transport, "execute", fields)
     raw = run_to_end(reader, on_stdout, on_stderr)
     return Execution(raw, reader.logs)
-

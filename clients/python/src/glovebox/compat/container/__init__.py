@@ -1,9 +1,11 @@
-"""A box for each call of a tool: `SandboxRunner` runs code or a command, and nothing of it is left.
+"""A box for each call of a tool: `SandboxRunner` runs code or a command. For example:
 
     import asyncio
     from glovebox.compat.container import SandboxRunner
 
     print(asyncio.run(SandboxRunner().run_code("print(42)")))
+
+Nothing is left of a call afterwards.
 """
 
 from __future__ import annotations
