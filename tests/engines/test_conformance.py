@@ -244,7 +244,7 @@ def test_the_report_names_the_engine_and_what_it_gives(bench: Bench, client: Cli
     if bench.kind == "remote":  # its processes are the other side's
         return
     # What is said about ids is what the host sees: the user of the box, as its first process has it.
-    outside = Path(f"/proc/{shown['pid']}").stat().st_uid
+    outside = Path(f"/proc/{bench.show('report')['pid']}").stat().st_uid
     if "user" in report["namespaces"]:
         assert report["uid_map"] == f"1000 {outside} 1" and outside > 1000 and report["weaker"] == []
     else:
