@@ -41,6 +41,8 @@ command busybox                 busybox-static
 command dockerd                 docker.io
 command podman                  podman
 command runsc                   runsc
+command incus                   incus-client
+file    /usr/libexec/incus/incusd incus-base
 command zsh                     zsh
 file    /usr/share/fonts/truetype/wqy/wqy-microhei.ttc fonts-wqy-microhei
 command fish                    fish
@@ -98,6 +100,26 @@ apt_install() { # packages
         three_times as_root "${apt[@]}" install -y --no-install-recommends "$@"
 }
 
+# Incus is in Debian since 13. Debian 12 has it in its backports, whose entry is made of that of the archive itself.
+add_backports() {
+        local suite=bookworm entry list=/etc/apt/sources.list.d/glovebox-backports
+        grep -qs '^VERSION_CODENAME=bookworm$' /etc/os-release || return 0
+        grep -rqs "$suite-backports" /etc/apt/sources.list /etc/apt/sources.list.d --include='*.list' \
+                --include='*.sources' && return 0
+        entry=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null |
+                awk -v RS= -v suite="$suite" '$0 ~ "(^|\n)Suites:[^\n]* " suite "( |\n|$)" { print; exit }' |
+                sed "s/^Suites:.*/Suites: $suite-backports/")
+        if test -n "$entry"; then
+                list=$list.sources
+        else
+                entry=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+                        grep -E "^deb .* $suite main" | head -n 1 | sed "s/ $suite main/ $suite-backports main/")
+                list=$list.list
+        fi
+        test -n "$entry" || { say "no entry of $suite in apt's sources to make that of its backports of"; return 1; }
+        printf '%s\n' "$entry" | as_root tee "$list" >/dev/null
+}
+
 install_packages() { # rows
         local packages
         mapfile -t packages < <(missing_packages "$1")
@@ -108,6 +130,7 @@ install_packages() { # rows
                 exit 1
         fi
         say "installing ${packages[*]}"
+        case " ${packages[*]} " in *" incus"*) add_backports || exit 1 ;; esac
         apt_install "${packages[@]}" || { say "apt-get could not install ${packages[*]}: see above"; exit 1; }
         mapfile -t packages < <(missing_packages "$1")
         test ${#packages[@]} -eq 0 || { say "still missing after the installation: ${packages[*]}"; exit 1; }

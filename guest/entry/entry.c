@@ -1,12 +1,15 @@
-/* The entry: the first program in a box of another engine. It does the last steps of a native box
- * (src/box/seal/stage.c) from the inside, and becomes the agent.
+/* The entry: what a box of another engine starts with. It does the last steps of a native box (src/box/seal/stage.c)
+ * from the inside, and becomes the agent.
  *
- * Theory of operation. The engine starts it as PID 1 with no capability and no_new_privs. It connects to the socket
- * that the host put into its directory, makes the proxy's listening socket and hands it out where the box has a
- * network, bounds itself, and executes the agent with the connection as descriptor 3. A failed step is reported to the
- * host as the agent reports it, and ends the box. No code of the image runs before that: it is static.
+ * Theory of operation. The engine starts it as PID 1 with no capability and no_new_privs, or as root of a user
+ * namespace of the box's own (Incus): then it first does what other engines are asked for (view.c), and gives up every
+ * capability. It connects to the socket that the host put into its directory, makes the proxy's listening socket and
+ * hands it out where the box has a network, bounds itself, and executes the agent with the connection as descriptor 3. A
+ * failed step is told to the host as the agent would tell it, and ends the box. No code of the image runs before that:
+ * it is static.
  *
- *   entry PORT MEMORY PIDS DISK WRITABLE…      PORT 0: no network */
+ *   entry PORT MEMORY PIDS DISK WRITABLE…      PORT 0: no network
+ *   entry --arguments                          they are in a file (src/engine/programs.h), each followed by NUL */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,9 +30,10 @@
 #include "box/seal/privilege.h"
 #include "box/seal/seccomp.h"
 #include "engine/programs.h"
+#include "view.h"
 #include "wire/frame.h"
 
-enum { CONTROL_FD = 3, ARGUMENTS = 5, BACKLOG = 128 };
+enum { CONTROL_FD = 3, ARGUMENTS = 5, BACKLOG = 128, WRITABLE_MAX = 128, ARGUMENTS_SIZE_MAX = 256 << 10 };
 
 static int connect_to_host(void) {
         const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = ENGINE_SOCKET };
@@ -90,7 +94,32 @@ static void fail(int host_fd, int code, const char *step) {
         _exit(125);
 }
 
+/* The texts of the file as an argv; at most so many are taken, and the rest would not be ours. */
+static int read_arguments(char *ret_argv[static ARGUMENTS + WRITABLE_MAX + 1]) {
+        size_t size = 0;
+        int n = 0;
+        _cleanup_fd_ int fd = open(ENGINE_ARGUMENTS, O_RDONLY | O_CLOEXEC);
+        char *text = NULL; /* for as long as the process is this one */
+        if (fd < 0 || fd_read_to_end(fd, ARGUMENTS_SIZE_MAX, &text, &size) < 0)
+                return 0;
+        for (char *at = text; at < text + size && n < ARGUMENTS + WRITABLE_MAX; at += strlen(at) + 1)
+                ret_argv[n++] = at;
+        ret_argv[n] = NULL;
+        return n;
+}
+
+static void seal_as_root(int host_fd, const struct limits *limits) {
+        struct err err = { 0 };
+        if (view_seal(limits, &err) < 0 || view_drop_privileges(&err) < 0)
+                fail(host_fd, err.sys_errno ? -err.sys_errno : -EPERM, err.message);
+}
+
 int main(int argc, char **argv) {
+        char *given[ARGUMENTS + WRITABLE_MAX + 1];
+        if (argc == 2 && strcmp(argv[1], "--arguments") == 0) {
+                argc = read_arguments(given);
+                argv = given;
+        }
         if (argc < ARGUMENTS)
                 return 2;
         unsigned long port = strtoul(argv[1], NULL, 10);
@@ -100,6 +129,9 @@ int main(int argc, char **argv) {
         int host_fd = connect_to_host(), code;
         if (host_fd < 0)
                 fail(-1, host_fd, "connecting to the host");
+        bool is_root = geteuid() == 0;
+        if (is_root)
+                seal_as_root(host_fd, &limits);
         if (port && (code = hand_out_listener(host_fd, (uint16_t) port)) < 0)
                 fail(host_fd, code, "making the proxy's socket");
         if ((code = privilege_set_rlimits(&limits, 1, 1)) < 0)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -96,6 +97,18 @@ int fd_sealed_copy(const char *name, const void *bytes, size_t size) {
         if (lseek(fd, 0, SEEK_SET) < 0)
                 return -errno;
         return take_fd(&fd);
+}
+
+int fd_path(int fd, char *ret_path, size_t room) {
+        char link[64];
+        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(link, ret_path, room);
+        if (length < 0)
+                return -errno;
+        if ((size_t) length >= room)
+                return -ENAMETOOLONG;
+        ret_path[length] = '\0';
+        return 0;
 }
 
 int fd_set_nonblocking(int fd) {

@@ -28,4 +28,7 @@ int fd_read_to_end(int fd, size_t max, char **ret_bytes, size_t *ret_size);
 /* A sealed, read-only memfd that holds these bytes. Returns the descriptor or -errno. */
 int fd_sealed_copy(const char *name, const void *bytes, size_t size);
 
+/* The path that the kernel has for it now. Returns 0 or -errno; -ENAMETOOLONG if there is no room. */
+int fd_path(int fd, char *ret_path, size_t room);
+
 int fd_set_nonblocking(int fd);

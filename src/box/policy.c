@@ -21,6 +21,7 @@
 #include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
+#include "box/policy_place.h"
 #include "box/policy_private.h"
 
 static const struct {
@@ -46,27 +47,10 @@ static const struct {
 
 static const char *const home_secrets[] = { ".ssh", ".aws", ".gnupg", ".config", ".kube", ".docker" };
 
-/* Deeper than any path that a kernel hands out in one piece. */
-enum { CHAIN_MAX = PATH_MAX / 2 + 1 };
-
-struct place {
-        unsigned dev_major, dev_minor;
-        uint64_t inode;
-        uint64_t mount; /* not part of the identity: tells the root from a bind mount of a directory below itself */
-};
-
-/* One host path as it is: the name the kernel has for it, itself and every directory above it. */
-struct where {
-        char path[PATH_MAX];
-        struct place chain[CHAIN_MAX];
-        size_t n_chain;
-        mode_t mode;
-};
-
 struct question {
         const struct policy *policy;
         bool writable;
-        const struct where *source;
+        const struct policy_where *source;
         char shown[POLICY_SHOWN_MAX]; /* the source as the caller wrote it */
 };
 
@@ -75,75 +59,6 @@ struct socket_question {
         struct err *err;
 };
 
-static bool same_place(const struct place *a, const struct place *b) {
-        return a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
-}
-
-static int place_of(int dir_fd, const char *path, struct place *ret_place, mode_t *ret_mode) {
-        struct statx st;
-        int flags = AT_SYMLINK_NOFOLLOW | (*path ? 0 : AT_EMPTY_PATH);
-        if (statx(dir_fd, path, flags, STATX_TYPE | STATX_INO | STATX_MNT_ID, &st) < 0)
-                return -errno;
-        *ret_place = (struct place) { st.stx_dev_major, st.stx_dev_minor, st.stx_ino,
-                                      st.stx_mask & STATX_MNT_ID ? st.stx_mnt_id : 0 };
-        if (ret_mode)
-                *ret_mode = st.stx_mode;
-        return 0;
-}
-
-/* Appends a directory and all above it. */
-static int climb(struct where *where, int dir_fd) {
-        _cleanup_fd_ int at_fd = -1;
-        for (;;) {
-                struct place place;
-                int code = place_of(dir_fd, "", &place, NULL);
-                if (code < 0)
-                        return code;
-                const struct place *below = where->n_chain ? &where->chain[where->n_chain - 1] : NULL;
-                if (at_fd >= 0 && below && same_place(below, &place) && below->mount == place.mount)
-                        return 0; /* ".." of the root is the root */
-                if (where->n_chain == CHAIN_MAX)
-                        return -ENAMETOOLONG;
-                where->chain[where->n_chain++] = place;
-                int up_fd = openat(dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-                if (up_fd < 0)
-                        return -errno;
-                fd_close(&at_fd);
-                at_fd = dir_fd = up_fd;
-        }
-}
-
-/* -ESTALE: what is open is not (any more) what its own name leads to. */
-static int where_is(int fd, struct where *ret_where) {
-        char link[64];
-        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-        ssize_t length = readlink(link, ret_where->path, sizeof(ret_where->path));
-        if (length < 0)
-                return -errno;
-        if ((size_t) length >= sizeof(ret_where->path))
-                return -ENAMETOOLONG;
-        ret_where->path[length] = '\0';
-        if (ret_where->path[0] != '/')
-                return -ESTALE;
-
-        struct place open_place, named_place;
-        int code = place_of(fd, "", &open_place, &ret_where->mode);
-        if (code < 0)
-                return code;
-        if (place_of(AT_FDCWD, ret_where->path, &named_place, NULL) < 0 || !same_place(&open_place, &named_place))
-                return -ESTALE;
-        ret_where->n_chain = 0;
-        if (S_ISDIR(ret_where->mode))
-                return climb(ret_where, fd);
-
-        ret_where->chain[ret_where->n_chain++] = open_place;
-        char parent[PATH_MAX];
-        size_t parent_length = (size_t) (strrchr(ret_where->path, '/') - ret_where->path);
-        snprintf(parent, sizeof(parent), "%.*s/", (int) parent_length, ret_where->path);
-        _cleanup_fd_ int parent_fd = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        return parent_fd < 0 ? -errno : climb(ret_where, parent_fd);
-}
-
 static bool path_is_within(const char *path, const char *tree) {
         size_t length = strlen(tree);
         while (length > 0 && tree[length - 1] == '/')
@@ -151,16 +66,10 @@ static bool path_is_within(const char *path, const char *tree) {
         return strncmp(path, tree, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-static bool chain_has(const struct where *where, const struct place *place) {
-        for (size_t i = 0; i < where->n_chain; i++)
-                if (same_place(&where->chain[i], place))
-                        return true;
-        return false;
-}
-
-/* Is `inner` the tree `outer`, or below it? */
-static bool is_within(const struct where *inner, const struct where *outer) {
-        return path_is_within(inner->path, outer->path) || chain_has(inner, &outer->chain[0]);
+/* Is what the path leads to the source itself, or below it? */
+static bool is_in_source(const struct question *question, const char *path) {
+        return path_is_within(path, question->source->path) ||
+               policy_place_is_within(path, &question->source->chain[0]);
 }
 
 static int refuse_inside(const struct question *question, const char *tree, const char *why, struct err *err) {
@@ -180,26 +89,23 @@ static int refuse_above(const struct question *question, const char *tree, const
 
 /* Does it lie in .sandbox of the source? A box sees an empty directory in that place (rootfs.c). */
 static bool is_covered(const struct question *question, const char *path) {
-        char covered[PATH_MAX + sizeof("/.sandbox")];
+        char covered[PATH_MAX + sizeof("/.sandbox")], real[PATH_MAX];
         struct stat status;
         (void) snprintf(covered, sizeof(covered), "%s/.sandbox", question->source->path);
-        return path_is_within(path, covered) && lstat(covered, &status) == 0 && S_ISDIR(status.st_mode);
+        return path_is_within(realpath(path, real) ? real : path, covered) && lstat(covered, &status) == 0 &&
+               S_ISDIR(status.st_mode);
 }
 
 /* The rule for one tree that no box may see: not it, not below it, not above it. */
 static int check_tree(const struct question *question, const char *tree, const char *why, struct err *err) {
-        _cleanup_fd_ int fd = open(tree, O_PATH | O_CLOEXEC);
-        if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        struct policy_place place;
+        int code = policy_place_find(tree, &place);
+        if (code == -ENOENT || code == -ENOTDIR)
                 return 0;
-        _cleanup_free_ struct where *where = malloc(sizeof(*where));
-        if (!where)
-                return err_sys(err, ENOMEM, "cannot check the mount of %s", question->shown);
         /* A tree that we may not look at is still known by its name. */
-        bool known = fd >= 0 && where_is(fd, where) == 0;
-        if (path_is_within(question->source->path, tree) || (known && is_within(question->source, where)))
+        if (path_is_within(question->source->path, tree) || (code == 0 && policy_where_has(question->source, &place)))
                 return refuse_inside(question, tree, why, err);
-        if ((path_is_within(tree, question->source->path) || (known && is_within(where, question->source))) &&
-            !is_covered(question, known ? where->path : tree))
+        if (is_in_source(question, tree) && !is_covered(question, tree))
                 return refuse_above(question, tree, why, err);
         return 0;
 }
@@ -215,11 +121,8 @@ static int check_home(const struct question *question, const char *home, struct 
                 if (check_tree(question, path, "a user's keys and settings", err) < 0)
                         return -1;
         }
-        if (!question->writable)
-                return 0;
-        _cleanup_fd_ int fd = open(home, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        _cleanup_free_ struct where *where = malloc(sizeof(*where));
-        if (fd < 0 || !where || where_is(fd, where) < 0 || !is_within(where, question->source))
+        struct policy_place place;
+        if (!question->writable || policy_place_find(home, &place) < 0 || !is_in_source(question, home))
                 return 0;
         char shown_home[POLICY_SHOWN_MAX];
         return err_set(err, ERR_REFUSED,
@@ -229,8 +132,11 @@ static int check_home(const struct question *question, const char *home, struct 
 }
 
 static int check_homes(const struct question *question, struct err *err) {
-        struct passwd *user = getpwuid(getuid());
-        if (check_home(question, getenv("HOME"), err) < 0 || check_home(question, user ? user->pw_dir : NULL, err) < 0)
+        const char *own = getenv("HOME");
+        const struct passwd *user = getpwuid(getuid());
+        if (check_home(question, own, err) < 0)
+                return -1;
+        if (user && (!own || strcmp(own, user->pw_dir) != 0) && check_home(question, user->pw_dir, err) < 0)
                 return -1;
         _cleanup_dir_ DIR *homes = opendir("/home");
         struct dirent *entry;
@@ -267,7 +173,7 @@ static int check_socket(void *context, const char *path) {
 static int check_private(const struct question *question, int fd, struct err *err) {
         static const char why[] = "a Glovebox's own files or sockets";
         char path[PATH_MAX];
-        switch (policy_find_private(fd, question->source->path, path)) {
+        switch (policy_find_private(fd, question->source->path, !question->policy->is_first_look, path)) {
         case POLICY_PRIVATE_AROUND:
                 return refuse_inside(question, path, why, err);
         case POLICY_PRIVATE_BELOW:
@@ -283,8 +189,8 @@ static int check_private(const struct question *question, int fd, struct err *er
 }
 
 static int check_never(const struct question *question, struct err *err) {
-        struct place root;
-        if (place_of(AT_FDCWD, "/", &root, NULL) < 0 || same_place(&root, &question->source->chain[0]))
+        struct policy_place root;
+        if (policy_place_find("/", &root) < 0 || policy_place_is_same(&root, &question->source->chain[0]))
                 return err_set(err, ERR_REFUSED, "cannot mount %s: it is the whole host; mount a directory below it",
                                question->shown);
         for (size_t i = 0; i < ELEMENTS(never); i++)
@@ -299,7 +205,7 @@ static int check_never(const struct question *question, struct err *err) {
 }
 
 static int check_type(const struct question *question, struct err *err) {
-        mode_t type = question->source->mode & S_IFMT;
+        mode_t type = question->source->chain[0].mode & S_IFMT;
         if (type == S_IFDIR || type == S_IFREG)
                 return 0;
         return err_set(err, ERR_REFUSED, "cannot mount %s: it is a %s; only directories and plain files are mountable",
@@ -349,13 +255,13 @@ int policy_open_source(const struct policy *policy, const char *source, bool wri
         if (!policy->is_operator && source[0] != '/')
                 return err_set(err, ERR_USAGE, "cannot mount \"%s\": write an absolute path", question.shown);
 
-        _cleanup_free_ struct where *where = malloc(sizeof(*where));
+        _cleanup_free_ struct policy_where *where = malloc(sizeof(*where));
         if (!where)
                 return err_sys(err, ENOMEM, "cannot mount %s", question.shown);
         _cleanup_fd_ int fd = open(source, O_PATH | O_CLOEXEC);
         if (fd < 0)
                 return refuse_unopened(&question, source, errno, err);
-        int code = where_is(fd, where);
+        int code = policy_where_find(fd, where);
         if (code == -ESTALE)
                 return err_set(err, ERR_REFUSED,
                                "cannot mount %s: it was deleted or moved meanwhile, or has no path on this host",

@@ -9,6 +9,7 @@
  * caller needs the path below an allowed one, after full resolution; empty lists deny everything. */
 struct policy {
         bool is_operator;
+        bool is_first_look; /* what lies below the source is not searched: whoever mounts it asks again */
         const char *const *read_paths; /* NULL-terminated, absolute */
         const char *const *write_paths;
         const char *socket_path; /* of the daemon, or NULL; other daemons' are found (box/policy_private.h) */

@@ -10,42 +10,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/private_dir.h"
+#include "base/syscalls.h"
 #include "box/policy_mount.h"
+#include "box/policy_place.h"
 
-enum { LEVELS_MAX = PATH_MAX / 2, ENTRIES_MAX = 20000, SOCKETS_TEXT_MAX = 4 << 20 };
-
-static bool name_descriptor(int fd, char ret_path[static PATH_MAX]) {
-        char link[64];
-        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-        ssize_t length = readlink(link, ret_path, PATH_MAX - 1);
-        ret_path[length < 0 ? 0 : length] = '\0';
-        return length > 0;
-}
-
-static bool is_same(int a_fd, int b_fd) {
-        struct stat a, b;
-        return fstat(a_fd, &a) == 0 && fstat(b_fd, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
+enum { DEPTH_MAX = 8, ENTRIES_MAX = 20000, SOCKETS_TEXT_MAX = 4 << 20 };
 
 /* Is the directory, or one above it, marked? */
 static bool is_within_private(int dir_fd, char ret_path[static PATH_MAX]) {
-        _cleanup_fd_ int at_fd = -1;
-        for (int level = 0; level < LEVELS_MAX; level++) {
-                if (private_dir_is_marked(dir_fd))
-                        return name_descriptor(dir_fd, ret_path);
-                int up_fd = openat(dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-                if (up_fd < 0)
-                        return false;
-                bool top = is_same(up_fd, dir_fd);
-                fd_close(&at_fd);
-                dir_fd = at_fd = up_fd;
-                if (top)
-                        return false;
-        }
+        struct policy_climb climb;
+        if (policy_climb_begin(&climb, dir_fd, ".") < 0)
+                return false;
+        do {
+                char marker[PATH_MAX + sizeof(PRIVATE_DIR_MARKER)];
+                (void) snprintf(marker, sizeof(marker), "%s/" PRIVATE_DIR_MARKER, climb.path);
+                if (faccessat(dir_fd, marker, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+                        continue;
+                _cleanup_fd_ int fd = openat(dir_fd, climb.path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+                if (fd < 0 || fd_path(fd, ret_path, PATH_MAX) < 0)
+                        (void) strcpy(ret_path, climb.path);
+                return true;
+        } while (policy_climb_up(&climb) > 0);
         return false;
 }
 
@@ -72,56 +60,80 @@ static bool path_is_within_private(const char *path, char ret_path[static PATH_M
 
 /* ---- below ---- */
 
+/* Level by level: a large tree somewhere must not use up the search for what is near the top. */
 struct search {
-        int left;    /* entries that may still be looked at */
-        bool is_cut; /* there are directories that were too deep to be read */
+        int top_fd;
+        int left;        /* entries that may still be looked at */
+        char **queue;    /* paths below the top, in the order in which they are looked at; ENTRIES_MAX + 1 */
+        size_t at, size; /* the next one, and how many there are */
         char *ret_path;
 };
 
-static bool search_level(struct search *search, int dir_fd, bool is_source, int depth);
-
-static bool search_directory(struct search *search, int parent_fd, const char *name, int depth) {
-        _cleanup_fd_ int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        return fd >= 0 && search_level(search, fd, false, depth);
+static void search_release(struct search *search) {
+        for (size_t i = 0; i < search->size; i++)
+                free(search->queue[i]);
+        free(search->queue);
 }
 
-static bool search_level(struct search *search, int dir_fd, bool is_source, int depth) {
-        if (private_dir_is_marked(dir_fd))
-                return name_descriptor(dir_fd, search->ret_path);
-        if (depth == 0) {
-                search->is_cut = true;
+static void search_later(struct search *search, const char *directory, const char *name) {
+        char *path;
+        if (asprintf(&path, "%s%s%s", directory, *directory ? "/" : "", name) < 0)
+                return;
+        search->queue[search->size++] = path;
+}
+
+static size_t depth_of(const char *path) {
+        size_t depth = *path ? 1 : 0;
+        for (; *path; path++)
+                depth += *path == '/';
+        return depth;
+}
+
+static void search_list(struct search *search, int fd, const char *path) {
+        char bytes[32 << 10] __attribute__((aligned(8)));
+        ssize_t n;
+        while (search->left > 0 && (n = getdents64(fd, bytes, sizeof(bytes))) > 0) {
+                for (ssize_t at = 0; at < n && search->left > 0;) {
+                        const struct dirent64 *entry = (const struct dirent64 *) (const void *) (bytes + at);
+                        at += entry->d_reclen;
+                        search->left--;
+                        if ((entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) ||
+                            strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+                            (!*path && strcmp(entry->d_name, ".sandbox") == 0)) /* which no box sees */
+                                continue;
+                        search_later(search, path, entry->d_name);
+                }
+        }
+}
+
+/* Is this directory marked? Those in it come later. */
+static bool search_directory(struct search *search, const char *path) {
+        _cleanup_fd_ int fd = sys_openat2(search->top_fd, *path ? path : ".",
+                                          O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0,
+                                          RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+        if (fd < 0)
                 return false;
+        if (private_dir_is_marked(fd)) {
+                if (fd_path(fd, search->ret_path, PATH_MAX) < 0)
+                        (void) snprintf(search->ret_path, PATH_MAX, "%s", path);
+                return true;
         }
-        int own_fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        _cleanup_dir_ DIR *directory = own_fd < 0 ? NULL : fdopendir(own_fd);
-        if (!directory) {
-                fd_close(&own_fd);
-                return false;
-        }
-        const struct dirent *entry;
-        while (search->left > 0 && (entry = dir_next(directory))) {
-                search->left--;
-                if (is_source && strcmp(entry->d_name, ".sandbox") == 0) /* no box sees it */
-                        continue;
-                if ((entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN) &&
-                    search_directory(search, dir_fd, entry->d_name, depth - 1))
-                        return true;
-        }
+        if (depth_of(path) < DEPTH_MAX)
+                search_list(search, fd, path);
         return false;
 }
 
-/* What is near the top first: a large tree somewhere in between must not use up the search. */
 static bool search_below(int source_fd, char ret_path[static PATH_MAX]) {
-        static const int depths[] = { 2, 4, 8 };
-        _cleanup_fd_ int fd = openat(source_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        for (size_t i = 0; i < ELEMENTS(depths) && fd >= 0; i++) {
-                struct search search = { .left = ENTRIES_MAX, .ret_path = ret_path };
-                if (search_level(&search, fd, true, depths[i]))
-                        return true;
-                if (!search.is_cut && search.left > 0)
-                        break; /* that was all of it */
-        }
-        return false;
+        _cleanup_(search_release) struct search search = { .top_fd = source_fd,
+                                                           .left = ENTRIES_MAX,
+                                                           .queue = malloc((ENTRIES_MAX + 1) * sizeof(char *)),
+                                                           .ret_path = ret_path };
+        bool is_found = false;
+        if (search.queue)
+                search_later(&search, "", "");
+        while (!is_found && search.at < search.size)
+                is_found = search_directory(&search, search.queue[search.at++]);
+        return is_found;
 }
 
 struct mount_search {
@@ -136,15 +148,17 @@ static bool mount_is_private(void *context, const char *mount_point) {
                path_is_within_private(mount_point, search->ret_path);
 }
 
-enum policy_private policy_find_private(int source_fd, const char *source_path, char ret_path[static PATH_MAX]) {
+enum policy_private policy_find_private(int source_fd, const char *source_path, bool search,
+                                        char ret_path[static PATH_MAX]) {
         if (path_is_within_private(source_path, ret_path))
                 return POLICY_PRIVATE_AROUND;
         struct stat status;
         if (fstat(source_fd, &status) < 0 || !S_ISDIR(status.st_mode))
                 return POLICY_PRIVATE_NONE;
-        struct mount_search search = { source_path, ret_path };
-        return policy_mount_any(mount_is_private, &search) || search_below(source_fd, ret_path) ? POLICY_PRIVATE_BELOW
-                                                                                                : POLICY_PRIVATE_NONE;
+        struct mount_search mounts = { source_path, ret_path };
+        if (policy_mount_any(mount_is_private, &mounts) || (search && search_below(source_fd, ret_path)))
+                return POLICY_PRIVATE_BELOW;
+        return POLICY_PRIVATE_NONE;
 }
 
 /* ---- sockets ---- */
@@ -158,7 +172,8 @@ int policy_each_socket(int (*visit)(void *context, const char *path), void *cont
         int code = 0;
         while (code == 0 && (line = strsep(&rest, "\n"))) {
                 const char *path = strchr(line, '/'), *name = path ? strrchr(path, '/') + 1 : "";
-                if (path && private_dir_is_socket_name(name))
+                bool listens = strstr(line, " 00010000 "); /* the flags; its connections are listed beside it */
+                if (path && listens && private_dir_is_socket_name(name))
                         code = visit(context, path);
         }
         return code;

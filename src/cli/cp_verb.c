@@ -69,15 +69,32 @@ static int cp_call(struct daemon_client *client, const char *operation, const ch
         return code == DAEMON_CALL_LEFT ? err_set(err, ERR_SYSTEM, "the copy was broken off") : code;
 }
 
-static const char *type_of(struct daemon_client *client, const struct side *side, char ret_type[static 16]) {
+static int find_type(struct daemon_client *client, const char *session, const char *path, char ret_type[static 16],
+                     struct err *err) {
         struct daemon_request request = { 0 };
         json_t *answer = NULL;
-        struct err ignored;
-        ret_type[0] = '\0';
-        if (cp_call(client, "file.stat", side->session, side->path, &request, &answer, &ignored) == 0)
-                (void) snprintf(ret_type, 16, "%s", json_string_value(json_object_get(answer, "type")));
+        int code = cp_call(client, "file.stat", session, path, &request, &answer, err);
+        const char *type = json_string_value(json_object_get(answer, "type"));
+        (void) snprintf(ret_type, 16, "%s", code == 0 && type ? type : "");
         json_decref(answer);
-        return ret_type;
+        return code;
+}
+
+static bool is_directory_of(struct daemon_client *client, const struct side *side) {
+        char type[16];
+        struct err ignored;
+        return find_type(client, side->session, side->path, type, &ignored) == 0 && strcmp(type, "directory") == 0;
+}
+
+/* A file that is not there is the caller's mistake, as on the host; a session that is not there is another matter. */
+static int find_source_type(struct daemon_client *client, const struct side *from, char ret_type[static 16],
+                            struct err *err) {
+        char type[16];
+        struct err ignored;
+        int code = find_type(client, from->session, from->path, ret_type, err);
+        if (code < 0 && err->code == ERR_NOT_FOUND && find_type(client, from->session, ".", type, &ignored) == 0)
+                return err_set(err, ERR_USAGE, "there is no file %.300s in session %s", from->path, from->session);
+        return code;
 }
 
 /* ---- into a session ---- */
@@ -132,9 +149,9 @@ static int copy_in(struct daemon_client *client, const char *from, const char *s
 /* As cp: into a directory that is there, under the same name. */
 static int copy_to_session(struct daemon_client *client, const struct side *from, const struct side *to,
                            struct err *err) {
-        char type[16], path[PATH_MAX];
+        char path[PATH_MAX];
         size_t size = strlen(to->path);
-        bool into = to->path[size - 1] == '/' || strcmp(type_of(client, to, type), "directory") == 0;
+        bool into = to->path[size - 1] == '/' || is_directory_of(client, to);
         if (into && strcmp(from->path, "-") == 0)
                 return err_set(err, ERR_USAGE, "standard input has no name; write %s:FILE", to->session);
         if (!into)
@@ -207,7 +224,9 @@ static int copy_directory_out(struct daemon_client *client, const char *session,
 
 static int copy_from_session(struct daemon_client *client, const struct side *from, const char *to, struct err *err) {
         char type[16], name[PATH_MAX];
-        bool is_directory = strcmp(type_of(client, from, type), "directory") == 0;
+        if (find_source_type(client, from, type, err) < 0)
+                return -1;
+        bool is_directory = strcmp(type, "directory") == 0;
         if (strcmp(to, "-") == 0)
                 return is_directory ? err_set(err, ERR_USAGE, "%s is a directory; name a directory to copy it to",
                                               from->path)

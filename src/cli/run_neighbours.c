@@ -44,13 +44,13 @@ static void refuse_sockets(struct run_request *request) {
                 (void) closedir(directory);
 }
 
-static int ask_policy(struct run_request *request, struct err *err) {
+static int ask_policy(struct run_request *request, bool is_first_look, struct err *err) {
         char data_dir[4096];
         if (!request->code_source || request->is_alone)
                 return 0;
         if (data_dir_open(data_dir, err) < 0)
                 return -1;
-        const struct policy policy = { .is_operator = true, .state_dir = data_dir };
+        const struct policy policy = { .is_operator = true, .is_first_look = is_first_look, .state_dir = data_dir };
         struct err why;
         _cleanup_fd_ int fd = -1;
         if (policy_open_source(&policy, request->script_dir, false, &fd, &why) < 0)
@@ -71,7 +71,11 @@ int run_neighbours_choose(struct run_request *request, struct err *err) {
             (status.st_mode & S_IWOTH))
                 be_alone(request, "all users can write to it");
         refuse_sockets(request);
-        return ask_policy(request, err);
+        return ask_policy(request, true, err);
+}
+
+int run_neighbours_confirm(struct run_request *request, struct err *err) {
+        return ask_policy(request, false, err);
 }
 
 void run_neighbours_link(const struct run_request *request, int workspace_fd) {

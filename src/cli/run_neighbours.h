@@ -5,9 +5,12 @@
 #include "cli/run_request.h"
 
 /* Decides whether the script's directory is shown, and which. One that every user can write to, or that the mount
- * policy forbids, is not: then the script is alone, and the request says why. The policy is asked with the caller's own
- * HOME, process that makes the box: the user did not name this directory. */
+ * policy forbids, is not: then the script is alone, and the request says why. The policy is asked here, with the
+ * caller's own HOME, and by the process that makes the box: the user did not name this directory. */
 int run_neighbours_choose(struct run_request *request, struct err *err);
+
+/* Before the box is made here: asks about what lies below that directory, too, which can take long. */
+int run_neighbours_confirm(struct run_request *request, struct err *err);
 
 /* Puts the links into the workspace, by its descriptor. */
 void run_neighbours_link(const struct run_request *request, int workspace_fd);

@@ -73,12 +73,9 @@ int run_open_workspace(struct run *run, const struct policy *policy, struct err 
                 return err_sys(err, errno, "looking at %s", request->workspace);
         if (!S_ISDIR(status.st_mode))
                 return err_set(err, ERR_USAGE, "--workspace: %s is not a directory", request->workspace);
-        char link[64];
-        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", run->workspace_source_fd);
-        ssize_t length = readlink(link, run->workspace_path, sizeof(run->workspace_path) - 1);
-        if (length < 0)
-                return err_sys(err, errno, "resolving %s", request->workspace);
-        run->workspace_path[length] = '\0';
+        int code = fd_path(run->workspace_source_fd, run->workspace_path, sizeof(run->workspace_path));
+        if (code < 0)
+                return err_sys(err, -code, "resolving %s", request->workspace);
         run->had_artifacts_dir = faccessat(run->workspace_source_fd, "artifacts", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
         if (artifact_scan(run->workspace_source_fd, &run->before, err) < 0)
                 return -1;

@@ -44,7 +44,7 @@ int verb_run(int argc, char **argv) {
         run_phases_begin(options.request.verbose);
         int status = run_warm(&options, &err);
         if (status == RUN_WARM_NOT_HERE)
-                status = run_execute(&options.request, &err);
+                status = run_neighbours_confirm(&options.request, &err) < 0 ? -1 : run_execute(&options.request, &err);
         run_phases_report();
         return status < 0 ? terminal_fail(&err) : status;
 }

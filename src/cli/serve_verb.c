@@ -94,6 +94,20 @@ static const struct option_row rows[] = {
           .variable = "GLOVEBOX_PODMAN_SOCKET",
           .standard = "/run/podman/podman.sock",
           .help = "where \"podman system service\" listens" },
+        { .name = "incus-socket",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(options.engines.incus_socket),
+          .argument = "PATH",
+          .group = "Engines",
+          .variable = "INCUS_SOCKET",
+          .help = "where incusd listens; default: unix.socket in $INCUS_DIR or /var/lib/incus" },
+        { .name = "incus-image",
+          .kind = OPTION_TEXT,
+          .offset = FIELD(options.engines.incus_image),
+          .argument = "IMAGE",
+          .group = "Engines",
+          .variable = "INCUS_SANDBOX_IMAGE",
+          .help = "the image of sessions on incus that name none" },
         { .name = "engine-runtime",
           .kind = OPTION_TEXT,
           .offset = FIELD(options.engines.runtime),
@@ -450,7 +464,11 @@ int verb_serve(int argc, char **argv) {
                                                        .podman_socket = "/run/podman/podman.sock",
                                                        .image = "",
                                                        .runtime = "",
-                                                       .gvisor = "runsc" },
+                                                       .gvisor = "runsc",
+                                                       .incus_socket = "",
+                                                       .incus_image = "",
+                                                       .incus_type = "",
+                                                       .incus_remote = "" },
                                           .limits = LIMITS_DEFAULT,
                                           .pool = 2,
                                           .stock = 4,
@@ -465,6 +483,10 @@ int verb_serve(int argc, char **argv) {
                              .port = PORT_NONE };
         struct err err = { 0 };
         bool help = false;
+        if (getenv("INCUS_REMOTE"))
+                line.options.engines.incus_remote = getenv("INCUS_REMOTE");
+        if (getenv("INCUS_SANDBOX_TYPE"))
+                line.options.engines.incus_type = getenv("INCUS_SANDBOX_TYPE");
         if (read_line(&line, argv + 1, &help, &err) < 0)
                 return terminal_fail(&err);
         if (help) {

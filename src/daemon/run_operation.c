@@ -8,9 +8,28 @@
 #include "session/caller.h"
 #include "session/session.h"
 #include "session/session_config.h"
+#include "session/session_config_check.h"
 #include "session/spill.h"
 #include "session/waiting.h"
 #include "store/disk_reserve.h"
+
+/* Variables of an ephemeral run go with its code, so that any box will do: one with other variables is no other box. A
+ * fresh Python reads some of them when it starts. A new reference. */
+static json_t *options_of_box(const struct run_request *request, struct err *err) {
+        const char *mode = json_string_value(json_object_get(request->options, "mode"));
+        json_t *options = json_copy(request->options);
+        if (!options) {
+                (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+                return NULL;
+        }
+        if (mode && strcmp(mode, "fresh") == 0)
+                return options;
+        (void) json_object_del(options, "env");
+        if (!request->env || session_config_check_env(request->env, err) == 0)
+                return options;
+        json_decref(options);
+        return NULL;
+}
 
 static struct session *find_run_session(struct caller *caller, const struct run_request *request, struct err *err) {
         if (!request->is_ephemeral) {
@@ -20,8 +39,10 @@ static struct session *find_run_session(struct caller *caller, const struct run_
                 return session_config_find_or_create(caller, request->session, request->options, &created, err);
         }
         struct registry_session row;
-        if (session_config_from_json(caller, request->options, SESSION_CONFIG_LOOK_NOW, &row, err) < 0 ||
-            registry_make_id(row.id, err) < 0)
+        json_t *options = options_of_box(request, err);
+        int code = options ? session_config_from_json(caller, options, SESSION_CONFIG_LOOK_NOW, &row, err) : -1;
+        json_decref(options);
+        if (code < 0 || registry_make_id(row.id, err) < 0)
                 return NULL;
         return session_make(caller->manager, &row, true, err);
 }
@@ -117,8 +138,7 @@ int operation_execute(struct caller *caller, const struct run_request *request, 
         set_text(payload, "file", request->file);
         set_text(payload, "input", request->input);
         set_value(payload, "args", request->args);
-        if (!request->is_ephemeral) /* a fresh box has it in its environment */
-                set_value(payload, "env", request->env);
+        set_value(payload, "env", request->env);
         if (request->is_not_counted)
                 json_object_set_new(payload, "store_history", json_false());
         return submit_run(caller, request, payload, err);

@@ -22,6 +22,7 @@
 #include "base/loop.h"
 #include "base/memory.h"
 #include "box/spec.h"
+#include "engine/entry_arguments.h"
 #include "engine/handshake.h"
 #include "engine/programs.h"
 #include "engine/seat.h"
@@ -147,28 +148,6 @@ static int look_at_image(const struct service *service, const char *image, struc
 
 /* ---- job ---- */
 
-static json_t *number_text(uint64_t number) {
-        char text[32];
-        (void) snprintf(text, sizeof(text), "%" PRIu64, number);
-        return json_string(text);
-}
-
-/* As guest/entry reads it. */
-static json_t *entry_command(const struct engine_order *order) {
-        static const char *const writable[] = { BOX_WORKSPACE, "/tmp", BOX_HOME, "/dev/shm" };
-        json_t *command = json_pack("[s]", ENGINE_PROGRAMS "/entry");
-        json_array_append_new(command, number_text(order->network ? BOX_PROXY_PORT : 0));
-        json_array_append_new(command, number_text(order->limits.memory_bytes));
-        json_array_append_new(command, number_text(order->limits.pids));
-        json_array_append_new(command, number_text(order->limits.disk_bytes));
-        for (size_t i = 0; i < ELEMENTS(writable); i++)
-                json_array_append_new(command, json_string(writable[i]));
-        for (size_t i = 0; i < order->n_mounts; i++)
-                if (order->mounts[i].writable)
-                        json_array_append_new(command, json_string(order->mounts[i].destination));
-        return command;
-}
-
 static json_t *mounts_of(const struct engine_order *order) {
         json_t *mounts = json_array();
         for (size_t i = 0; i < order->n_mounts; i++)
@@ -255,7 +234,7 @@ static json_t *container_config(const struct service *service, const struct engi
         char user[32];
         (void) snprintf(user, sizeof(user), "%u:%u", order->uid, order->gid);
         json_t *config = json_pack("{s:s, s:o, s:[], s:s, s:s, s:s, s:s, s:{s:s}, s:o}", "Image", order->image,
-                                   "Entrypoint", entry_command(order), "Cmd", "User", user, "WorkingDir", "/",
+                                   "Entrypoint", entry_arguments(order), "Cmd", "User", user, "WorkingDir", "/",
                                    "Hostname", "sandbox", "StopSignal", "SIGKILL", "Labels", OWNER_LABEL, order->owner,
                                    "HostConfig", host_config(service, order));
         /* Programs that the image wants to be run now and then: podman has them run by systemd, or not at all. */
@@ -467,6 +446,7 @@ ENGINE_OF(podman)
 
 const struct engine engine_docker = { .name = "docker",
                                       .isolation = ENGINE_CONTAINER,
+                                      .most = ENGINE_GVISOR,
                                       .needs = "dockerd, and a socket of it that this user may use",
                                       .probe = docker_probe,
                                       .look_at_image = docker_look_at_image,
@@ -475,6 +455,7 @@ const struct engine engine_docker = { .name = "docker",
                                       .sweep = docker_sweep };
 const struct engine engine_podman = { .name = "podman",
                                       .isolation = ENGINE_CONTAINER,
+                                      .most = ENGINE_GVISOR,
                                       .needs = "podman system service, and a socket of it that this user may use",
                                       .probe = podman_probe,
                                       .look_at_image = podman_look_at_image,

@@ -9,8 +9,10 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "engine/container.h"
+#include "engine/incus.h"
+#include "engine/program_call.h"
 
-const struct engine *const engine_table[] = { &engine_docker, &engine_podman, NULL };
+const struct engine *const engine_table[] = { &engine_docker, &engine_podman, &engine_incus, &engine_incus_vm, NULL };
 
 static const char *const isolation_names[] = {
         [ENGINE_CONTAINER] = "container", [ENGINE_GVISOR] = "gvisor", [ENGINE_VM] = "vm"
@@ -25,8 +27,10 @@ const struct engine *engine_find(const char *name, struct err *err) {
                 if (strcmp((*at)->name, name) == 0)
                         return *at;
         if (!engine_is_native(name))
-                (void) err_set(err, ERR_USAGE,
-                               "there is no engine \"%.40s\"; there are auto, native, docker and podman", name);
+                (void) err_set(
+                        err, ERR_USAGE,
+                        "there is no engine \"%.40s\"; there are auto, native, docker, podman, incus and incus-vm",
+                        name);
         return NULL;
 }
 
@@ -52,13 +56,21 @@ int engine_check_image(const char *image, struct err *err) {
         return err_set(err, ERR_USAGE, "\"%.60s\" is no name of an image, such as python:3.12-slim", image);
 }
 
+const char *engine_image_of(const struct engine_settings *settings, const char *engine) {
+        return strncmp(engine, "incus", 5) == 0 ? settings->incus_image : settings->image;
+}
+
 static const char *socket_of(const struct engine *engine, const struct engine_settings *settings) {
+        if (engine == &engine_incus || engine == &engine_incus_vm)
+                return incus_socket(settings);
         return engine == &engine_docker ? settings->docker_socket : settings->podman_socket;
 }
 
 bool engine_is_there(const struct engine *engine, const struct engine_settings *settings) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         const char *path = socket_of(engine, settings);
+        if (!*path) /* a server elsewhere: whether it answers is seen by asking it, which takes time */
+                return program_is_there("incus");
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0 || strlen(path) >= sizeof(address.sun_path))
                 return false;
@@ -69,7 +81,7 @@ bool engine_is_there(const struct engine *engine, const struct engine_settings *
 static int refuse_isolation(const char *engine, enum engine_isolation minimum, struct err *err) {
         return err_set(err, ERR_REFUSED, "the isolation \"%s\" was asked for, and engine %s gives \"container\"; %s",
                        engine_isolation_name(minimum), engine,
-                       minimum == ENGINE_VM ? "no engine of this daemon has virtual machines"
+                       minimum == ENGINE_VM ? "no engine of this daemon has virtual machines (incus-vm would)"
                                             : "choose docker or podman, with gVisor (runsc) as a runtime");
 }
 
@@ -84,19 +96,21 @@ int engine_choose(const struct engine_settings *settings, const char *engine, co
                 return -1;
         if (!is_open && !(found = engine_find(engine, err)) && err->code != ERR_NONE)
                 return -1;
+        if (found == &engine_incus && strcmp(settings->incus_type, "vm") == 0)
+                found = &engine_incus_vm;
         /* Native is there wherever the daemon is; another engine is tried only for what native does not give. */
         for (size_t i = 0; is_open && wanted > ENGINE_CONTAINER && engine_table[i] && !found; i++)
-                if (engine_is_there(engine_table[i], settings))
+                if (engine_table[i]->most >= wanted && engine_is_there(engine_table[i], settings))
                         found = engine_table[i];
-        if (wanted == ENGINE_VM || (wanted > ENGINE_CONTAINER && !found))
+        if (wanted > ENGINE_CONTAINER && (!found || found->most < wanted))
                 return refuse_isolation(found ? found->name : "native", wanted, err);
         if (found && !engine_is_there(found, settings))
                 return err_set(err, ERR_UNSUPPORTED, "engine %s is not there: no answer at %.200s; it needs %s",
                                found->name, socket_of(found, settings), found->needs);
         (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", found ? found->name : "native");
         (void) snprintf(ret_runtime, ENGINE_RUNTIME_MAX, "%s",
-                        !found                    ? ""
-                        : wanted == ENGINE_GVISOR ? settings->gvisor
-                                                  : settings->runtime);
+                        !found || found->most != ENGINE_GVISOR ? ""
+                        : wanted == ENGINE_GVISOR              ? settings->gvisor
+                                                               : settings->runtime);
         return 0;
 }

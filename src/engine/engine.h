@@ -33,6 +33,11 @@ struct engine_settings {
         const char *image;   /* for sessions that name none */
         const char *runtime; /* of containers: "" for the engine's own */
         const char *gvisor;  /* the runtime that stands for gVisor, "runsc" */
+
+        const char *incus_socket; /* of the server on this host; "": where the client looks for it */
+        const char *incus_image;  /* for sessions that name none */
+        const char *incus_type;   /* "container" or "vm": what `incus` makes; "": container */
+        const char *incus_remote; /* as `incus remote list` names it; "": the server of this host */
 };
 
 struct engine_mount {
@@ -59,6 +64,8 @@ struct engine_order {
 struct engine {
         const char *name;
         enum engine_isolation isolation; /* with its own runtime */
+        enum engine_isolation most;      /* with any that it can be told to use */
+        bool has_users; /* each box has a user namespace, with ids of its own */
         const char *needs;               /* one line for people: what must be there */
 
         /* Is it there? Its version as text. */
@@ -68,7 +75,12 @@ struct engine {
         int (*look_at_image)(const struct engine_settings *settings, const char *image, struct image *ret_image,
                              struct err *err);
 
-        /* On return the agent is running and nothing else; on failure nothing is left. */
+        /* Optional, before `make` and before the box's files are opened: the box is there but does not run, and the
+         * user of the box is this one of the host. What fails later is removed by the caller. */
+        int (*reserve)(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,
+                       gid_t *ret_gid, struct err *err);
+
+        /* On return the agent is running and nothing else; on failure nothing is left, but for what was reserved. */
         int (*make)(const struct engine_settings *settings, const struct engine_order *order, struct box *ret_box,
                     int *ret_listener_fd, struct err *err);
 
@@ -99,6 +111,9 @@ bool engine_is_there(const struct engine *engine, const struct engine_settings *
 int engine_choose(const struct engine_settings *settings, const char *engine, const char *minimum,
                   char ret_engine[static ENGINE_NAME_MAX], char ret_runtime[static ENGINE_RUNTIME_MAX],
                   struct err *err);
+
+/* The image of sessions on this engine that name none; "": each has to. */
+const char *engine_image_of(const struct engine_settings *settings, const char *engine);
 
 /* References of images are data: letters, digits, "._-/:@", no blank, no option. */
 int engine_check_image(const char *image, struct err *err);

@@ -1,6 +1,8 @@
 /* Where a box of another engine finds our programs, and its socket to the host. Shared with guest/entry. */
 #pragma once
 
-#define ENGINE_PROGRAMS "/opt/glovebox/engine" /* read-only: `entry` and `agent` */
+#define ENGINE_PROGRAMS "/opt/glovebox/engine" /* read-only: `entry`, `agent`, `commands` */
 #define ENGINE_SOCKET "/run/glovebox/socket"
 #define ENGINE_SOCKET_DIR "/run/glovebox"
+#define ENGINE_ARGUMENTS_NAME "arguments" /* beside the socket: texts, each followed by NUL */
+#define ENGINE_ARGUMENTS ENGINE_SOCKET_DIR "/" ENGINE_ARGUMENTS_NAME

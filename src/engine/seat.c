@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "box/agent_image.h"
+#include "engine/commands_image.h"
 #include "engine/entry_image.h"
 #include "engine/programs.h"
 
@@ -61,6 +62,7 @@ static int keep_programs(const char *directory, struct err *err) {
                 size_t size;
         } programs[] = { { "agent", agent_image, agent_image_size() },
                          { "entry", entry_image, entry_image_size() },
+                         { "commands", commands_image, commands_image_size() },
                          { "hosts", own_hosts, strlen(own_hosts) },
                          { "resolv.conf", own_resolver, strlen(own_resolver) } };
         if (make_directory(directory, 0755, err) < 0)
@@ -166,7 +168,7 @@ void seat_remove(const char *name) {
                 if (rmdir(path) < 0)
                         (void) unlink(path); /* of an empty file; a mount that is still there is in use */
         }
-        static const char *const rest[] = { "/in/socket", "/in", "" };
+        static const char *const rest[] = { "/in/socket", "/in/" ENGINE_ARGUMENTS_NAME, "/in", "" };
         for (size_t i = 0; i < ELEMENTS(rest); i++) {
                 (void) snprintf(path, sizeof(path), SEAT_ROOT "/%.64s%s", name, rest[i]);
                 (void) remove(path);

@@ -25,7 +25,7 @@ static bool stat_artifacts(const struct session *session, struct stat *ret_statu
 }
 
 static bool is_on_tmpfs(const struct session *session) {
-        return session->kernel && session->kernel->ephemeral;
+        return session->kernel && session->kernel->ephemeral && !*session->row.workspace;
 }
 
 /* A tmpfs, whose directories grow with each entry: their size alone shows that there is none. */

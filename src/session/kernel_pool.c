@@ -1,6 +1,7 @@
-/* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run with the usual image and
- * limits. A workspace, data or a script is mounted when the run takes its box. Each is used once. As many full ones,
- * which have imported what is preloaded, are kept as light ones, which have not (kernel/kernel_choice.h). */
+/* The pool: kernels that wait, sealed and with their modules imported, for an ephemeral run with the usual image.
+ * Limits of control groups are set, and a workspace, data or a script is mounted, when the run takes its box. Each is
+ * used once. As many full ones, which have imported what is preloaded, are kept as light ones, which have not
+ * (kernel/kernel_choice.h). */
 #include "session/kernel_pool.h"
 
 #include <jansson.h>
@@ -8,7 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "box/late_mounts.h"
+#include "box/cgroup/cgroup.h"
 #include "kernel/kernel.h"
 #include "session/kernel_order.h"
 #include "session/manager.h"
@@ -86,7 +87,8 @@ static bool is_short(const struct session_manager *manager, bool light) {
 }
 
 static const char *plain_image(const struct session_manager *manager, const char *plain_options) {
-        return *plain_options ? manager->options->engines.image : manager->options->image;
+        return *plain_options ? engine_image_of(&manager->options->engines, manager->engine.name)
+                              : manager->options->image;
 }
 
 void kernel_pool_refill(struct session_manager *manager) {
@@ -127,44 +129,84 @@ void kernel_pool_refill_soon(struct session_manager *manager) {
                 manager->pool_timer = loop_timer(manager->loop, loop_now_ms() + PAUSE_MS, on_time, manager);
 }
 
-/* Only what a box that is ready can still be shown: box/late_mounts.h. */
-static bool fits_late(const struct registry_session *row) {
-        static const char *const shown[] = { "data", "script", "operator" };
+enum shown { SHOWS_NOTHING, SHOWS_LATE, SHOWS_MORE };
+
+/* What a run is to be shown that a plain box does not have: what one that is ready can still be shown
+ * (box/late_mounts.h), or more. */
+static enum shown kind_shown(const struct registry_session *row) {
+        static const char *const late[] = { "data", "script", "script_at" };
         json_t *options = *row->options ? json_loads(row->options, 0, NULL) : json_object(), *value;
         const char *name;
-        bool fits = options != NULL;
+        enum shown shows = *row->workspace ? SHOWS_LATE : SHOWS_NOTHING;
         json_object_foreach (options, name, value) {
-                bool is_shown = strcmp(name, "script_at") == 0 && json_is_string(value) &&
-                                late_mounts_has_place(json_string_value(value));
-                for (size_t i = 0; i < ELEMENTS(shown); i++)
-                        is_shown |= strcmp(name, shown[i]) == 0;
-                fits &= is_shown;
+                bool is_late = false;
+                for (size_t i = 0; i < ELEMENTS(late); i++)
+                        is_late |= strcmp(name, late[i]) == 0;
+                enum shown kind = strcmp(name, "operator") == 0 ? SHOWS_NOTHING : is_late ? SHOWS_LATE : SHOWS_MORE;
+                shows = kind > shows ? kind : shows;
         }
+        if (!options)
+                shows = SHOWS_MORE;
         json_decref(options);
-        return fits;
+        return shows;
+}
+
+bool kernel_pool_has_to_show(const struct registry_session *row) {
+        return session_engine_is_native(row) && kind_shown(row) != SHOWS_NOTHING;
+}
+
+/* Memory, processes and the share of processors are bounded by control groups alone, and are changed when the box is
+ * taken. The others are in its mounts, and code sees the number of its processors from the start. */
+static bool fits_limits(const struct session_manager *manager, const struct limits *limits) {
+        const struct limits *ready = &manager->options->limits;
+        return limits_processors(limits) == limits_processors(ready) && limits->tmp_bytes == ready->tmp_bytes &&
+               limits->disk_bytes == ready->disk_bytes && limits->disk_files == ready->disk_files;
+}
+
+static bool has_other_groups(const struct session_manager *manager, const struct limits *limits) {
+        const struct limits *ready = &manager->options->limits;
+        return limits->memory_bytes != ready->memory_bytes || limits->pids != ready->pids ||
+               limits->cpu_thousandths != ready->cpu_thousandths;
+}
+
+int kernel_pool_limit(const struct session_manager *manager, const struct kernel *kernel, const struct limits *limits,
+                      struct err *err) {
+        struct cgroup_usage usage = { 0 };
+        if (!has_other_groups(manager, limits))
+                return 0;
+        cgroup_read_usage(&kernel->cgroup, &usage);
+        if (limits->memory_bytes / 2 < usage.memory_now_bytes) /* one that is made for it begins with less */
+                return err_set(err, ERR_LIMIT, "a kernel of the pool uses too much memory for this run");
+        return cgroup_change_limits(&kernel->cgroup, limits, err);
+}
+
+/* A host that cannot enforce every limit by groups has rlimits for some, which are set when a box is made. */
+static bool can_change_groups(const struct session_manager *manager) {
+        for (size_t i = 0; i < CGROUP_CONTROLLERS; i++)
+                if (!manager->host.usable[i])
+                        return false;
+        return true;
 }
 
 static bool is_same_box(const struct session_manager *manager, const struct registry_session *row,
                         const char *plain_options) {
+        bool is_native = !*plain_options;
         return strcmp(row->image, plain_image(manager, plain_options)) == 0 &&
-               session_engine_is_native(row) == !*plain_options &&
-               row->allow_weaker == manager->options->allow_weaker && strcmp(row->mode, "fresh") != 0 &&
-               memcmp(&row->limits, &manager->options->limits, offsetof(struct limits, timeout_ms)) == 0 &&
-               row->limits.tmp_bytes == manager->options->limits.tmp_bytes &&
-               row->limits.disk_bytes == manager->options->limits.disk_bytes &&
-               row->limits.disk_files == manager->options->limits.disk_files;
+               session_engine_is_native(row) == is_native && row->allow_weaker == manager->options->allow_weaker &&
+               strcmp(row->mode, "fresh") != 0 && fits_limits(manager, &row->limits) &&
+               (!has_other_groups(manager, &row->limits) || (is_native && can_change_groups(manager)));
 }
 
 struct kernel *kernel_pool_take(struct session_manager *manager, const struct registry_session *row, bool light) {
         struct kernel *found = NULL;
         char options[sizeof(row->options)]; /* of a run that asks for nothing */
         session_engine_plain_options(manager, options, sizeof(options));
-        bool is_plain = strcmp(row->options, options) == 0 && !*row->workspace;
-        if (!is_same_box(manager, row, options) || (!is_plain && !fits_late(row)))
+        enum shown shows = strcmp(row->options, options) == 0 && !*row->workspace ? SHOWS_NOTHING : kind_shown(row);
+        if (!is_same_box(manager, row, options) || shows == SHOWS_MORE)
                 return NULL;
         for (size_t i = 0; i < manager->n_pool; i++) {
                 struct kernel *kernel = manager->pool[i];
-                bool fits = (is_plain || kernel_can_attach(kernel)) &&
+                bool fits = (shows == SHOWS_NOTHING || kernel_can_attach(kernel)) &&
                             (kernel->light == light || (light && !found)); /* a full one does what a light one does */
                 if (kernel->state == KERNEL_IDLE && fits)
                         found = kernel;

@@ -1,10 +1,13 @@
-/* The pool: kernels that wait, sealed and ready, for an ephemeral run with default limits. */
+/* The pool: kernels that wait, sealed and ready, for an ephemeral run. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/err.h"
+
 struct kernel;
+struct limits;
 struct registry_session;
 struct session_manager;
 
@@ -12,6 +15,13 @@ void kernel_pool_refill(struct session_manager *manager);
 void kernel_pool_refill_soon(
         struct session_manager *manager); /* one was taken: after a pause, so that its run goes first */
 struct kernel *kernel_pool_take(struct session_manager *manager, const struct registry_session *row, bool light);
+
+/* Must the box of a kernel that was taken be shown something? */
+bool kernel_pool_has_to_show(const struct registry_session *row);
+
+/* Gives the box of a kernel that was taken the limits of its run. After a failure it is of no use. */
+int kernel_pool_limit(const struct session_manager *manager, const struct kernel *kernel, const struct limits *limits,
+                      struct err *err);
 size_t kernel_pool_ready(const struct session_manager *manager, bool light);
 size_t kernel_pool_wanted(const struct session_manager *manager, bool light);
 void kernel_pool_empty(struct session_manager *manager);

@@ -34,7 +34,7 @@ static json_t *session_config_check_get(json_t *json, const char *key) {
         return json_is_null(value) ? NULL : value;
 }
 
-static int check_env(json_t *env, struct err *err) {
+int session_config_check_env(json_t *env, struct err *err) {
         const char *name;
         json_t *value;
         if (env && !json_is_object(env))
@@ -127,7 +127,7 @@ int session_config_check(const struct caller *caller, json_t *json, enum session
         const struct policy policy = maker_policy(manager->maker_settings, is_operator, !caller_is_operator(caller));
         bool later = look == SESSION_CONFIG_LOOK_LATER;
         if ((session_engine_is_native(row) && check_image(manager, row->image, err) < 0) ||
-            check_env(session_config_check_get(json, "env"), err) < 0 ||
+            session_config_check_env(session_config_check_get(json, "env"), err) < 0 ||
             check_mounts(&policy, later, session_config_check_get(json, "mounts"), err) < 0)
                 return -1;
         if (data && !json_is_string(data))

@@ -15,5 +15,8 @@ struct registry_session;
 int session_config_check(const struct caller *caller, json_t *json, enum session_config_look look,
                          const struct registry_session *row, struct err *err);
 
+/* An object of variables; NULL is none. */
+int session_config_check_env(json_t *env, struct err *err);
+
 /* No members but these (ended by NULL): what is misspelled must not be ignored. `where` is for the message. */
 int session_config_check_members(json_t *json, const char *where, const char *const *known, struct err *err);

@@ -75,12 +75,15 @@ int session_engine_choose(const struct session_manager *manager, json_t *json, s
         keep(kept, chosen.name, chosen.runtime);
         if (engine_is_native(chosen.name))
                 return image_check_name(row->image, err);
-        if (!json_string_value(json_object_get(json, "image")) && !*settings->image)
+        const char *standard = engine_image_of(settings, chosen.name);
+        if (!json_string_value(json_object_get(json, "image")) && !*standard)
                 return err_set(err, ERR_USAGE,
                                "engine %s needs an image: name one (\"image\"), or have the operator set "
-                               "one for all (--engine-image, DOCKER_SANDBOX_IMAGE)",
-                               chosen.name);
+                               "one for all (%s)",
+                               chosen.name,
+                               standard == settings->incus_image ? "INCUS_SANDBOX_IMAGE"
+                                                                 : "--engine-image, DOCKER_SANDBOX_IMAGE");
         if (!json_string_value(json_object_get(json, "image")))
-                (void) snprintf(row->image, sizeof(row->image), "%s", settings->image);
+                (void) snprintf(row->image, sizeof(row->image), "%s", standard);
         return engine_check_image(row->image, err);
 }

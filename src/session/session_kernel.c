@@ -26,6 +26,7 @@ static int attach_box(struct session *session, struct err *err) {
         struct maker_request request;
         kernel_order_fill(&session->row, &request);
         request.attach = request.is_program = true;
+        request.by_owner = session->is_program;
         request.box_is_leased = kernel->fds[MAKER_LEASE] >= 0;
         request.box_uid = kernel->host_uid;
         request.ephemeral = !*session->row.workspace;
@@ -36,10 +37,7 @@ static int attach_box(struct session *session, struct err *err) {
 }
 
 static bool may_take_from_pool(const struct session *session) {
-        /* A session of the service that has a workspace has a journal on the disk, too. */
-        bool has_journal = *session->row.workspace && !session->is_program;
-        return session->ephemeral && !session->granted && !session->wants_listener && !session->needs_new_box &&
-               !has_journal;
+        return session->ephemeral && !session->granted && !session->wants_listener && !session->needs_new_box;
 }
 
 static bool take_from_pool(struct session *session) {
@@ -52,7 +50,8 @@ static bool take_from_pool(struct session *session) {
         session->kernel->listener = &session_kernel_listener;
         session->kernel->owner = session;
         session->from_pool = true;
-        if ((*session->row.options || *session->row.workspace) && attach_box(session, &err) < 0) {
+        if (kernel_pool_limit(session->manager, session->kernel, &session->row.limits, &err) < 0 ||
+            (kernel_pool_has_to_show(&session->row) && attach_box(session, &err) < 0)) {
                 kernel_free(session->kernel);
                 session->kernel = NULL;
                 session->from_pool = false;
@@ -98,7 +97,8 @@ static bool has_state_dir(const struct maker_request *request) {
 static void fill_request(struct session *session, struct maker_request *request) {
         kernel_order_fill(&session->row, request);
         request->ephemeral = session->ephemeral && !*session->row.workspace;
-        request->is_program = session->is_program;
+        request->is_program = session->ephemeral && !session->helps;
+        request->by_owner = session->is_program;
         if (has_state_dir(request))
                 (void) snprintf(request->state_dir, sizeof(request->state_dir), "%.1000s/kernel", session->state_dir);
         (void) snprintf(request->workspace, sizeof(request->workspace), "%s", session->workspace);

@@ -24,18 +24,25 @@ int session_open_journal(const struct session *session, struct journal **ret_jou
 /* What differs in a box of another engine. Its sealing is ours (guest/entry), its namespaces are the engine's. */
 static void report_engine(const struct session *session, const struct session_engine *engine, json_t *report) {
         static const char *const namespaces[] = { "mount", "pid", "network", "ipc", "uts", "cgroup" };
+        const struct engine *maker = engine_find(engine->name, NULL);
         bool is_gvisor = strcmp(engine->runtime, session->manager->options->engines.gvisor) == 0;
+        bool has_users = maker && maker->has_users;
+        enum engine_isolation isolation = is_gvisor ? ENGINE_GVISOR : maker ? maker->isolation : ENGINE_CONTAINER;
         json_t *names = json_array(), *weaker = json_array();
         for (size_t i = 0; i < ELEMENTS(namespaces); i++)
                 json_array_append_new(names, json_string(namespaces[i]));
-        json_array_append_new(weaker, json_string("user: no user namespace; the user of the box is one of the host's, "
-                                                  "without any capability"));
+        if (has_users)
+                json_array_append_new(names, json_string("user"));
+        else
+                json_array_append_new(weaker, json_string("user: no user namespace; the user of the box is one of the "
+                                                          "host's, without any capability"));
         json_object_set_new(report, "engine", json_string(engine->name));
-        json_object_set_new(report, "isolation", json_string(is_gvisor ? "gvisor" : "container"));
+        json_object_set_new(report, "isolation", json_string(engine_isolation_name(isolation)));
         json_object_set_new(report, "runtime", *engine->runtime ? json_string(engine->runtime) : json_null());
         json_object_set_new(report, "namespaces", names);
         json_object_set_new(report, "weaker", weaker);
-        json_object_set_new(report, "uid_map", json_null());
+        if (!has_users)
+                json_object_set_new(report, "uid_map", json_null());
         if (is_gvisor)
                 json_object_set_new(report, "landlock_abi", json_integer(0));
 }

@@ -38,13 +38,14 @@ struct maker_request {
         struct limits limits;
         bool allow_weaker;
         bool ephemeral; /* the workspace is a bounded tmpfs */
-        bool is_program; /* it never sleeps: no state directory */
+        bool is_program; /* of one run or program: it never sleeps, and has no state directory */
         bool pooled; /* for the pool: no caller waits */
         bool fresh; /* a Python of its own, never one forked from a nursery */
         bool light; /* forked from the nursery that has imported nothing: it needs none of the modules */
         bool network; /* make the socket that the proxy accepts on (MAKER_LISTENER); rules are not the maker's */
         char packages[1024]; /* state directory of the session whose packages are shown (store/packages.h), or "" */
         bool of_key; /* of an API key, not of the operator */
+        bool by_owner; /* a program, whose caller has the daemon's own user id */
         bool installs; /* a helper box: writes packages, may be shown what pip's settings name */
         bool attach; /* no box: that of `kernel_id`, which is ready, is shown workspace, data and script */
         bool box_is_leased; /* of that box: it has a user of its own, `box_uid` */

@@ -85,25 +85,27 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct s
                                "engine %s shows files through mounts that only root can make: run "
                                "the daemon as root, or use the engine native",
                                engine->name);
-        if (open_image(job, engine, err) < 0 || spawn_job_open_trees(job, err) < 0 ||
-            seat_open(job->settings->data_dir, request->group, seat, err) < 0)
+        if (open_image(job, engine, err) < 0)
                 return -1;
-        const struct engine_order order = { .name = request->group,
-                                            .owner = job->settings->owner,
-                                            .image = request->image,
-                                            .runtime = request->runtime,
-                                            .seat = seat->path,
-                                            .listen_fd = seat->listen_fd,
-                                            .limits = request->limits,
-                                            .uid = job->uid,
-                                            .gid = job->gid,
-                                            .network = request->network,
-                                            .mounts = seat->mounts };
+        struct engine_order order = { .name = request->group,
+                                      .owner = job->settings->owner,
+                                      .image = request->image,
+                                      .runtime = request->runtime,
+                                      .limits = request->limits,
+                                      .network = request->network };
+        if (engine->reserve && engine->reserve(job->settings->engines, &order, &job->uid, &job->gid, err) < 0)
+                return -1;
+        if (spawn_job_open_trees(job, err) < 0 || seat_open(job->settings->data_dir, request->group, seat, err) < 0)
+                return -1;
         int code = show_all(job, seat, err);
-        struct engine_order whole = order;
-        whole.n_mounts = seat->n_mounts;
+        order.seat = seat->path;
+        order.listen_fd = seat->listen_fd;
+        order.uid = job->uid;
+        order.gid = job->gid;
+        order.mounts = seat->mounts;
+        order.n_mounts = seat->n_mounts;
         if (code == 0)
-                code = engine->make(job->settings->engines, &whole, &job->box, &job->listener_fd, err);
+                code = engine->make(job->settings->engines, &order, &job->box, &job->listener_fd, err);
         seat_release(seat);
         return code;
 }
@@ -134,7 +136,10 @@ int spawn_elsewhere(const struct maker_settings *settings, const struct maker_re
         job->lease_fd = job->workspace_fd = job->listener_fd = -1;
         job->box = (struct box) { .pidfd = -1, .control_fd = -1 };
         int code = make_box(job, engine, seat, err);
-        if (code == 0 && (code = spawn_job_start_kernel(job, reply, err)) < 0) {
+        bool is_made = code == 0;
+        if (code == 0)
+                code = spawn_job_start_kernel(job, reply, err);
+        if (code < 0 && (is_made || engine->reserve)) {
                 struct err ignored;
                 (void) engine->remove(settings->engines, request->group, &ignored);
         }

@@ -20,6 +20,7 @@
 #include "box/policy.h"
 #include "box/seal/environment.h"
 #include "box/seal/tree.h"
+#include "engine/programs.h"
 #include "spawn/image_cache.h"
 #include "spawn/spawn_job_state.h"
 #include "store/packages.h"
@@ -133,20 +134,54 @@ static int open_packages(struct spawn_job *job, struct err *err) {
         return show_settings(job, err);
 }
 
-/* The script of a program, or its directory. Where it is shown is the caller's word, within the place for code. */
+/* A script without what lies beside it, as a copy in the place for code. */
+static int copy_script(struct spawn_job *job, int source_fd, const char *name, struct err *err) {
+        char path[64];
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", source_fd);
+        _cleanup_fd_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        int code = fd < 0 ? -errno : fd_read_to_end(fd, SCRIPT_MAX_BYTES, &text, &size);
+        int tree = code < 0 ? code : tree_make_with_file(name, text, size, job->uid, job->gid);
+        if (tree < 0)
+                return err_sys(err, -tree, "copying the script %.200s", name);
+        job->mounts[job->n_mounts++] = (struct box_mount) { tree, true, false, BOX_CODE_DIR };
+        return 0;
+}
+
+/* The file itself is opened as `glovebox run` opens it without a daemon: it is named by the owner of this daemon, and
+ * only its text goes to the box. A directory is a mount like any other. */
+static int open_script_source(const struct spawn_job *job, const struct policy *policy, const char *source, bool alone,
+                              int *ret_fd, struct err *err) {
+        if (!alone || !job->request->by_owner)
+                return policy_open_source(policy, source, false, ret_fd, err);
+        *ret_fd = open(source, O_PATH | O_CLOEXEC);
+        return *ret_fd < 0 ? err_sys(err, errno, "opening %.300s", source) : 0;
+}
+
+/* The script of a program (destination: a file in the place for code), or its directory (that place). */
 static int open_script(struct spawn_job *job, const struct policy *policy, struct err *err) {
         const char *source = json_string_value(json_object_get(job->options, "script"));
         const char *destination = json_string_value(json_object_get(job->options, "script_at"));
+        const char *name = destination ? strrchr(destination, '/') + 1 : NULL;
+        struct stat status;
         _cleanup_fd_ int fd = -1;
         if (!source)
                 return 0;
-        if (!destination || strncmp(destination, BOX_CODE_DIR, strlen(BOX_CODE_DIR)) != 0 ||
-            strchr(destination + strlen(BOX_CODE_DIR), '/') != strrchr(destination + strlen(BOX_CODE_DIR), '/') ||
-            strstr(destination, ".."))
+        bool alone = destination && strcmp(destination, BOX_CODE_DIR) != 0;
+        if (!destination || (alone && (strlen(BOX_CODE_DIR "/") != (size_t) (name - destination) ||
+                                       strncmp(destination, BOX_CODE_DIR "/", strlen(BOX_CODE_DIR "/")) != 0 ||
+                                       !*name || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)))
                 return err_set(err, ERR_USAGE, "\"script_at\" must be " BOX_CODE_DIR " or a file in it");
-        if (policy_open_source(policy, source, false, &fd, err) < 0)
+        if (job->n_mounts == MOUNTS_MAX)
+                return err_set(err, ERR_LIMIT, "a box can have at most %d mounts", MOUNTS_MAX - 1);
+        if (open_script_source(job, policy, source, alone, &fd, err) < 0)
                 return -1;
-        return add_mount(job, fd, destination, false, err);
+        if (!alone)
+                return add_mount(job, fd, destination, false, err);
+        if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
+                return err_set(err, ERR_USAGE, "%.300s is not a plain file", source);
+        return copy_script(job, fd, name, err);
 }
 
 static int open_mounts(struct spawn_job *job, const struct policy *policy, struct err *err) {
@@ -250,10 +285,12 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
         return code;
 }
 
-/* Cold: the agent executes Python. */
+/* Cold: the agent executes Python. In an image of another engine there may be none: what is executed there becomes
+ * Python, or serves commands without it (guest/commands). */
 static int execute_kernel(struct spawn_job *job, char *const *environment, const int theirs[static KERNEL_FDS],
                           struct err *err) {
-        char *argv[] = { job->image.python,
+        char *argv[] = { (char[]) { ENGINE_PROGRAMS "/commands" },
+                         job->image.python,
                          (char[]) { "-m" },
                          (char[]) { "glovebox_kernel" },
                          (char[]) { "--requests" },
@@ -265,7 +302,7 @@ static int execute_kernel(struct spawn_job *job, char *const *environment, const
                          NULL };
         struct frame_writer payload = { 0 };
         frame_put_text(&payload, BOX_WORKSPACE);
-        frame_put_texts(&payload, argv);
+        frame_put_texts(&payload, argv + (*job->request->engine ? 0 : 1));
         frame_put_texts(&payload, environment);
         int sent = frame_send(job->box.control_fd, FRAME_START, 1, &payload, theirs, KERNEL_FDS);
         frame_writer_release(&payload);

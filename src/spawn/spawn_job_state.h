@@ -12,6 +12,7 @@
 
 enum {
         MOUNTS_MAX = 32,
+        SCRIPT_MAX_BYTES = 4 << 20, /* as much as `glovebox run` reads */
         OUTPUT_PIPE_BYTES = 1 << 20,
         ENV_MAX = 256 /* beside our own few */,
         KERNEL_FDS = 5 /* 0, 1, 2, requests, replies */

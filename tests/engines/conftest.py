@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import engines
+from support import incus as incus_server
 from support.client import Client
 from support.daemon import Daemon, wait_for
 from support.daemons import make_daemons
@@ -20,6 +21,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "podman": ("podman", ()),
     "docker-gvisor": ("docker", ("--engine-runtime", "runsc")),
     "podman-gvisor": ("podman", ("--engine-runtime", "runsc")),
+    "incus": ("incus", ()),
 }
 
 
@@ -31,7 +33,7 @@ def service() -> Iterator[Callable[[str], engines.Engine]]:
 
         def get(name: str) -> engines.Engine:
             if name not in running:
-                makers = {"docker": engines.docker, "podman": engines.podman}
+                makers = {"docker": engines.docker, "podman": engines.podman, "incus": incus_server.incus}
                 makers["podman-gvisor"] = lambda: engines.podman("runsc")
                 running[name] = stack.enter_context(makers[name]())
             return running[name]
@@ -66,6 +68,8 @@ def options_of(service: Callable[[str], engines.Engine], kind: str) -> tuple[eng
     if name == "native":
         return None, ("--engine", "native")
     engine = service(kind if kind == "podman-gvisor" else name)
+    if name == "incus":
+        return engine, ("--engine", name, "--incus-image", incus_server.IMAGE, "--incus-socket", str(engine.socket))
     return engine, ("--engine", name, "--engine-image", engines.IMAGE, f"--{name}-socket", str(engine.socket), *more)
 
 

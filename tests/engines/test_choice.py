@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conftest import options_of
 from support import engines
+from support import incus as incus_server
 from support.client import DaemonError
 from support.daemon import wait_for
 from support.daemons import StartDaemon, make_daemons
@@ -21,15 +23,20 @@ def docker_options(service: Callable[[str], engines.Engine]) -> tuple[str, ...]:
     return ("--docker-socket", str(service("docker").socket), "--engine-image", engines.IMAGE)
 
 
+def incus_options(service: Callable[[str], engines.Engine]) -> tuple[str, ...]:
+    return ("--incus-socket", str(service("incus").socket), "--incus-image", incus_server.IMAGE)
+
+
 def test_one_daemon_serves_several_engines_at_once(
     start: StartDaemon, service: Callable[[str], engines.Engine]
 ) -> None:
-    daemon = start(*docker_options(service), "--podman-socket", str(service("podman").socket))
+    options = (*docker_options(service), *incus_options(service))
+    daemon = start(*options, "--podman-socket", str(service("podman").socket))
     client = daemon.client()
-    for engine in ("native", "docker", "podman"):
+    for engine in ("native", "docker", "podman", "incus"):
         client.request("session.create", session=engine, engine=engine)
         client.execute(f"where = {engine!r}", engine)
-    for engine in ("native", "docker", "podman"):
+    for engine in ("native", "docker", "podman", "incus"):
         assert client.execute("where", engine)["result"]["text/plain"] == repr(engine)
         assert client.request("session.show", session=engine)["engine"] == engine
     client.request("session.create", session="strong", isolation="gvisor")
@@ -53,6 +60,7 @@ def test_podman_that_would_run_something_weaker_is_refused(
     ("options", "words"),
     [
         (("--engine", "docker", "--docker-socket", "/nonexistent/d.sock"), "engine docker is not there"),
+        (("--engine", "incus", "--incus-socket", "/nonexistent/i.sock"), "engine incus is not there"),
         (("--engine", "vmware"), "there is no engine"),
     ],
 )
@@ -76,6 +84,11 @@ def test_a_forced_engine_that_is_not_there_is_an_error_at_the_start(
         ({"engine": 7}, "usage", "must be a text"),
         ({"isolation": "strong"}, "usage", "isolation is"),
         ({"engine": "docker", "isolation": "vm"}, "refused", "virtual machines"),
+        ({"engine": "incus", "isolation": "vm"}, "refused", 'engine incus gives "container"'),
+        ({"engine": "incus", "isolation": "gvisor"}, "refused", 'engine incus gives "container"'),
+        ({"engine": "incus", "image": "no-such-image"}, "not_found", "incus image copy images:no-such-image"),
+        ({"engine": "incus", "image": "nowhere:debian/12"}, "system", "incus: creating an instance: .*nowhere"),
+        ({"engine": "incus", "image": "--vm"}, "usage", "no name of an image"),
     ],
 )
 def test_what_cannot_be_had_is_said_in_words(docker_daemon: object, fields: dict, code: str, words: str) -> None:
@@ -90,32 +103,78 @@ def test_what_cannot_be_had_is_said_in_words(docker_daemon: object, fields: dict
 @pytest.fixture(scope="module")
 def docker_daemon(binary: Path, service: Callable[[str], engines.Engine]) -> Iterator[object]:
     for make in make_daemons(binary):
-        yield make(*docker_options(service), "--podman-socket", "/nonexistent/p.sock")
+        yield make(*docker_options(service), *incus_options(service), "--podman-socket", "/nonexistent/p.sock")
 
 
-def test_an_image_without_python_says_so(start: StartDaemon, service: Callable[[str], engines.Engine]) -> None:
-    engine = service("docker")
-    engine.import_image("without-python", "bare:1")
-    client = start(*docker_options(service)).client()
-    client.request("session.create", session="bare", engine="docker", image="bare:1")
-    with pytest.raises(DaemonError, match="executing it: No such file"):
-        client.execute("1", "bare")
-
-
-def test_a_session_moves_with_its_variables_and_files(
-    start: StartDaemon, service: Callable[[str], engines.Engine]
+def test_a_vm_that_cannot_start_is_told_in_words(
+    docker_daemon: object, service: Callable[[str], engines.Engine]
 ) -> None:
-    daemon = start(*docker_options(service))
+    """Up to the server's own refusal: a host with KVM makes one."""
+    incus = service("incus")
+    drivers = incus.ask("GET", "/1.0")["metadata"]["environment"]["driver"]  # type: ignore[attr-defined]
+    assert "qemu" not in drivers, "this host has KVM: the suite can run over incus-vm here, and should"
+    client = docker_daemon.client()  # type: ignore[attr-defined]
+    before = len(incus.boxes())
+    for name, fields in (("vm", {"engine": "incus-vm"}), ("strongest", {"isolation": "vm"})):
+        client.request("session.create", session=name, **fields)
+        assert client.request("session.show", session=name)["engine"] == "incus-vm"
+        with pytest.raises(DaemonError, match="incus has no virtual machines here.*/dev/kvm.*vhost_vsock") as caught:
+            client.execute("1", name)
+        assert caught.value.code == "unsupported"
+    assert len(incus.boxes()) == before
+
+
+@pytest.mark.parametrize("kind", ["docker", "podman", "incus"])
+def test_an_image_without_python_serves_commands(
+    start: StartDaemon, service: Callable[[str], engines.Engine], kind: str
+) -> None:
+    engine, options = options_of(service, kind)
+    assert engine is not None
+    engine.import_image("without-python", "bare" if kind == "incus" else "bare:1")
+    daemon = start(*options, "--pool", "0")
+    client = daemon.client()
+    image = {"docker": "bare:1", "podman": "localhost/bare:1", "incus": "bare"}[kind]
+    client.request("session.create", session="bare", image=image, env={"COLOUR": "teal"})
+    done = client.request("command", session="bare", argv=["sh", "-c", "echo $COLOUR $0; echo bad >&2; exit 4", "a"])
+    assert (done["status"], done["exit_code"]) == ("error", 4), done
+    assert (done["stdout"], done["stderr"]) == ("teal a\n", "bad\n"), done
+    done = client.request("command", session="bare", argv=["no-such-command"])
+    assert done["exit_code"] == 127 and "there is no such command" in done["stderr"], done
+    done = client.execute("1 + 1", "bare")
+    assert (done["status"], done["error"]["name"]) == ("error", "NoPython"), done
+    assert "commands only" in done["error"]["value"]
+    # Longer than a pipe takes at once, so that it is sent in pieces; and as much comes back.
+    done = client.request("command", session="bare", argv=["printf", "%s", "x" * 100_000])
+    assert done["stdout"] == "x" * 100_000 and done["status"] == "ok"
+    number = client.begin("command", session="bare", argv=["sleep", "3600"])
+    wait_for("the run", lambda: daemon.client().request("session.show", session="bare")["state"] == "running")
+    daemon.client().request("session.interrupt", session="bare")
+    assert client.finish(number)["status"] == "interrupted"
+    done = client.request("command", session="bare", argv=["sleep", "3600"], timeout_ms=500)
+    assert done["timed_out"], done
+    fed = daemon.cli("exec", "bare", "--", "sh", "-c", "read a; read b; echo $b $a", input="one\ntwo\n")
+    assert (fed.returncode, fed.stdout) == (0, "two one\n"), fed.stderr
+    daemon.kill()  # and it is found again
+    daemon.start()
+    done = daemon.client().request("command", session="bare", argv=["id", "-u"])
+    assert done["stdout"] == "1000\n", done
+
+
+@pytest.mark.parametrize("there", ["docker", "incus"])
+def test_a_session_moves_with_its_variables_and_files(
+    start: StartDaemon, service: Callable[[str], engines.Engine], there: str
+) -> None:
+    daemon = start(*(docker_options(service) if there == "docker" else incus_options(service)))
     client = daemon.client()
     client.execute("n = [1, 2]; m = {'n': n}; open('kept.txt', 'w').write('file')", "moving")
-    for engine in ("docker", "native"):
+    for engine in (there, "native"):
         moved = daemon.cli("session", "move", "moving", "--engine", engine)
         assert (moved.returncode, moved.stdout) == (0, f"session moving is on {engine}\n"), moved.stderr
         done = client.execute("(n, m['n'] is n, open('kept.txt').read())", "moving")
         assert done["result"]["text/plain"] == "([1, 2], True, 'file')", done
         assert client.request("session.show", session="moving")["isolation"]["engine"] == engine
     client.execute("held = (i for i in range(3)); next(held)", "moving")
-    refused = daemon.cli("session", "move", "moving", "--engine", "docker")
+    refused = daemon.cli("session", "move", "moving", "--engine", there)
     assert refused.returncode != 0 and '"held" cannot come along' in refused.stderr
     daemon.kill()  # and the next daemon knows where it is
     daemon.start()

@@ -234,12 +234,19 @@ def test_a_list_of_hosts_is_reached_through_the_proxy(bench: Bench, binary: Path
 
 def test_the_report_names_the_engine_and_what_it_gives(bench: Bench, client: Client) -> None:
     client.execute("1", "report")
-    report = client.request("session.show", session="report")["isolation"]
+    shown = client.request("session.show", session="report")
+    report = shown["isolation"]
     assert report["engine"] == client.request("status")["engine"] == bench.kind.split("-")[0]
     assert report["isolation"] == ("gvisor" if bench.is_gvisor else "container")
     assert report["capabilities"] == [] and report["no_new_privs"] is True
     sealed = value(client, "open('/proc/self/status').read().count('Seccomp:\\t2')", "report")
     assert bench.is_gvisor or sealed == "1"
+    # What is said about ids is what the host sees: the user of the box, as its first process has it.
+    outside = Path(f"/proc/{shown['pid']}").stat().st_uid
+    if "user" in report["namespaces"]:
+        assert report["uid_map"] == f"1000 {outside} 1" and outside > 1000 and report["weaker"] == []
+    else:
+        assert report["uid_map"] is None and "no user namespace" in report["weaker"][0]
 
 
 def test_what_is_weaker_than_demanded_is_refused(bench: Bench, client: Client) -> None:

@@ -1,7 +1,8 @@
 """The attempts of tests/escape, inside boxes of other engines.
 
-A container has no user namespace of its own, and gVisor is another kernel: what the attempts find there that native
-boxes do not show is listed here, each with the reason. An attempt that is not listed must be blocked."""
+A container of docker or podman has no user namespace of its own, and gVisor is another kernel: what the attempts find
+there that native boxes do not show is listed here, each with the reason. An attempt that is not listed must be
+blocked."""
 
 from __future__ import annotations
 
@@ -48,6 +49,7 @@ _GVISOR = {
     "network-bind-to-a-foreign-address": "on a network that has no way out",
 }
 KNOWN: dict[str, dict[str, str]] = {
+    "incus": {name: why for name, why in _CONTAINER.items() if name != "proc-find-a-cgroup-file-system"},
     "docker": _CONTAINER,
     "podman": _CONTAINER | _PODMAN,
     "docker-gvisor": _CONTAINER | _GVISOR,
@@ -58,7 +60,7 @@ NATIVE_ONLY = {"artifacts", "terminal", "json", "stdin_file", "stdout_file"}  # 
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", ["docker", "podman", "docker-gvisor"])
+@pytest.mark.parametrize("kind", ["docker", "podman", "docker-gvisor", "incus"])
 def test_attempts_fail_inside(binary: Path, service: Callable[[str], engines.Engine], kind: str) -> None:
     table = harness.attempts()
     names = [

@@ -41,14 +41,15 @@ def empty(binary: Path) -> Iterator[Daemon]:
     """It has a nursery, and forks each interpreter when it is asked for."""
     for make in make_daemons(binary):
         daemon = make("--pool", "0", "--stock", "0", "--preload", PRELOAD)
-        daemon.cli("run", "-c", "pass")
+        daemon.cli("run", "-c", "import json")  # which asks for the interpreter that has it
         client = daemon.client()
         wait_for("the nursery", partial(_has_nursery, client))
         yield daemon
 
 
 def _has_nursery(client: Client) -> bool:
-    return bool(client.request("status")["nursery"]["state"] == "ready")
+    nurseries = client.request("status")
+    return all(nurseries[kind] and nurseries[kind]["state"] == "ready" for kind in ("nursery", "light_nursery"))
 
 
 def settings_of(program: Program, turn: int) -> tuple[str, ...]:

@@ -67,11 +67,13 @@ def test_every_option_has_a_warm_box(daemon: Daemon) -> None:
         (["--workspace", str(directory), *code], "pool"),
         (["--data", str(directory), *code], "pool"),
         (["--mount", f"{directory}:/mnt/x", *code], "fork"),
-        (["--memory", "300m", *code], "fork"),
+        (["--memory", "300m", "--pids", "20", "--cpus", "0.5", *code], "pool"),
+        (["--cpus", "2", *code], "fork"),
+        (["--tmp-size", "20m", *code], "fork"),
         (["--timeout", "9s", *code], "pool"),
         ([str(script)], "pool"),
         (["--workspace", str(directory), "--data", str(directory), str(script)], "pool"),
-        (["--alone", str(script)], "fork"),
+        (["--alone", str(script)], "pool"),
         (["--no-daemon", *code], "here"),
     ]
     for words, way in expected:
@@ -79,6 +81,78 @@ def test_every_option_has_a_warm_box(daemon: Daemon) -> None:
         done = daemon.cli("run", "--verbose", *words)
         assert way_of(done) == way, words
         assert re.search(r"\d ms  run", done.stderr) and re.search(r"\d ms  in all", done.stderr)
+
+
+LIMITED = """
+import subprocess, time
+children = []
+try:
+    while len(children) < 40:
+        children.append(subprocess.Popen(["sleep", "60"]))
+except BlockingIOError:
+    pass
+print(len(children) <= 20)
+for child in children:
+    child.kill()
+begun = time.perf_counter()
+while time.process_time() < 0.3:
+    pass
+print(time.perf_counter() - begun > 0.45)
+try:
+    bytearray(150 << 20)
+except MemoryError:
+    pass
+"""
+
+
+def test_the_limits_of_a_run_hold_in_a_box_that_was_ready(daemon: Daemon) -> None:
+    wait_for_pool(daemon)
+    limits = ["--memory", "100m", "--pids", "20", "--cpus", "0.5"]
+    done = daemon.cli("run", "--verbose", *limits, "-c", LIMITED)
+    assert WAYS["pool"] in done.stderr and done.stdout == "True\nTrue\n", done
+    assert done.returncode == 137 and "memory limit 100 MiB" in done.stderr, done.stderr
+    wait_for_pool(daemon)
+    larger = daemon.cli("run", "--verbose", "--memory", "900m", "-c", "b = bytearray(700 << 20); print(len(b) >> 20)")
+    assert WAYS["pool"] in larger.stderr and larger.stdout == "700\n", larger.stderr
+
+
+def test_a_script_in_a_place_that_is_never_shown_has_a_warm_box(daemon: Daemon) -> None:
+    """Only its text goes to the box, as without a daemon: beside keys, in a directory that everybody writes to."""
+    place = daemon.glovebox.place
+    if not (place.home / ".config").exists():
+        place.make("home/.config")
+    hidden, shared = place.make("home/.config/tool"), place.make("shared")
+    shared.chmod(0o1777)
+    for directory in (hidden, shared):
+        script = directory / "main.py"
+        script.write_text("import os\nprint(__file__, os.listdir('/run/code'), open(__file__).read()[:9])")
+        (directory / "beside.txt").write_text("secret")
+        place.give(script)
+        outputs = []
+        for more in ([], ["--no-daemon"]):
+            wait_for_pool(daemon)
+            done = daemon.cli("run", "--verbose", *more, str(script))
+            assert done.returncode == 0, done.stderr
+            assert WAYS["here" if more else "pool"] in done.stderr, done.stderr
+            outputs.append(done.stdout)
+        assert outputs[0] == outputs[1] == "/run/code/main.py ['main.py'] import os\n"
+
+
+def test_a_script_above_a_gloveboxs_own_files_is_alone_on_every_way(daemon: Daemon) -> None:
+    place = daemon.glovebox.place
+    project = place.make("project")
+    place.make("project/deep")
+    private = place.make("project/deep/data")
+    script, marker = project / "main.py", private / ".glovebox-private"
+    script.write_text("import os\nprint(os.listdir('/run/code'))\nopen('/run/code/other.txt')")
+    marker.write_text("")
+    (project / "other.txt").write_text("x")
+    for path in (script, marker, project / "other.txt"):
+        place.give(path)
+    for more in ([], ["--no-daemon"]):
+        done = daemon.cli("run", *more, str(script))
+        assert (done.returncode, done.stdout) == (1, "['main.py']\n"), done
+    shutil.rmtree(project)
 
 
 def test_output_goes_on_when_the_daemon_dies(start_daemon: StartDaemon) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.client import OUT, Client
+from support.client import OUT, Client, DaemonError
 from support.daemon import Daemon, wait_for
 
 
@@ -98,15 +100,15 @@ def test_a_run_whose_caller_leaves_before_it_has_a_kernel_never_runs(daemon: Dae
     os.kill(maker, signal.SIGSTOP)
     try:
         caller = daemon.client()
-        caller.begin("execute", ephemeral=True, cancel_on_disconnect=True, code=code, limits={"pids": 20})
+        caller.begin("execute", ephemeral=True, cancel_on_disconnect=True, code=code, limits={"tmp": "20m"})
         caller.begin("ping")
         caller.finish()
         caller.close()
         wait_for("the daemon to notice", lambda: status.request("status")["daemon"]["clients"] == clients)
     finally:
         os.kill(maker, signal.SIGCONT)
-    # Another run with limits of its own is made after it: when that one is done, the first has had its chance.
-    assert status.execute("1", limits={"pids": 21})["status"] == "ok"
+    # Another run with a /tmp of its own is made after it: when that one is done, the first has had its chance.
+    assert status.execute("1", limits={"tmp": "21m"})["status"] == "ok"
     wait_for("only the pool to be left", lambda: len(daemon.kernels()) == 2 * ready(status) == 4)
     assert set(os.listdir(daemon.data / "outputs")) == outputs
 
@@ -134,10 +136,67 @@ for fd in range(64):
     assert "glovebox-test" not in printed
 
 
-def test_a_run_with_limits_of_its_own_or_in_fresh_mode_works_without_the_pool(daemon: Daemon) -> None:
+def test_a_run_with_limits_of_its_own_or_in_fresh_mode_works(daemon: Daemon) -> None:
     client = daemon.client()
     assert client.execute("1", limits={"pids": 16, "memory_bytes": 128 << 20})["result"] == {"text/plain": "1"}
     assert client.execute("1", mode="fresh")["result"] == {"text/plain": "1"}
+
+
+AGE = """
+import os, time
+with open("/proc/self/stat") as file:
+    started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+print(round(time.clock_gettime(time.CLOCK_BOOTTIME) - started, 2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "is_ready"),
+    [
+        ({}, True),
+        ({"env": {"COLOUR": "teal"}}, True),
+        ({"limits": {"memory": "300m", "pids": 30}}, True),
+        ({"workspace": True}, True),
+        ({"data": True}, True),
+        ({"env": {"COLOUR": "teal"}, "workspace": True, "limits": {"memory": "300m"}}, True),
+        ({"mounts": True}, False),
+        ({"limits": {"tmp": "20m"}}, False),
+    ],
+    ids=str,
+)
+def test_what_a_waiting_kernel_can_be_given(daemon: Daemon, options: dict[str, Any], is_ready: bool) -> None:
+    client = daemon.client()
+    wait_for("the nursery", lambda: client.request("status")["nursery"]["state"] == "ready")
+    for _ in range(2):  # kernels that were made before there was a nursery
+        client.execute("1")
+        wait_for("a full pool", lambda: ready(client) == 2)
+    time.sleep(0.5)
+    shown = daemon.glovebox.place.path / "shown"
+    if not shown.exists():
+        daemon.glovebox.place.make("shown")
+    (shown / "here.txt").write_text("seen")
+    fields: dict[str, Any] = {**options, "operator": True}
+    for name, path in (("workspace", "/workspace"), ("data", "/data"), ("mounts", "/mnt/x")):
+        if name in options:
+            fields[name] = str(shown)
+            code = f"print(open('{path}/here.txt').read(), end=' ')"
+            break
+    else:
+        code = "print('seen', end=' ')"
+    if "mounts" in options:
+        fields["mounts"] = [{"source": str(shown), "destination": "/mnt/x"}]
+    variables = "import os\nprint(os.environ.get('COLOUR'), end=' ')\n"
+    done = client.execute(variables + code + AGE, **fields)
+    assert done["status"] == "ok", done
+    colour, seen, age_s = done["stdout"].split()
+    assert (colour, seen) == (options.get("env", {}).get("COLOUR", "None"), "seen")
+    assert (float(age_s) >= 0.4) == is_ready, age_s
+
+
+def test_variables_of_an_ephemeral_run_are_checked(daemon: Daemon) -> None:
+    for env in ({"a=b": "c"}, {"a": 1}, []):
+        with pytest.raises(DaemonError, match="env"):
+            daemon.client().execute("1", env=env)
 
 
 def test_many_at_once_all_come_out_right(daemon: Daemon) -> None:

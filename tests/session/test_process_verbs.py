@@ -122,6 +122,17 @@ def test_cp_says_what_it_needs(served_glovebox: Glovebox) -> None:
     assert served_glovebox("cp", "nobody:x", "-").returncode == 125
 
 
+def test_cp_of_a_missing_file_is_a_usage_error_and_leaves_nothing(served_glovebox: Glovebox) -> None:
+    place = served_glovebox.place
+    good(served_glovebox("session", "new", "demo"))
+    for words in (("demo:missing", place.home / "kept"), ("demo:missing", "-"), (place.home / "missing", "demo:")):
+        done = served_glovebox("cp", *words)
+        assert done.returncode == 2 and "there is no file" in done.stderr, (words, done)
+    assert not (place.home / "kept").exists()
+    absent = served_glovebox("cp", "absent:file", place.home)
+    assert absent.returncode == 125 and "absent" in absent.stderr, absent
+
+
 def test_limits_are_raised_while_a_session_lives(served_glovebox: Glovebox) -> None:
     good(served_glovebox("session", "new", "demo", "--memory", "100m"))
     good(served_glovebox("exec", "demo", "-c", "kept = 41"))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import _frozen_importlib
 import _frozen_importlib_external
+import _signal
 import atexit
 import builtins
 import contextlib
@@ -38,11 +39,18 @@ _START_PREFIXES = (
 )  # fmt: skip
 _OWN_VARIABLES = ("DF_BYTES", "NP_BYTES")  # a kernel's, not a program's
 
+# `signal` makes members of an enumeration of all numbers, which takes longer than the call (as in gate.py).
+_SIGINT, _SIG_FLUSH, _SIG_DFL, _SIG_UNBLOCK = map(
+    int, (signal.SIGINT, signal.SIGRTMAX - 3, signal.SIG_DFL, signal.SIG_UNBLOCK)
+)
+_ENDING = int(signal.SIGPIPE), int(signal.SIGXFSZ), _SIGINT  # Python ignores or handles them, other programs do not
+
 _plain_input, _plain_exit = builtins.input, os._exit
 _encoding, _errors = sys.stdout.encoding, sys.stdout.errors
 
 
 _our_modules: list[str] = []
+_hidden_modules: list[ModuleType | None] = []  # kept: to free them would write to 60 pages that are shared
 _leave = os._exit
 _exec: Callable[[str, list[str], Any], object] = os.execvpe
 
@@ -140,8 +148,8 @@ def _is_shadowed(argv: list[str]) -> bool:
 def _execute(argv: list[str], tell_end: Callable[[bytes], None]) -> NoReturn:
     if argv[0] == sys.executable:
         os.environ["PYTHONPATH"] = os.pathsep.join((extras.START_PATH, os.environ["PYTHONPATH"]))
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
+    for number in _ENDING:
+        _signal.signal(number, _SIG_DFL)
     _let_interrupts_through()
     try:
         _exec(argv[0], argv, os.environ)
@@ -152,13 +160,13 @@ def _execute(argv: list[str], tell_end: Callable[[bytes], None]) -> NoReturn:
 
 def _let_interrupts_through() -> None:
     """The kernel held them back (Gate.hold): one that has arrived is handled now."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+    _signal.pthread_sigmask(_SIG_UNBLOCK, (_SIGINT,))
 
 
 def _be_plain() -> None:
     """Take back what makes a kernel of an interpreter."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGRTMAX - 3, signal.SIG_DFL)
+    _signal.signal(_SIGINT, _signal.default_int_handler)
+    _signal.signal(_SIG_FLUSH, _SIG_DFL)
     builtins.input, os._exit = _plain_input, _plain_exit
     with contextlib.suppress(AttributeError):
         del builtins.display  # type: ignore[attr-defined]
@@ -168,8 +176,7 @@ def _be_plain() -> None:
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     extras.extras_install()
-    for name in _our_modules:
-        sys.modules.pop(name, None)
+    _hidden_modules[:] = [sys.modules.pop(name, None) for name in _our_modules]
 
 
 def _is_ours(finder: Any) -> bool:

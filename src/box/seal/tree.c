@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/syscalls.h"
+#include "box/seal/mount_point.h"
 
 static int clone_with(int fd, struct mount_attr *attributes) {
         _cleanup_fd_ int tree =
@@ -153,10 +154,24 @@ int tree_make_tmpfs(uint64_t bytes, uint64_t files, uid_t uid, gid_t gid, unsign
         return tree < 0 ? -errno : tree;
 }
 
-int tree_make_empty(uid_t uid, gid_t gid) {
+static int forbid_writing(int tree_fd) {
         struct mount_attr attributes = { .attr_set = MOUNT_ATTR_RDONLY };
+        return sys_mount_setattr(tree_fd, "", AT_EMPTY_PATH, &attributes) < 0 ? -errno : 0;
+}
+
+int tree_make_empty(uid_t uid, gid_t gid) {
         _cleanup_fd_ int tree = tree_make_tmpfs(4096, 1, uid, gid, 0500);
-        if (tree >= 0 && sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attributes) < 0)
-                return -errno;
-        return take_fd(&tree);
+        int code = tree < 0 ? tree : forbid_writing(tree);
+        return code < 0 ? code : take_fd(&tree);
+}
+
+int tree_make_with_file(const char *name, const void *bytes, size_t size, uid_t uid, gid_t gid) {
+        enum { PAGE = 4096, FILES = 2 }; /* itself and the file */
+        _cleanup_fd_ int tree = tree_make_tmpfs(size + PAGE, FILES, uid, gid, 0755);
+        int code = tree < 0 ? tree : mount_point_write_in(tree, name, bytes, size);
+        if (code == 0 && fchownat(tree, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+                code = -errno;
+        if (code == 0)
+                code = forbid_writing(tree);
+        return code < 0 ? code : take_fd(&tree);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -33,6 +34,9 @@ int tree_clone_device(const char *path, unsigned major_number, unsigned minor_nu
 
 /* An empty directory that cannot be written to. */
 int tree_make_empty(uid_t uid, gid_t gid);
+
+/* A directory with one file that holds these bytes; neither can be written to. */
+int tree_make_with_file(const char *name, const void *bytes, size_t size, uid_t uid, gid_t gid);
 
 /* A tmpfs that is bounded in bytes and in files, owned by uid/gid. */
 int tree_make_tmpfs(uint64_t bytes, uint64_t files, uid_t uid, gid_t gid, unsigned mode);

@@ -1,0 +1,29 @@
+/* Standard input of a command, from the client that asked for it: pieces in the session's own directory, each when the
+ * one before is gone, after a display has asked for them. An empty piece is the end (glovebox_kernel/host_input.py). */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct input {
+        bool is_offered;
+        int fd; /* of the command's pipe; -1 when nothing more goes there */
+        char token[65];
+        json_t *id; /* of the request, borrowed */
+        unsigned next;
+        uint64_t asked_ms;
+        char *piece;
+        size_t size, at;
+        bool has_ended;
+        int pause_ms;
+};
+
+struct input input_of(json_t *request);
+
+/* Moves what there is. For how many milliseconds there is nothing to do; -1: for good. */
+int input_move(struct input *input);
+
+/* Removes what was not read. */
+void input_end(struct input *input);
