@@ -10,7 +10,7 @@
 #include "base/loop.h"
 #include "base/share.h"
 
-enum { HELPER_JOB_FDS_MAX = 2, HELPER_JOB_ANSWER_MAX = 16 << 20, HELPER_JOB_QUEUE_ROOM = 48 };
+enum { HELPER_JOB_FDS_MAX = 4, HELPER_JOB_ANSWER_MAX = 16 << 20, HELPER_JOB_QUEUE_ROOM = 48 };
 
 struct helper_job;
 

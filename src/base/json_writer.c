@@ -91,15 +91,45 @@ static void fill_written(void) {
         }
 }
 
-static size_t written_size(unsigned char byte) {
-        char escape = byte < sizeof(escapes) ? escapes[byte] : 0;
-        return escape == 'u' ? 6 : escape ? 2 : 1;
+static size_t written_size(char byte) {
+        if (!written[0].size)
+                fill_written();
+        return written[(unsigned char) byte].size;
+}
+
+/* Are the next eight bytes all written as they are? A megabyte, byte by byte, takes milliseconds. */
+static bool are_plain(const char *bytes, size_t left) {
+        const uint64_t ones = 0x0101010101010101, tops = ones << 7;
+        uint64_t eight;
+        if (left < sizeof(eight))
+                return false;
+        memcpy(&eight, bytes, sizeof(eight));
+        uint64_t quote = eight ^ ones * '"', backslash = eight ^ ones * '\\';
+        uint64_t found = (eight - ones * ' ') | (quote - ones) | (backslash - ones);
+        return !(found & tops) && !(eight & tops);
+}
+
+static size_t written_size_of(const char *bytes, size_t size) {
+        size_t total = 0;
+        for (size_t i = 0; i < size;)
+                if (are_plain(bytes + i, size - i)) {
+                        total += sizeof(uint64_t);
+                        i += sizeof(uint64_t);
+                } else
+                        total += written_size(bytes[i++]);
+        return total;
 }
 
 size_t json_writer_fitting(const char *bytes, size_t size, size_t max) {
         size_t fitting = 0, total = 0;
-        for (size_t i = 0; i < size && (total += written_size((unsigned char) bytes[i])) <= max; i++)
-                fitting = i + 1;
+        while (fitting < size) {
+                bool is_plain = max - total >= sizeof(uint64_t) && are_plain(bytes + fitting, size - fitting);
+                size_t more = is_plain ? sizeof(uint64_t) : written_size(bytes[fitting]);
+                if (more > max - total)
+                        break;
+                total += more;
+                fitting += is_plain ? sizeof(uint64_t) : 1;
+        }
         while (fitting < size && fitting > 0 && ((unsigned char) bytes[fitting] & 0xc0) == 0x80)
                 fitting--;
         return fitting;
@@ -115,17 +145,21 @@ void json_writer_put_string(struct json_writer *text, const char *bytes, size_t 
                 }
                 bytes = repaired;
         }
-        size_t total = 2;
-        for (size_t i = 0; i < size; i++)
-                total += written_size((unsigned char) bytes[i]);
+        size_t total = 2 + written_size_of(bytes, size);
         char *to = make_room(text, total + BEHIND);
         if (!to)
                 return;
         if (!written[0].size)
                 fill_written();
         *to++ = '"';
-        for (size_t i = 0; i < size; i++) {
-                const struct written *entry = &written[(unsigned char) bytes[i]];
+        for (size_t i = 0; i < size;) {
+                if (are_plain(bytes + i, size - i)) {
+                        memcpy(to, bytes + i, sizeof(uint64_t));
+                        to += sizeof(uint64_t);
+                        i += sizeof(uint64_t);
+                        continue;
+                }
+                const struct written *entry = &written[(unsigned char) bytes[i++]];
                 memcpy(to, entry, sizeof(*entry));
                 to += entry->size;
         }

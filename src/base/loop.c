@@ -225,7 +225,8 @@ static int wait_ms(const struct loop *loop) {
         return at <= now ? 0 : at - now > INT_MAX ? INT_MAX : (int) (at - now);
 }
 
-static void call_due_timers(struct loop *loop) {
+/* One at least; the rest is due in the next turn. Many timers at once may each have a piece of somebody's work. */
+static void call_due_timers(struct loop *loop, uint64_t turn_began_us) {
         uint64_t now = loop_now_ms();
         while (!loop->stopped && loop->n_timers > 0 && loop->heap[0]->at_ms <= now) {
                 struct loop_timer *timer = loop->heap[0];
@@ -234,6 +235,8 @@ static void call_due_timers(struct loop *loop) {
                 void *context = timer->context;
                 free(timer);
                 call(context);
+                if (loop_now_us() - turn_began_us > TURN_US)
+                        return;
         }
 }
 
@@ -320,7 +323,7 @@ int loop_run(struct loop *loop, struct err *err) {
                         else if (loop_now_us() - began_us <= TURN_US)
                                 call_watch(events[i].data.ptr, events[i].events);
                 }
-                call_due_timers(loop);
+                call_due_timers(loop, began_us);
                 free_dropped(loop);
                 if (is_slow_lane_due)
                         serve_slow_lane(loop);

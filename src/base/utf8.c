@@ -8,32 +8,34 @@
 
 /* Which second bytes may follow a first one (Unicode, table 3-7); all later bytes are 80..bf. */
 static const struct {
-        unsigned char first_low, first_high, second_low, second_high;
+        unsigned char second_low, second_high;
         size_t length;
 } forms[] = {
-        { 0x00, 0x7f, 0, 0, 1 },       { 0xc2, 0xdf, 0x80, 0xbf, 2 }, { 0xe0, 0xe0, 0xa0, 0xbf, 3 },
-        { 0xe1, 0xec, 0x80, 0xbf, 3 }, { 0xed, 0xed, 0x80, 0x9f, 3 }, { 0xee, 0xef, 0x80, 0xbf, 3 },
-        { 0xf0, 0xf0, 0x90, 0xbf, 4 }, { 0xf1, 0xf3, 0x80, 0xbf, 4 }, { 0xf4, 0xf4, 0x80, 0x8f, 4 },
+        { 0, 0, 1 },       { 0x80, 0xbf, 2 }, { 0xa0, 0xbf, 3 }, { 0x80, 0xbf, 3 }, { 0x80, 0x9f, 3 },
+        { 0x80, 0xbf, 3 }, { 0x90, 0xbf, 4 }, { 0x80, 0xbf, 4 }, { 0x80, 0x8f, 4 },
+};
+
+/* The form that a first byte begins, plus 1; 0: none. */
+static const uint8_t form_of[256] = {
+        [0x00 ... 0x7f] = 1, [0xc2 ... 0xdf] = 2, [0xe0] = 3,          [0xe1 ... 0xec] = 4, [0xed] = 5,
+        [0xee ... 0xef] = 6, [0xf0] = 7,          [0xf1 ... 0xf3] = 8, [0xf4] = 9,
 };
 
 /* How many bytes belong to the character at `at`, or, when it is ill-formed, to what one U+FFFD stands for. */
 static size_t utf8_measure(const unsigned char *at, size_t left, bool *ret_good) {
         *ret_good = false;
-        for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-                if (*at < forms[i].first_low || *at > forms[i].first_high)
-                        continue;
-                size_t n = 1;
-                while (n < forms[i].length && n < left) {
-                        unsigned char low = n == 1 ? forms[i].second_low : 0x80;
-                        unsigned char high = n == 1 ? forms[i].second_high : 0xbf;
-                        if (at[n] < low || at[n] > high)
-                                break;
-                        n++;
-                }
-                *ret_good = n == forms[i].length;
-                return n;
+        size_t form = form_of[*at], n = 1;
+        if (form == 0)
+                return 1;
+        while (n < forms[form - 1].length && n < left) {
+                unsigned char low = n == 1 ? forms[form - 1].second_low : 0x80;
+                unsigned char high = n == 1 ? forms[form - 1].second_high : 0xbf;
+                if (at[n] < low || at[n] > high)
+                        break;
+                n++;
         }
-        return 1;
+        *ret_good = n == forms[form - 1].length;
+        return n;
 }
 
 int utf8_repair(const char *bytes, size_t size, char **ret_text, size_t *ret_size) {

@@ -332,6 +332,7 @@ int journal_take(struct journal *journal, enum journal_stream stream, int pipe_f
         *ret_closed = n == 0;
         *ret_size = (size_t) n;
         journal->end[stream] += kept;
+        journal_rotate_along(journal, kept); /* or whoever prints fast enough would outrun it */
         if (kept == 0 || !is_event_due(journal, stream))
                 return 0;
         /* Without room or memory for the event the bytes wait for the next one. */

@@ -23,6 +23,8 @@
 enum journal_stream { JOURNAL_OUT, JOURNAL_ERR, JOURNAL_STREAMS };
 
 enum {
+        JOURNAL_EVENTS = JOURNAL_STREAMS, /* index of `events` among the files */
+        JOURNAL_FILES,
         JOURNAL_RUNS_KEPT = 100,
         JOURNAL_STREAM_MAX = 16 << 20, /* bytes of one stream of one run; the rest is counted and dropped */
         JOURNAL_RESULT_MAX = 32 << 20,
@@ -158,6 +160,11 @@ int journal_event(struct journal *journal, const char *run_id, uint64_t number, 
  * since the event was asked for. */
 int journal_read(struct journal *journal, const struct journal_event *event, size_t at, void *bytes, size_t size,
                  size_t *ret_size, struct err *err);
+
+/* For a child that reads what is in the journal now: its files, borrowed, and in the child its own descriptors of
+ * them. */
+void journal_get_files(const struct journal *journal, int ret_fds[static JOURNAL_FILES]);
+void journal_set_files(struct journal *journal, const int fds[static JOURNAL_FILES]);
 
 /* The whole of one stream of a run, its first max bytes (inline results): NUL-terminated, the caller frees it. */
 int journal_read_stream(const struct journal *journal, const char *run_id, enum journal_stream stream, size_t max,

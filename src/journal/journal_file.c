@@ -18,6 +18,7 @@ static const char magic[8] = "GLVBJNL";
 #define CUT_RUN_BITS 40
 #define CUT_RUN_MAX ((1ull << CUT_RUN_BITS) - 1)
 
+enum { PIECE = 64 << 10 }; /* bytes of a record that are written at a time */
 enum { HEAD_VERSION = 8, HEAD_SIDE = 12, HEAD_BASE = 16, HEAD_CUT = 40 };
 _Static_assert(HEAD_CUT + 8 + 8 * JOURNAL_STREAMS == JOURNAL_HEAD_SIZE, "the head is full");
 
@@ -265,6 +266,20 @@ static size_t put_head(uint8_t head[static JOURNAL_RECORD_HEAD + JOURNAL_CHECKED
         return beside;
 }
 
+/* In pieces. For one large write the page cache takes blocks of up to 2 MiB that have been free for long. In a virtual
+ * machine whose host was given them back (free page reporting) the first touch of each takes 10 ms and more. */
+static int write_pieces(int fd, const char *bytes, size_t size, off_t offset) {
+        for (size_t done = 0; done < size;) {
+                ssize_t n = pwrite(fd, bytes + done, size - done < PIECE ? size - done : PIECE, offset + (off_t) done);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n <= 0)
+                        return n < 0 ? -errno : -ENOSPC;
+                done += (size_t) n;
+        }
+        return 0;
+}
+
 int journal_record_write(int fd, uint64_t base, uint64_t at, enum journal_kind kind, const void *fixed,
                          size_t fixed_size, const void *rest, size_t rest_size, uint64_t *ret_next_at) {
         size_t size = fixed_size + rest_size;
@@ -273,16 +288,18 @@ int journal_record_write(int fd, uint64_t base, uint64_t at, enum journal_kind k
         uint8_t head[JOURNAL_RECORD_HEAD + JOURNAL_CHECKED];
         size_t beside = put_head(head, kind, fixed, fixed_size, rest, rest_size);
         size_t in_head = JOURNAL_RECORD_HEAD + fixed_size + beside;
-        struct iovec parts[2] = { { .iov_base = head, .iov_len = in_head } };
-        if (rest_size > beside)
-                parts[1] = (struct iovec) { .iov_base = (char *) (uintptr_t) rest + beside,
-                                            .iov_len = rest_size - beside };
+        size_t left = rest_size - beside, first = left < PIECE ? left : PIECE;
+        const char *more = left > 0 ? (const char *) rest + beside : NULL;
+        const struct iovec parts[2] = { { .iov_base = head, .iov_len = in_head },
+                                        { .iov_base = (char *) (uintptr_t) more, .iov_len = first } };
         off_t offset = (off_t) (at - base + JOURNAL_HEAD_SIZE);
         ssize_t n;
         do
-                n = pwritev(fd, parts, rest_size > beside ? 2 : 1, offset);
+                n = pwritev(fd, parts, first > 0 ? 2 : 1, offset);
         while (n < 0 && errno == EINTR);
-        int code = n < 0 ? -errno : (size_t) n == JOURNAL_RECORD_HEAD + size ? 0 : -ENOSPC;
+        int code = n < 0 ? -errno : (size_t) n == in_head + first ? 0 : -ENOSPC;
+        if (code == 0 && left > first)
+                code = write_pieces(fd, more + first, left - first, offset + n);
         if (code < 0)
                 /* If even this fails, the next record is written over it, or journal_load cuts it off. */
                 return ftruncate(fd, offset) < 0 ? -errno : code;

@@ -57,8 +57,6 @@ enum {
         JOURNAL_HOLDS_SIZE = 13,
         JOURNAL_FLAG_RUN = 1,
         JOURNAL_FLAG_TELLS_LOSS = 2,
-        JOURNAL_EVENTS = JOURNAL_STREAMS, /* index of `events` among the files */
-        JOURNAL_FILES,
 };
 
 /* Logical offsets stay below this, so that adding a size to one never wraps. */

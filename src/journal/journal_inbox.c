@@ -2,6 +2,7 @@
  * byte is in one of them and in one only, so a daemon that is killed loses none and the next one meets none twice. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -40,10 +41,29 @@ void journal_inbox_close(struct journal *journal) {
         journal->unsaved_size = journal->unsaved_read = 0;
 }
 
+/* Another file takes its place, and the reaper closes the old one: giving back blocks can take as long as the disk likes
+ * (on one that is told about free blocks, `discard`, each time). */
+static int replace_file(struct journal *journal) {
+        if (journal->inbox_fd < 0 || (journal->inbox_end == 0 && journal->inbox_allocated == 0))
+                return 0;
+        (void) unlinkat(journal->dir_fd, "inbox.new", 0);
+        _cleanup_fd_ int fd = journal_file_open(journal->dir_fd, "inbox.new", O_EXCL);
+        if (fd < 0)
+                return fd;
+        if (renameat(journal->dir_fd, "inbox.new", journal->dir_fd, "inbox") < 0)
+                return -errno;
+        reaper_close(&journal->inbox_fd, 1);
+        journal->inbox_fd = take_fd(&fd);
+        return 0;
+}
+
 /* The file first: a mark behind its end is known to be old, one in the middle of other frames is not. */
 int journal_inbox_empty(struct journal *journal) {
-        if (journal->inbox_fd >= 0 && ftruncate(journal->inbox_fd, 0) < 0)
-                return -errno;
+        int replaced = replace_file(journal);
+        if (journal_is_full(replaced) && ftruncate(journal->inbox_fd, 0) == 0)
+                replaced = 0; /* no room for another file */
+        if (replaced < 0)
+                return replaced;
         journal->inbox_mark = 0;
         journal->inbox_allocated = 0;
         journal->inbox_read = journal->inbox_end = 0;

@@ -164,6 +164,14 @@ int journal_read(struct journal *journal, const struct journal_event *event, siz
         return 0;
 }
 
+void journal_get_files(const struct journal *journal, int ret_fds[static JOURNAL_FILES]) {
+        memcpy(ret_fds, journal->fds, sizeof(journal->fds));
+}
+
+void journal_set_files(struct journal *journal, const int fds[static JOURNAL_FILES]) {
+        memcpy(journal->fds, fds, sizeof(journal->fds));
+}
+
 /* Checks each event of the stream that has a part in its first `size` bytes. */
 static int check_stream(const struct journal *journal, const struct journal_entry *run, enum journal_stream stream,
                         size_t size, struct err *err) {

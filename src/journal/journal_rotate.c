@@ -14,7 +14,10 @@
 #include "journal/journal_state.h"
 #include "store/reaper.h"
 
-enum { ROTATED_AT_ONCE = 4 << 20 };
+enum {
+        ROTATED_AT_ONCE = 256 << 10,
+        COPIED_AT_ONCE = 64 << 10, /* journal_file.c says why not more */
+};
 
 static int copy_plainly(int from_fd, off_t from, int to_fd, off_t to, uint64_t size) {
         char buffer[1 << 16];
@@ -38,7 +41,8 @@ static int copy_plainly(int from_fd, off_t from, int to_fd, off_t to, uint64_t s
 static int journal_rotate_copy(int from_fd, uint64_t from_offset, int to_fd, uint64_t to_offset, uint64_t size) {
         off_t from = (off_t) from_offset, to = (off_t) to_offset;
         while (size > 0) {
-                ssize_t n = copy_file_range(from_fd, &from, to_fd, &to, size, 0);
+                size_t piece = size < COPIED_AT_ONCE ? (size_t) size : COPIED_AT_ONCE;
+                ssize_t n = copy_file_range(from_fd, &from, to_fd, &to, piece, 0);
                 if (n < 0 && errno == EINTR)
                         continue;
                 /* File systems that cannot do it say so in many ways; some copy nothing. */
@@ -138,13 +142,21 @@ static bool journal_rotate_finish(struct journal *journal) {
         return true;
 }
 
-bool journal_rotate_some(struct journal *journal) {
+static bool rotate_by(struct journal *journal, uint64_t size) {
         if (!journal->rotation.is_under_way)
                 return false;
         uint64_t left = bytes_from(journal, journal->rotation.copied);
-        if (!copy_some(journal, ROTATED_AT_ONCE) || (left <= ROTATED_AT_ONCE && !journal_rotate_finish(journal)))
+        if (!copy_some(journal, size) || (left <= size && !journal_rotate_finish(journal)))
                 abandon(journal);
         return journal->rotation.is_under_way;
+}
+
+bool journal_rotate_some(struct journal *journal) {
+        return rotate_by(journal, ROTATED_AT_ONCE);
+}
+
+void journal_rotate_along(struct journal *journal, size_t size) {
+        (void) rotate_by(journal, 2 * (uint64_t) size);
 }
 
 void journal_rotate(struct journal *journal) {

@@ -134,4 +134,5 @@ int journal_load(struct journal *journal, bool *ret_torn, struct err *err);
 
 /* Drops old runs when there are too many or they are too large. What cannot be rewritten now is tried again later. */
 void journal_rotate(struct journal *journal);
+void journal_rotate_along(struct journal *journal, size_t size); /* so many bytes were added: two are copied for each */
 void journal_rotation_release(struct journal *journal);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -15,8 +16,9 @@
 
 enum {
         HEADER_SIZE = 8,
-        OUTPUT_BUDGET = 256 << 10, /* bytes of one pipe per turn of the loop, so that a flood does not starve others */
-        DRAIN_BUDGET = 4 << 20, /* the same at the end of a run */
+        OUTPUT_BUDGET = 256 << 10, /* bytes of one pipe per turn of the loop, so that a flood does not starve others, */
+        OUTPUT_PIECE = 64 << 10, /* moved at a time, */
+        OUTPUT_US = 1000, /* and not after so long: memory that is used for the first time can be slow to get */
         REPLIES_FREE = 8 << 20, /* bytes of a run's replies that are read without delay */
         PAUSE_MS = 10, /* what comes beyond that, and output that is cut, waits so long each time */
         INBOUND_KEPT = 1 << 20, /* of the buffer for frames, when it is empty */
@@ -30,12 +32,13 @@ enum {
 
 /* ---- output ---- */
 
-static void take_output(struct kernel *kernel, enum journal_stream stream, size_t budget) {
+static void take_output(struct kernel *kernel, enum journal_stream stream, size_t budget, uint64_t budget_us) {
         int fd = kernel->fds[MAKER_OUT + (int) stream];
-        while (budget > 0 && fd >= 0) {
-                size_t size = 0;
+        uint64_t began_us = loop_now_us();
+        while (budget > 0 && fd >= 0 && loop_now_us() - began_us <= budget_us) {
+                size_t size = 0, piece = budget < OUTPUT_PIECE ? budget : OUTPUT_PIECE;
                 bool closed = false;
-                if (journal_take(kernel->journal, stream, fd, budget, &size, &closed, NULL) < 0 || closed) {
+                if (journal_take(kernel->journal, stream, fd, piece, &size, &closed, NULL) < 0 || closed) {
                         loop_unwatch(&kernel->output_watch[stream]);
                         return;
                 }
@@ -66,7 +69,7 @@ static void pause_watch(struct kernel *kernel, struct loop_watch *watch) {
 
 static void on_output(struct kernel *kernel, enum journal_stream stream) {
         if (journal_open_run(kernel->journal)) {
-                take_output(kernel, stream, OUTPUT_BUDGET);
+                take_output(kernel, stream, OUTPUT_BUDGET, OUTPUT_US);
                 if (journal_is_cut(kernel->journal, stream))
                         pause_watch(kernel, kernel->output_watch[stream]);
         } else /* something in the background writes between runs: the next run takes it */
@@ -98,9 +101,12 @@ void kernel_drain(struct kernel *kernel) {
         /* Most runs have printed nothing: one question, not one for each. */
         if (poll(waiting, ELEMENTS(waiting), 0) == 0)
                 return;
-        /* Bounded: a process in the background could go on writing for ever. */
-        for (int i = 0; i < JOURNAL_STREAMS; i++)
-                take_output(kernel, (enum journal_stream) i, DRAIN_BUDGET);
+        /* What there is now, the run has printed; a process in the background could go on writing for ever. */
+        for (int i = 0; i < JOURNAL_STREAMS; i++) {
+                int there = 0;
+                if (waiting[i].revents && ioctl(waiting[i].fd, FIONREAD, &there) == 0)
+                        take_output(kernel, (enum journal_stream) i, (size_t) there, UINT64_MAX);
+        }
 }
 
 /* ---- frames out ---- */
@@ -184,7 +190,7 @@ static int put_frame(struct kernel *kernel, enum kernel_frame type, const char *
 }
 
 static void rotate_some(void *context) {
-        enum { BETWEEN_MS = 5 };
+        enum { BETWEEN_MS = 1 };
         struct kernel *kernel = context;
         kernel->rotate_timer = NULL;
         if (journal_rotate_some(kernel->journal))

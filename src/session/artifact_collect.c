@@ -8,12 +8,12 @@
 #include <time.h>
 
 #include "base/fd.h"
-#include "session/artifact_listing.h"
 #include "session/outputs.h"
 #include "session/session.h"
 
 enum { MUCH_BYTES = 1 << 20, MUCH_FILES = 20 }; /* more than this is not copied by the daemon itself */
 enum { PATIENCE_MS = 60000 };
+enum { SEEN_FEW_BYTES = 64 << 10 }; /* of a list of artifacts, packed: a child looks at larger ones */
 
 static int64_t in_ns(const struct timespec *when) {
         return (int64_t) when->tv_sec * 1000000000 + when->tv_nsec;
@@ -59,6 +59,12 @@ static void note_empty(struct session *session) {
                 session->empty_since_ns = in_ns(&status.st_ctim);
 }
 
+static void forget_seen(struct session *session) {
+        artifact_list_release(&session->seen);
+        json_writer_release(&session->seen_many);
+        session->is_seen = false;
+}
+
 void artifact_collect_prepare(struct session *session) {
         struct timespec now;
         (void) clock_gettime(CLOCK_REALTIME_COARSE, &now); /* the clock of change times */
@@ -69,7 +75,7 @@ void artifact_collect_prepare(struct session *session) {
         if (fd < 0)
                 return;
         session->workspace_fd = fd;
-        artifact_list_release(&session->seen);
+        forget_seen(session);
         if (is_on_tmpfs(session) && is_empty_on_tmpfs(session))
                 return;
         session->is_seen = artifact_scan_few(fd, &session->seen);
@@ -78,7 +84,7 @@ void artifact_collect_prepare(struct session *session) {
 
 void artifact_collect_resume(struct session *session, int64_t began_ms) {
         artifact_collect_prepare(session);
-        session->is_seen = false;
+        forget_seen(session);
         session->run_since_ns = began_ms * 1000000;
         session->empty_since_ns = 0;
 }
@@ -97,18 +103,26 @@ static void copy_out(struct session *session, int workspace_fd, const char *run_
 
 /* Leaves what the run made or changed. Where it is not known what was there before, change times decide. */
 static void keep_fresh(const struct session *session, struct artifact_list *list) {
-        if (session->is_seen)
-                artifact_keep_changed(list, &session->seen);
-        else
+        struct artifact_list seen = { 0 };
+        if (!session->is_seen)
                 artifact_keep_since(list, (uint64_t) session->run_since_ns);
+        else if (session->seen_many.size == 0)
+                artifact_keep_changed(list, &session->seen);
+        else if (artifact_list_unpack(session->seen_many.bytes, session->seen_many.size, &seen) == 0)
+                artifact_keep_changed(list, &seen);
+        artifact_list_release(&seen);
 }
 
 /* Where they are on the host says nothing that others than the operator may know. */
-static void artifact_collect_report(struct session *session, struct artifact_list *fresh) {
+static void describe_fresh(const struct session *session, struct artifact_list *fresh, struct json_writer *text) {
         if (!session->ephemeral && !*session->row.owner)
                 (void) artifact_locate(fresh, session->workspace, NULL);
+        artifact_list_write_json(fresh, text);
+}
+
+static void artifact_collect_report(struct session *session, struct artifact_list *fresh) {
         json_writer_release(&session->collected);
-        artifact_list_write_json(fresh, &session->collected);
+        describe_fresh(session, fresh, &session->collected);
         session->is_collected = true;
 }
 
@@ -146,16 +160,51 @@ static void on_copied(void *context, const char *bytes, size_t size) {
         session->on_collected(session);
 }
 
+/* Of a session: says what the run made or changed, as JSON, and what is there now. Ten thousand files take
+ * milliseconds to compare and to describe, too. */
+static int list_in_child(const int *fds, int out_fd, void *context) {
+        struct session *session = context;
+        struct artifact_list list = { 0 };
+        struct json_writer now = { 0 }, text = { 0 };
+        if (artifact_scan(fds[0], &list, NULL) < 0)
+                return -1;
+        artifact_list_pack(&list, &now);
+        keep_fresh(session, &list);
+        describe_fresh(session, &list, &text);
+        return !now.failed && !text.failed && fd_write_all(out_fd, &text.size, sizeof(text.size)) == 0 &&
+                               fd_write_all(out_fd, text.bytes, text.size) == 0 &&
+                               fd_write_all(out_fd, now.bytes, now.size) == 0
+                       ? 0
+                       : -1;
+}
+
+/* A list of many stays as it came: only a child looks at it. */
+static void keep_seen(struct session *session, const char *bytes, size_t size) {
+        forget_seen(session);
+        if (size > SEEN_FEW_BYTES)
+                json_writer_put(&session->seen_many, bytes, size);
+        session->is_seen = size > SEEN_FEW_BYTES ? !session->seen_many.failed
+                                                 : artifact_list_unpack(bytes, size, &session->seen) == 0;
+        if (!session->is_seen)
+                forget_seen(session);
+}
+
 static void take_list(struct session *session, const char *bytes, size_t size) {
-        struct artifact_list now = { 0 }, fresh = { 0 };
-        bool is_known = bytes && artifact_list_unpack(bytes, size, &now) == 0;
-        if (is_known && artifact_list_unpack(bytes, size, &fresh) == 0)
-                keep_fresh(session, &fresh);
-        artifact_collect_report(session, &fresh);
-        artifact_list_release(&fresh);
-        artifact_list_release(&session->seen);
-        session->seen = now;
-        session->is_seen = is_known;
+        size_t text_size = 0;
+        bool is_known = bytes && size > sizeof(text_size);
+        if (is_known)
+                memcpy(&text_size, bytes, sizeof(text_size));
+        is_known = is_known && text_size < size - sizeof(text_size);
+        json_writer_release(&session->collected);
+        if (is_known) {
+                bytes += sizeof(text_size);
+                json_writer_put(&session->collected, bytes, text_size);
+                keep_seen(session, bytes + text_size, size - sizeof(text_size) - text_size);
+        } else {
+                json_writer_put_literal(&session->collected, "[]");
+                forget_seen(session);
+        }
+        session->is_collected = true;
         session->empty_since_ns = 0;
 }
 
@@ -171,7 +220,7 @@ bool artifact_collect_begin(struct session *session, void (*on_collected)(struct
         helper_job_name_queue(session->workspace_fd, queue);
         const struct helper_job_order order = { .fds = { session->workspace_fd },
                                                 .n_fds = 1,
-                                                .work = session->ephemeral ? copy_in_child : artifact_listing_in_child,
+                                                .work = session->ephemeral ? copy_in_child : list_in_child,
                                                 .done = session->ephemeral ? on_copied : on_listed,
                                                 .timeout_ms = PATIENCE_MS,
                                                 .queue = queue,
@@ -192,7 +241,7 @@ bool artifact_collect_is_much(struct session *session) {
                 artifact_collect_report(session, &fresh);
                 return false;
         }
-        if (!artifact_scan_few(session->workspace_fd, &now))
+        if (session->seen_many.size > 0 || !artifact_scan_few(session->workspace_fd, &now))
                 return true;
         bool is_listed = now.count == 0 || artifact_scan_few(session->workspace_fd, &fresh);
         keep_fresh(session, &fresh);
@@ -205,7 +254,7 @@ bool artifact_collect_is_much(struct session *session) {
                 copy_out(session, session->workspace_fd, session->runs->id, &fresh);
         artifact_collect_report(session, &fresh);
         artifact_list_release(&fresh);
-        artifact_list_release(&session->seen);
+        forget_seen(session);
         session->seen = now;
         session->is_seen = true;
         note_empty(session);

@@ -22,7 +22,7 @@ static void listing_free(struct listing *listing) {
         free(listing);
 }
 
-int artifact_listing_in_child(const int *fds, int out_fd, void *context) {
+static int list_in_child(const int *fds, int out_fd, void *context) {
         (void) context;
         struct artifact_list list = { 0 };
         struct json_writer bytes = { 0 };
@@ -67,7 +67,7 @@ int artifact_listing_get(struct caller *caller, int workspace_fd, artifact_liste
                                                 .n_fds = 1,
                                                 .timeout_ms = PATIENCE_MS,
                                                 .queue = queue,
-                                                .work = artifact_listing_in_child,
+                                                .work = list_in_child,
                                                 .done = on_listed,
                                                 .context = listing,
                                                 manager_job_of(caller->manager, caller->owner) };

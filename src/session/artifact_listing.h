@@ -11,6 +11,3 @@ struct caller;
  * caller has left by then; with NULL and -1 when there is no list. -1: it is never called. */
 typedef void artifact_listed(struct caller *caller, struct artifact_list *list, int workspace_fd);
 int artifact_listing_get(struct caller *caller, int workspace_fd, artifact_listed *done, struct err *err);
-
-/* The work of that child, for a helper job: writes the packed list of the workspace fds[0] to out_fd. */
-int artifact_listing_in_child(const int *fds, int out_fd, void *context);

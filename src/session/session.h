@@ -62,6 +62,7 @@ struct session {
         struct run *runs; /* the first one is on, or next */
         uint64_t waiting_number; /* of the last run that was put aside (waiting.h) */
         struct artifact_list seen; /* artifacts as they were after the last run, */
+        struct json_writer seen_many; /* or, if they were many, the same packed, */
         bool is_seen;              /* if that is known */
         int workspace_fd;          /* open while there is a kernel, or -1 */
         int64_t empty_since_ns;    /* change time of an artifacts directory that was seen empty, or 0 */

@@ -119,6 +119,7 @@ void session_free(struct session *session) {
         kernel_reply_release(&session->disk.outcome);
         kernel_free(session->kernel);
         artifact_list_release(&session->seen);
+        json_writer_release(&session->seen_many);
         fd_close(&session->workspace_fd);
         json_decref(session->held_back);
         json_decref(session->wake_report);

@@ -5,15 +5,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/helper_job.h"
 #include "base/memory.h"
 #include "journal/journal.h"
 #include "session/caller.h"
 #include "session/manager.h"
 
-enum { CHUNK = 256 << 10 };
+enum {
+        CHUNK = 256 << 10,
+        AT_ONCE = 256 << 10, /* bytes that the daemon copies itself; a child copies more */
+        PATIENCE_MS = 60000,
+};
 
 enum record_kind { RECORD_OUT, RECORD_ERR, RECORD_ANSWER };
 
@@ -26,99 +32,196 @@ struct record {
 };
 
 struct spill {
-        struct session_manager *manager;
+        struct caller *caller;
         char owner[SHARE_NAME_MAX + 1], box[SHARE_NAME_MAX + 1]; /* who is charged */
         int fd;
-        uint64_t size;
-        uint64_t at; /* what comes next */
+        uint64_t size; /* that is charged */
+        uint64_t at;   /* what comes next */
+        struct helper_job *job; /* fills it */
+        const struct spill_source *source; /* for the child, which has a copy */
 };
 
-static struct spill *spill_make(struct session_manager *manager, const char *owner, const char *box) {
-        struct spill *spill = calloc(1, sizeof(*spill));
-        char dir[4200];
-        (void) snprintf(dir, sizeof(dir), "%s/state", manager->data_dir);
-        if (spill) {
-                spill->manager = manager;
-                (void) snprintf(spill->owner, sizeof(spill->owner), "%s", owner);
-                (void) snprintf(spill->box, sizeof(spill->box), "%s", box);
-        }
-        if (!spill || (spill->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) < 0) {
-                free(spill);
-                return NULL;
-        }
-        return spill;
-}
+/* What goes into one, and from where. */
+struct spill_source {
+        int fd; /* of the spill */
+        struct journal *journal;
+        const char *run_id;
+        uint64_t cursor;
+        const char *text;
+        size_t size;
+};
 
 static struct share_claim claim_of(const struct spill *spill, uint64_t size) {
         return (struct share_claim) { .key = spill->owner, .box = spill->box, .amount = size };
+}
+
+static struct share_table *shares_of(const struct spill *spill) {
+        return &spill->caller->manager->shares;
+}
+
+/* For `size` bytes. NULL if there is no room for them: only this reader's stream is aborted. */
+static struct spill *spill_make(struct caller *caller, const char *box, uint64_t size) {
+        struct spill *spill = calloc(1, sizeof(*spill));
+        char dir[4200];
+        if (!spill)
+                return NULL;
+        *spill = (struct spill) { .caller = caller, .size = size };
+        (void) snprintf(spill->owner, sizeof(spill->owner), "%s", caller->owner);
+        (void) snprintf(spill->box, sizeof(spill->box), "%s", box);
+        (void) snprintf(dir, sizeof(dir), "%s/state", caller->manager->data_dir);
+        const struct share_claim claim = claim_of(spill, size);
+        bool is_charged = share_take(shares_of(spill), SHARE_SPILL, &claim, NULL) == 0;
+        spill->fd = is_charged ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+        if (spill->fd >= 0)
+                return spill;
+        if (is_charged)
+                share_give(shares_of(spill), SHARE_SPILL, &claim);
+        free(spill);
+        return NULL;
 }
 
 void spill_free(struct spill *spill) {
         if (!spill)
                 return;
         const struct share_claim all = claim_of(spill, spill->size);
-        share_give(&spill->manager->shares, SHARE_SPILL, &all);
+        helper_job_drop(&spill->job);
+        share_give(shares_of(spill), SHARE_SPILL, &all);
         fd_close(&spill->fd);
         free(spill);
 }
 
-static int spill_put(struct spill *spill, const struct record *record, const char *bytes) {
-        const struct share_claim claim = claim_of(spill, record->size);
-        if (share_take(&spill->manager->shares, SHARE_SPILL, &claim, NULL) < 0)
-                return -ENOSPC; /* only this reader's stream is aborted */
-        spill->size += record->size;
-        int code = fd_write_all(spill->fd, record, sizeof(*record));
-        return code < 0 ? code : fd_write_all(spill->fd, bytes, record->size);
+/* Before it was filled, nobody knew how much of the run its reader had read. */
+static void give_rest_back(struct spill *spill) {
+        struct stat status;
+        if (fstat(spill->fd, &status) < 0 || (uint64_t) status.st_size >= spill->size)
+                return;
+        const struct share_claim rest = claim_of(spill, spill->size - (uint64_t) status.st_size);
+        share_give(shares_of(spill), SHARE_SPILL, &rest);
+        spill->size = (uint64_t) status.st_size;
+}
+
+/* ---- filling it ---- */
+
+static int put_record(int fd, const struct record *record, const char *bytes) {
+        int code = fd_write_all(fd, record, sizeof(*record));
+        return code < 0 ? code : fd_write_all(fd, bytes, record->size);
 }
 
 /* The events from the cursor on. */
-static int put_events(struct spill *spill, struct journal *journal, const char *run_id, uint64_t cursor) {
+static int put_events(const struct spill_source *source) {
         _cleanup_free_ char *chunk = malloc(CHUNK);
         struct journal_event event;
         struct err err;
         int code = chunk ? 0 : -ENOMEM;
-        for (uint64_t number = cursor; code == 0; number++) {
-                if (journal_event(journal, run_id, number, &event, &err) < 0)
+        for (uint64_t number = source->cursor; code == 0; number++) {
+                if (journal_event(source->journal, source->run_id, number, &event, &err) < 0)
                         return err.code == ERR_NOT_FOUND ? 0 : -EBADMSG;
                 if (event.kind == JOURNAL_EVENT_RESULT)
                         break;
                 size_t size = 0;
                 for (size_t at = 0; code == 0 && at < event.size; at += size) {
-                        if (journal_read(journal, &event, at, chunk, CHUNK, &size, NULL) < 0)
+                        if (journal_read(source->journal, &event, at, chunk, CHUNK, &size, NULL) < 0)
                                 return -EIO;
                         if (size == 0)
                                 break;
                         const struct record record = { event.kind == JOURNAL_EVENT_ERR ? RECORD_ERR : RECORD_OUT,
                                                        at + size == event.size, number, size };
-                        code = spill_put(spill, &record, chunk);
+                        code = put_record(source->fd, &record, chunk);
                 }
         }
         return code;
 }
 
+static int spill_fill(const struct spill_source *source) {
+        int code = put_events(source);
+        if (code == 0)
+                code = put_record(source->fd, &(const struct record) { .kind = RECORD_ANSWER, .size = source->size },
+                                  source->text);
+        return code;
+}
+
+/* In a child, which has the journal as it is now. What goes wrong is said by its number. */
+static int fill_in_child(const int *fds, int out_fd, void *context) {
+        struct spill_source source = *((const struct spill *) context)->source;
+        journal_set_files(source.journal, fds);
+        source.fd = fds[JOURNAL_FILES];
+        int code = spill_fill(&source);
+        return fd_write_all(out_fd, &code, sizeof(code));
+}
+
+static int describe_failure(int code, struct err *err) {
+        if (code == -EBADMSG)
+                return err_set(err, ERR_DAMAGED,
+                               "the run's output is damaged on the disk: its checksum is not the one that was written");
+        return err_sys(err, -code, "putting the run's output aside");
+}
+
+static void on_filled(void *context, const char *bytes, size_t size) {
+        struct spill *spill = context;
+        struct caller *caller = spill->caller;
+        struct err err;
+        int code = -EIO;
+        spill->job = NULL;
+        if (size == sizeof(code))
+                memcpy(&code, bytes, sizeof(code));
+        if (code < 0) {
+                (void) describe_failure(code, &err);
+                caller_refuse(caller, &err);
+                return;
+        }
+        give_rest_back(spill);
+        spill_feed(caller);
+}
+
+/* Megabytes are read, checked and written: nobody else waits for that. */
+static int begin_filling(struct spill *spill, const struct spill_source *source, struct err *err) {
+        struct session_manager *manager = spill->caller->manager;
+        struct helper_job_order order = { .n_fds = JOURNAL_FILES + 1,
+                                          .timeout_ms = PATIENCE_MS,
+                                          .work = fill_in_child,
+                                          .done = on_filled,
+                                          manager_job_of(manager, spill->owner),
+                                          .context = spill };
+        journal_get_files(source->journal, order.fds);
+        order.fds[JOURNAL_FILES] = spill->fd;
+        spill->source = source;
+        spill->job = helper_job_start(manager->loop, &order, err);
+        spill->source = NULL;
+        return spill->job ? 0 : -1;
+}
+
 int spill_run(struct caller *caller, struct journal *journal, const char *run_id, const char *text, size_t size,
               const char *box, struct err *err) {
+        struct journal_run run;
+        if (journal_find(journal, run_id, &run, err) < 0)
+                return -1;
         if (caller->manager->disk.is_short)
                 return err_set(err, ERR_NO_SPACE,
                                "the host keeps the rest of its disk in reserve; read faster, or read "
                                "the run again later");
-        struct spill *spill = spill_make(caller->manager, caller->owner, box);
-        int code = spill ? put_events(spill, journal, run_id, caller->cursor) : -ENOSPC;
-        if (code == 0)
-                code = spill_put(spill, &(const struct record) { .kind = RECORD_ANSWER, .size = size }, text);
+        uint64_t most = run.bytes[JOURNAL_OUT] + run.bytes[JOURNAL_ERR] + size;
+        struct spill *spill = spill_make(caller, box, most);
+        if (!spill)
+                return describe_failure(-ENOSPC, err);
+        const struct spill_source source = { spill->fd, journal, run_id, caller->cursor, text, size };
+        int code = 0;
+        if (most > AT_ONCE)
+                code = begin_filling(spill, &source, err);
+        else if ((code = spill_fill(&source)) < 0)
+                (void) describe_failure(code, err);
         if (code < 0) {
                 spill_free(spill);
-                if (code == -EBADMSG)
-                        return err_set(err, ERR_DAMAGED,
-                                       "the output of run %s is damaged on the disk: its checksum is "
-                                       "not the one that was written",
-                                       run_id);
-                return err_sys(err, -code, "putting the output of run %s aside", run_id);
+                return -1;
         }
         caller->spill = spill;
-        spill_feed(caller);
+        if (!spill->job) {
+                give_rest_back(spill);
+                spill_feed(caller);
+        }
         return 0;
 }
+
+/* ---- reading it ---- */
 
 static int read_at(const struct spill *spill, uint64_t at, void *bytes, size_t size) {
         for (size_t done = 0; done < size;) {
@@ -132,7 +235,7 @@ static int read_at(const struct spill *spill, uint64_t at, void *bytes, size_t s
 
 void spill_feed(struct caller *caller) {
         struct spill *spill = caller->spill;
-        while (caller->type->wants_more(caller)) {
+        while (!spill->job && caller->type->wants_more(caller)) {
                 struct record record;
                 _cleanup_free_ char *bytes = NULL;
                 int code = read_at(spill, spill->at, &record, sizeof(record));

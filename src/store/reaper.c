@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -444,4 +445,28 @@ void reaper_close(int *fds, size_t n_fds) {
                 fd_close(&fds[i]);
         if (is_sent) /* now they are its alone; where this cannot be sent, the next message says so */
                 (void) send_message(MESSAGE_CLOSE, 0, "", NULL, 0);
+}
+
+/* A descriptor that keeps the file, if it is large, when its name goes; it opens nothing. -1: it is small, or is not. */
+static int hold_large(int dir_fd, const char *name) {
+        enum { LARGE_BLOCKS = (256 << 10) / 512 };
+        struct stat status;
+        if (fstatat(dir_fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(status.st_mode) ||
+            status.st_blocks < LARGE_BLOCKS)
+                return -1;
+        return openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+}
+
+int reaper_unlink(int dir_fd, const char *name) {
+        int held_fd = hold_large(dir_fd, name), code = unlinkat(dir_fd, name, 0) < 0 ? -errno : 0;
+        if (held_fd >= 0)
+                reaper_close(&held_fd, 1);
+        return code;
+}
+
+int reaper_rename(int from_fd, const char *from, int to_fd, const char *to) {
+        int held_fd = hold_large(to_fd, to), code = renameat(from_fd, from, to_fd, to) < 0 ? -errno : 0;
+        if (held_fd >= 0)
+                reaper_close(&held_fd, 1);
+        return code;
 }

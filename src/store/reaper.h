@@ -37,3 +37,8 @@ void reaper_remove_tree(const char *path);
 
 /* Closes descriptors of files that may go with them: with a large one that takes a while. At most three. */
 void reaper_close(int *fds, size_t n_fds);
+
+/* As unlinkat and renameat do, but the blocks of a large file that goes with its name are given back by the reaper: that
+ * can take as long as the disk likes. 0 or -errno. */
+int reaper_unlink(int dir_fd, const char *name);
+int reaper_rename(int from_fd, const char *from, int to_fd, const char *to);

@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/syscalls.h"
+#include "store/reaper.h"
 
 enum { SAFELY = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
 
@@ -41,11 +42,11 @@ bool tenant_file_exists(const char *directory, const char *name) {
 void tenant_file_rename(const char *directory, const char *name, const char *new_name) {
         _cleanup_fd_ int dir_fd = open_own(directory);
         if (dir_fd >= 0)
-                (void) renameat(dir_fd, name, dir_fd, new_name);
+                (void) reaper_rename(dir_fd, name, dir_fd, new_name);
 }
 
 void tenant_file_remove(const char *directory, const char *name) {
         _cleanup_fd_ int dir_fd = open_own(directory);
         if (dir_fd >= 0)
-                (void) unlinkat(dir_fd, name, 0);
+                (void) reaper_unlink(dir_fd, name);
 }

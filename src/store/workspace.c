@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/remove_tree.h"
 #include "base/syscalls.h"
+#include "store/reaper.h"
 
 enum { BENEATH = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
 enum { LIST_MAX = 10000, LIST_BYTES_MAX = 1 << 20, MADE_DEPTH_MAX = 128 };
@@ -209,11 +210,9 @@ int workspace_finish_file(struct workspace_file *file, struct err *err) {
         file->replaced = fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
         if (is_nameless && name_file(file, parent) < 0)
                 code = errno;
-        else if (renameat(is_nameless ? parent : file->workspace_fd, file->temporary, parent, name) < 0) {
-                code = errno;
-                if (is_nameless)
-                        (void) unlinkat(parent, file->temporary, 0);
-        }
+        else if ((code = -reaper_rename(is_nameless ? parent : file->workspace_fd, file->temporary, parent, name)) &&
+                 is_nameless)
+                (void) unlinkat(parent, file->temporary, 0);
         if (is_nameless || !code)
                 file->temporary[0] = '\0';
         if (code)
@@ -365,7 +364,8 @@ int workspace_move(int workspace_fd, const char *from, const char *to, struct er
         _cleanup_fd_ int to_parent = from_parent < 0 ? -1 : open_parent(workspace_fd, to, true, to_name, err);
         if (to_parent < 0)
                 return -1;
-        return renameat(from_parent, from_name, to_parent, to_name) < 0 ? workspace_fail(err, errno, from) : 0;
+        int code = reaper_rename(from_parent, from_name, to_parent, to_name);
+        return code < 0 ? workspace_fail(err, -code, from) : 0;
 }
 
 /* 0: gone. 1: a directory that is not empty, named `name` in *ret_parent. -1: err says why. */
@@ -374,10 +374,11 @@ static int remove_one(int workspace_fd, const char *relative, int *ret_parent, c
         _cleanup_fd_ int parent = open_parent(workspace_fd, relative, false, ret_name, err);
         if (parent < 0)
                 return -1;
-        if (unlinkat(parent, ret_name, 0) == 0)
+        int code = reaper_unlink(parent, ret_name);
+        if (code == 0)
                 return 0;
-        if (errno != EISDIR && errno != EPERM)
-                return workspace_fail(err, errno, relative);
+        if (code != -EISDIR && code != -EPERM)
+                return workspace_fail(err, -code, relative);
         if (unlinkat(parent, ret_name, AT_REMOVEDIR) == 0)
                 return 0;
         if (errno != ENOTEMPTY)

@@ -64,6 +64,29 @@ static bool run_round(struct err *err) {
         return loop_run(loop, err) == 0 && n_quiet == QUIET;
 }
 
+enum { TIMERS = 200, TIMER_US = 500, TIMERS_TURN_US = 50000 };
+static unsigned n_timers;
+
+static void burn(void *context) {
+        (void) context;
+        for (uint64_t began_us = cpu_us(); cpu_us() - began_us < TIMER_US;)
+                ;
+        if (++n_timers == TIMERS)
+                loop_stop(loop);
+}
+
+/* All are due at once; together they take twice as long as a turn may. */
+static void test_timers(struct err *err) {
+        bool is_made = loop_make(&loop, err) == 0;
+        for (unsigned i = 0; i < TIMERS && is_made; i++)
+                is_made = loop_timer(loop, loop_now_ms(), burn, NULL) != NULL;
+        ok(is_made && loop_run(loop, err) == 0 && n_timers == TIMERS, "timers that are due at once are all called");
+        const struct loop_turns turns = loop_turns(loop);
+        ok(turns.longest_cpu_us < TIMERS_TURN_US, "but not all in one turn: %llu us",
+           (unsigned long long) turns.longest_cpu_us);
+        loop_free(loop);
+}
+
 int main(void) {
         struct loop_watch *watches[FLOODERS], *quiet;
         struct err err = { 0 };
@@ -96,5 +119,6 @@ int main(void) {
         ok(loop_run(loop, &err) == 0 && !own, "a watch drops itself");
         loop_unwatch(&quiet);
         loop_free(loop);
+        test_timers(&err);
         return done_testing();
 }
