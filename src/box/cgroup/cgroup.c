@@ -403,19 +403,13 @@ void cgroup_set_weight(const struct cgroup *cgroup, unsigned weight) {
         enum { V2_FULL = 100 }; /* the same proportion, in its own unit */
         if (!cgroup->host || !cgroup->host->usable[CGROUP_CPU])
                 return;
-        bool v2 = cgroup_host_in_v2(cgroup->host, CGROUP_CPU), is_idle = weight < CGROUP_WEIGHT_IDLE;
+        bool v2 = cgroup_host_in_v2(cgroup->host, CGROUP_CPU);
         unsigned value = v2 ? (weight * V2_FULL + CGROUP_WEIGHT_FULL - 1) / CGROUP_WEIGHT_FULL : weight;
         char text[16];
         _cleanup_fd_ int dir_fd = open_group(cgroup, CGROUP_CPU);
         (void) snprintf(text, sizeof(text), "%u", value);
-        if (dir_fd < 0)
-                return;
-        /* An idle group has no other weight: the one first, or not at all. Linux before 5.15 has none. */
-        if (!is_idle)
-                (void) cgroup_file_write(dir_fd, "cpu.idle", "0");
-        (void) cgroup_file_write(dir_fd, v2 ? "cpu.weight" : "cpu.shares", text);
-        if (is_idle)
-                (void) cgroup_file_write(dir_fd, "cpu.idle", "1");
+        if (dir_fd >= 0)
+                (void) cgroup_file_write(dir_fd, v2 ? "cpu.weight" : "cpu.shares", text);
 }
 
 void cgroup_read_usage(const struct cgroup *cgroup, struct cgroup_usage *ret_usage) {

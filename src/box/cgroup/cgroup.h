@@ -74,9 +74,8 @@ int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err);
 int cgroup_change_limits(const struct cgroup *cgroup, const struct limits *limits, struct err *err);
 
 /* How much of the processors the box gets when others want them too, in proportion to their weights. New boxes have the
- * full one. Below CGROUP_WEIGHT_IDLE the box is idle to the scheduler (cpu.idle): any other box takes the processor
- * from it at once, and is woken on its processor as if nobody used that. What the host cannot do is left out. */
-enum { CGROUP_WEIGHT_FULL = 1024, CGROUP_WEIGHT_IDLE = 32 };
+ * full one. What the host cannot do is left out. */
+enum { CGROUP_WEIGHT_FULL = 1024 };
 void cgroup_set_weight(const struct cgroup *cgroup, unsigned weight);
 
 struct cgroup_usage {
