@@ -11,12 +11,22 @@
 
 /* As `glovebox serve` would have them. */
 static struct engine_settings settings_of_environment(void) {
-        const char *docker = getenv("GLOVEBOX_DOCKER_SOCKET"), *podman = getenv("GLOVEBOX_PODMAN_SOCKET");
-        return (struct engine_settings) { .docker_socket = docker && *docker ? docker : ENGINE_DOCKER_SOCKET,
-                                          .podman_socket = podman && *podman ? podman : ENGINE_PODMAN_SOCKET,
-                                          .image = "",
-                                          .runtime = "",
-                                          .gvisor = "runsc" };
+        struct engine_settings settings = ENGINE_SETTINGS_DEFAULT;
+        const struct {
+                const char *name, **value;
+        } rows[] = { { "GLOVEBOX_DOCKER_SOCKET", &settings.docker_socket },
+                     { "GLOVEBOX_PODMAN_SOCKET", &settings.podman_socket },
+                     { "INCUS_SOCKET", &settings.incus_socket },
+                     { "INCUS_REMOTE", &settings.incus_remote },
+                     { "INCUS_SANDBOX_TYPE", &settings.incus_type },
+                     { "SANDBOX_API_URL", &settings.remote_url },
+                     { "SANDBOX_API_KEY", &settings.remote_key } };
+        for (size_t i = 0; i < ELEMENTS(rows); i++) {
+                const char *text = getenv(rows[i].name);
+                if (text && *text)
+                        *rows[i].value = text;
+        }
+        return settings;
 }
 
 static json_t *describe(const char *name, bool is_there, const char *detail, const char *fix) {

@@ -57,6 +57,22 @@ struct engine_settings {
         uint64_t remote_timeout_ms; /* how long it may be away before requests to it fail */
 };
 
+/* Before options and variables are read. */
+#define ENGINE_SETTINGS_DEFAULT                                                                                        \
+        { .docker_socket = ENGINE_DOCKER_SOCKET,                                                                       \
+          .podman_socket = ENGINE_PODMAN_SOCKET,                                                                       \
+          .image = "",                                                                                                 \
+          .runtime = "",                                                                                               \
+          .gvisor = "runsc",                                                                                           \
+          .incus_socket = "",                                                                                          \
+          .incus_image = "",                                                                                           \
+          .incus_type = "",                                                                                            \
+          .incus_remote = "",                                                                                          \
+          .remote_url = "",                                                                                            \
+          .remote_key = "",                                                                                            \
+          .remote_ca = "",                                                                                             \
+          .remote_timeout_ms = 30000 }
+
 struct engine_mount {
         const char *source; /* on the host */
         const char *destination;

@@ -160,6 +160,11 @@ static int refuse_vm(const struct engine_settings *settings, struct err *err) {
 static int probe_kind(const struct engine_settings *settings, bool is_vm, char *ret_version, size_t room,
                       struct err *err) {
         json_t *json;
+        if (!engine_is_there(&engine_incus, settings)) /* the client would leave its settings in the user's directory */
+                return err_set(err, ERR_UNSUPPORTED,
+                               "incus is not running: no answer at %.200s; start it (systemctl start incus), or give "
+                               "another socket (--incus-socket)",
+                               incus_socket(settings));
         if (query(settings, "its version", "GET", "/1.0", NULL, SHORT_MS, &json, err) < 0)
                 return -1;
         const char *drivers = text_of(json, "environment", "driver");
