@@ -15,17 +15,43 @@
 #include "session/waiting.h"
 #include "store/disk_reserve.h"
 
-/* Variables of an ephemeral run go with its code, so that any box will do: one with other variables is no other box. A
- * fresh Python reads some of them when it starts. A new reference. */
+/* Is it read by the interpreter, or by a library that may be loaded already, when it starts? program.py has the same
+ * list for programs. */
+static bool is_read_at_start(const char *name) {
+        static const char *const prefixes[] = { "PYTHON",   "LD_",      "GLIBC_",     "MALLOC_",   "LC_",     "LANG",
+                                                "OMP_",     "GOMP_",    "KMP_",       "OPENBLAS_", "BLIS_",   "MKL_",
+                                                "NUMEXPR_", "VECLIB_",  "ARROW_",     "LOKY_",     "JOBLIB_", "POLARS_",
+                                                "RAYON_",   "MPL",      "MATPLOTLIB", "XDG_",      "NPY_",    "NUMPY_",
+                                                "PANDAS_",  "SKLEARN_", "SCIPY_",     "RDBASE",    "HOME",    "TZ" };
+        for (size_t i = 0; i < ELEMENTS(prefixes); i++)
+                if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+                        return true;
+        return false;
+}
+
+/* Variables of an ephemeral run go with its code where they can, so that any box will do. Others are the box's. */
+static bool env_goes_with_code(const struct run_request *request) {
+        const char *mode = json_string_value(json_object_get(request->options, "mode")), *name;
+        json_t *value;
+        if (!request->is_ephemeral)
+                return true;
+        if (mode && strcmp(mode, "fresh") == 0)
+                return false;
+        json_object_foreach (request->env, name, value)
+                if (is_read_at_start(name))
+                        return false;
+        return true;
+}
+
+/* Of the box of an ephemeral run. A new reference. */
 static json_t *options_of_box(const struct run_request *request, struct err *err) {
-        const char *mode = json_string_value(json_object_get(request->options, "mode"));
+        if (!env_goes_with_code(request))
+                return json_incref(request->options);
         json_t *options = json_copy(request->options);
         if (!options) {
                 (void) err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 return NULL;
         }
-        if (mode && strcmp(mode, "fresh") == 0)
-                return options;
         (void) json_object_del(options, "env");
         if (!request->env || session_config_check_env(request->env, err) == 0)
                 return options;
@@ -264,7 +290,8 @@ int operation_execute(struct caller *caller, const struct run_request *request, 
         set_text(payload, "file", request->file);
         set_text(payload, "input", request->input);
         set_value(payload, "args", request->args);
-        set_value(payload, "env", request->env);
+        if (env_goes_with_code(request))
+                set_value(payload, "env", request->env);
         if (request->is_not_counted)
                 json_object_set_new(payload, "store_history", json_false());
         return submit_run(caller, request, payload, err);
