@@ -168,7 +168,7 @@ void seat_remove(const char *name) {
                 if (rmdir(path) < 0)
                         (void) unlink(path); /* of an empty file; a mount that is still there is in use */
         }
-        static const char *const rest[] = { "/in/socket", "/in/" ENGINE_ARGUMENTS_NAME, "/in", "" };
+        static const char *const rest[] = { "/in/socket", ("/in/" ENGINE_ARGUMENTS_NAME), "/in", "" };
         for (size_t i = 0; i < ELEMENTS(rest); i++) {
                 (void) snprintf(path, sizeof(path), SEAT_ROOT "/%.64s%s", name, rest[i]);
                 (void) remove(path);

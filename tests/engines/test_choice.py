@@ -269,7 +269,7 @@ def test_status_and_doctor_tell_of_engines(start: StartDaemon, service: Callable
     told = {engine["name"]: engine["there"] for engine in daemon.client().request("status")["engines"]}
     assert told["native"] and told["docker"] and not told["podman"]
     status = daemon.cli("status").stdout
-    assert "native (chosen by auto" in status and "is not there: needs podman system service" in status, status
+    assert "native (auto: " in status and "is not there: needs podman system service" in status, status
     env = {"GLOVEBOX_DOCKER_SOCKET": str(service("docker").socket), "GLOVEBOX_PODMAN_SOCKET": "/nonexistent/p.sock"}
     done = subprocess.run(
         [str(daemon.glovebox.binary), "doctor", "--json"],
