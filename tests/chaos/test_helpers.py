@@ -103,6 +103,7 @@ def test_ps_and_status_show_every_process_of_the_daemon(start_daemon: StartDaemo
     client.request("session.create", session="net", network={"allow": ["example.invalid:443"]})
     client.execute("x = 1", "net")
     status = wait_for("the nursery", lambda: (shown := client.request("status"))["nursery"] and shown)
+    assert status["helpers"].pop("remote")["state"] == "off", "no remote is configured"
     pids = {name: helper["pid"] for name, helper in status["helpers"].items()}
     pids["supervisor"] = status["nursery"]["supervisor_pid"]
     assert set(pids) == {"vault", "maker", "reaper", "janitor", "proxy", "meter", "audit", "supervisor"}

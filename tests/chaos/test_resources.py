@@ -220,7 +220,7 @@ def test_l31_a_log_that_is_not_read_stops_nothing_and_lost_lines_are_counted(
             lose_a_maker()
         assert client.execute("6 * 7", "s")["result"] == {"text/plain": "42"}
         dropped = client.request("status")["daemon"]["log_dropped"]
-        assert dropped == 4  # that it serves, and three makers
+        assert dropped == 5  # its engine, that it serves, and three makers
         assert b"maker" not in read_all(reader)
         lose_a_maker()
         wait_for("the line", lambda: client.request("ping"))  # the daemon is past it

@@ -94,6 +94,7 @@ def test_calls_run_beside_each_other(service: Service, stdio: Callable[..., Stdi
     assert peer.text("run_python", code="2", sandbox=handle[1]) == "2"
     assert peer.request("ping")["result"] == {}
     assert time.monotonic() - started < 20
+    wait_for("the run", lambda: is_running(service, "-default"))
     assert peer.text("interrupt") == "interrupted"
     assert peer.wait(slow)["result"]["isError"] is True
 
