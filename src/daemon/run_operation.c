@@ -8,6 +8,7 @@
 #include "daemon/remote.h"
 #include "kernel/kernel_choice.h"
 #include "session/caller.h"
+#include "session/manager.h"
 #include "session/session.h"
 #include "session/session_config.h"
 #include "session/session_config_check.h"
@@ -85,9 +86,11 @@ static int check_queue(const struct session *session, struct err *err) {
         return 0;
 }
 
-static bool suits_light_kernel(const struct run_request *request, const json_t *payload) {
-        return json_object_get(payload, "argv") ||
-               (request->code && kernel_choice_is_light(request->code, request->code_size));
+/* Where nothing is preloaded, all kernels are as light. */
+static bool suits_light_kernel(const struct session *session, const struct run_request *request,
+                               const json_t *payload) {
+        return json_object_get(payload, "argv") || (*manager_preload(session->manager) && request->code &&
+                                                    kernel_choice_is_light(request->code, request->code_size));
 }
 
 /* A run of this payload, which is EXECUTE but for its id. NULL: refused, and an ephemeral session is gone. */
@@ -98,7 +101,7 @@ static struct run *make_run(struct caller *caller, const struct run_request *req
         if (!session)
                 return NULL;
         if (session->ephemeral)
-                session->light = request->is_light || suits_light_kernel(request, payload);
+                session->light = request->is_light || suits_light_kernel(session, request, payload);
         if (run_fits(session, payload, err) == 0 && check_queue(session, err) == 0) {
                 run = run_make(session, payload,
                                request->timeout_ms ? request->timeout_ms : session->row.limits.timeout_ms);

@@ -148,3 +148,29 @@ def read(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
+
+
+def test_without_the_capability_boxes_without_proc_can_be_asked_for(
+    packaged: Packaged, container: Callable[..., str]
+) -> None:
+    """The defaults of a container, but for the filter that forbids namespaces."""
+    name = container("--security-opt", "seccomp=unconfined", entry="sleep", words=("1000",))
+    refused = packaged.inside(name, "glovebox", "run", "-c", "print(1)", check=False)
+    assert "--allow-weaker" in refused, refused
+    doctor = packaged.inside(name, "glovebox", "doctor", check=False)
+    assert "a new /proc was refused" in doctor and "only with --allow-weaker" in doctor, doctor
+    code = (
+        "import os, json, subprocess, threading, tempfile, asyncio, sqlite3, multiprocessing as m\n"
+        "print(os.getuid(), os.listdir('/proc'), subprocess.check_output(['echo', 'hi']),"
+        " m.get_context('fork').Pool(2).map(abs, [-1, -2]), open(tempfile.mkstemp()[1], 'w').write('abc'))"
+    )
+    told = json.loads(packaged.inside(name, "glovebox", "run", "--allow-weaker", "--json", "-c", code))
+    assert told["stdout"] == "1000 [] b'hi\\n' [1, 2] 3\n", told
+    assert any(text.startswith("proc: none") for text in told["isolation"]["weaker"]), told["isolation"]
+    escapes = (
+        "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        "print(libc.unshare(0x10000000), libc.unshare(0x20000), libc.mount(b'proc', b'/tmp', b'proc', 0, None),"
+        " libc.umount2(b'/usr', 2))"
+    )
+    told = json.loads(packaged.inside(name, "glovebox", "run", "--allow-weaker", "--json", "-c", escapes))
+    assert told["stdout"] == "-1 -1 -1 -1\n", told
