@@ -8,15 +8,14 @@
 
 #include "base/fd.h"
 #include "base/json_bounds.h"
-#include "base/json_scan.h"
 #include "base/memory.h"
 #include "daemon/remote.h"
+#include "daemon/remote_answer.h"
 #include "daemon/socket_client.h"
 #include "daemon/upload.h"
 #include "session/manager.h"
 #include "session/serve_options.h"
 #include "session/session.h"
-#include "session/session_info.h"
 
 enum {
         NUMBER = 1, /* of the only request of a connection */
@@ -125,16 +124,6 @@ static void on_feed(void *context) {
 
 static const struct caller_source source = { .leave = on_leave, .feed = on_feed };
 
-/* The remote's words, with the name that the caller knows. */
-static void put_name(const struct remote_request *request, const char *words, struct err *err) {
-        const char *found = *request->remote_name ? strstr(words, request->remote_name) : NULL;
-        if (!found)
-                (void) snprintf(err->message, sizeof(err->message), "%s", words);
-        else
-                (void) snprintf(err->message, sizeof(err->message), "%.*s%s%s", (int) (found - words), words,
-                                request->session_name, found + strlen(request->remote_name));
-}
-
 static void refuse(struct remote_request *request, const struct err *err, bool keeps_connection) {
         struct caller *caller = request->caller;
         struct session *session = request->is_new && !request->is_started ? session_of(request) : NULL;
@@ -148,78 +137,28 @@ static void refuse(struct remote_request *request, const struct err *err, bool k
 
 /* ---- answers ---- */
 
-static enum err_code code_of(const char *name) {
-        for (int code = 1; name && code < ERR_CODES; code++)
-                if (strcmp(err_code_name((enum err_code) code), name) == 0)
-                        return (enum err_code) code;
-        return ERR_SYSTEM;
-}
-
-/* A session as it is called here. */
-static void shape_session(const struct remote_request *request, json_t *answer) {
-        json_t *report = json_object_get(answer, "isolation");
-        const char *engine = json_string_value(json_object_get(answer, "engine"));
-        const struct session *session = session_of(request);
-        note_state(request, json_string_value(json_object_get(answer, "state")));
-        if (!session)
-                return;
-        json_t *remote = json_pack("{s:s, s:s}", "url", request->manager->options->engines.remote_url, "engine",
-                                   engine ? engine : "");
-        (void) json_object_set_new(answer, "id", json_string(session->row.id));
-        (void) json_object_set_new(answer, "name", json_string(session->row.name));
-        (void) json_object_set_new(answer, "engine", json_string(ENGINE_REMOTE));
-        (void) json_object_set_new(answer, "workspace", json_string(""));
-        (void) json_object_set_new(answer, "pid", json_integer(0));
-        (void) json_object_del(answer, "key");
-        if (*session->row.owner)
-                (void) json_object_set_new(answer, "key", json_string(session->row.owner));
-        if (report) {
-                (void) json_object_set_new(report, "engine", json_string(ENGINE_REMOTE));
-                (void) json_object_set(report, "remote", remote);
-        }
-        (void) json_object_set_new(answer, "remote", remote);
-        if (json_object_get(answer, "created")) /* here, not there: it may have been made by a request that broke */
-                (void) json_object_set_new(answer, "created", json_boolean(request->is_new));
-}
-
 static void answer_json(struct remote_request *request, json_t *answer) {
         struct caller *caller = request->caller;
         struct session *session = request->traits & REMOTE_REMOVAL ? session_of(request) : NULL;
         (void) json_object_del(answer, "ok");
-        if (request->traits & REMOTE_SESSION)
-                shape_session(request, answer);
-        else if (json_object_get(answer, "state"))
+        if (json_object_get(answer, "state"))
                 note_state(request, json_string_value(json_object_get(answer, "state")));
+        if (request->traits & REMOTE_SESSION && session_of(request))
+                remote_answer_shape_session(answer, session_of(request), request->is_new);
         request_free(request, true);
         if (session)
                 session_remove(session, false);
         caller_answer(caller, answer);
 }
 
-/* Large: passed on as it is, once it is known to be JSON. */
 static void answer_text(struct remote_request *request, const char *bytes, size_t size) {
-        static const char ok[] = "{\"ok\":true,";
-        static const char *const none[] = { NULL };
-        struct json_scan scan;
         struct caller *caller = request->caller;
         struct err err;
-        json_scan_start(&scan, none);
-        if (size < sizeof(ok) || memcmp(bytes, ok, sizeof(ok) - 1) != 0 || !json_scan_feed(&scan, bytes, size) ||
-            !json_scan_is_object(&scan)) {
-                (void) err_set(&err, ERR_PROTOCOL, "the remote's answer is damaged");
-                refuse(request, &err, false);
-                return;
-        }
-        size_t lead = sizeof(ok) - 2;
-        _cleanup_free_ char *text = malloc(size - lead);
+        _cleanup_free_ char *text = remote_answer_copy_text(bytes, size, &size, &err);
         if (!text) {
-                (void) err_set(&err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
                 refuse(request, &err, false);
                 return;
         }
-        memcpy(text, bytes + lead, size - lead);
-        text[0] = '{';
-        size -= lead;
         note_state(request, "idle");
         request_free(request, true);
         caller_answer_text(caller, text, size, NULL);
@@ -234,25 +173,9 @@ static void end_event(const struct remote_request *request) {
 
 static void broken(struct remote_request *request, const struct err *why);
 
-/* It is not made there before its first run: until then all that is known of it is here. */
-static json_t *describe_new(const struct remote_request *request) {
-        static const struct session_info_form form = { .hides_host = true };
-        const struct session *session = session_of(request);
-        if (!session)
-                return NULL;
-        const struct session_info info = session_info_of(session);
-        json_t *answer = session_info_to_json(&info, &form);
-        (void) json_object_set_new(answer, "state", json_string("new"));
-        (void) json_object_set_new(answer, "runs", json_array());
-        (void) json_object_set_new(answer, "isolation", json_object());
-        return answer;
-}
-
 static void take_refusal(struct remote_request *request, json_t *answer, bool is_notice) {
-        json_t *error = json_object_get(answer, "error");
-        const char *words = json_string_value(json_object_get(error, "message"));
-        struct err err = { .code = code_of(json_string_value(json_object_get(error, "code"))) };
-        put_name(request, words ? words : "the remote refused, and does not say why", &err);
+        const struct err err =
+                remote_answer_refusal(json_object_get(answer, "error"), request->remote_name, request->session_name);
         json_decref(answer);
         if (is_notice && (err.code == ERR_GONE || err.code == ERR_TIMEOUT)) {
                 request->is_told = false;
@@ -263,10 +186,9 @@ static void take_refusal(struct remote_request *request, json_t *answer, bool is
                 answer_json(request, json_object()); /* it was removed by a request whose answer was lost */
                 return;
         }
-        json_t *described =
-                !is_notice && err.code == ERR_NOT_FOUND && request->traits & REMOTE_SESSION && !request->is_new
-                        ? describe_new(request)
-                        : NULL;
+        bool describes = !is_notice && err.code == ERR_NOT_FOUND && request->traits & REMOTE_SESSION &&
+                         !request->is_new && session_of(request);
+        json_t *described = describes ? remote_answer_describe_new(session_of(request)) : NULL;
         if (described)
                 answer_json(request, described);
         else

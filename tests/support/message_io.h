@@ -31,17 +31,3 @@ static inline int message_io_put_output(struct message_queue *queue, enum messag
         free(payload);
         return code;
 }
-
-/* 1 and a message; 0 at a clean end; -EPROTO: malformed or cut off; -errno. */
-static inline int message_io_receive(int socket_fd, struct message_parser *parser, struct message *ret_message) {
-        for (;;) {
-                int code = message_parser_next(parser, ret_message);
-                if (code != 0)
-                        return code;
-                long n = message_parser_read(parser, socket_fd);
-                if (n < 0)
-                        return (int) n;
-                if (n == 0)
-                        return message_parser_is_between(parser) ? 0 : -EPROTO;
-        }
-}

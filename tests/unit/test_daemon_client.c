@@ -86,7 +86,7 @@ _Noreturn static void serve(int listen_fd, const char *version) {
         struct server server = { .fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC), .version = version };
         struct message_parser parser = message_parser_make(MESSAGE_FROM_CLIENT);
         struct message message;
-        while (message_io_receive(server.fd, &parser, &message) == 1) {
+        while (message_receive(server.fd, &parser, &message) == 1) {
                 if (message.type == MESSAGE_REQUEST)
                         serve_request(&server, &message);
                 else if (message.type == MESSAGE_DATA) {

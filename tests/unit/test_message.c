@@ -118,7 +118,7 @@ static void test_bounded_queue(void) {
         uint32_t n_got = 0, number;
         bool intact = true;
         while (n_got < n_put) {
-                if (message_queue_flush(&queue, ends[0]) < 0 || message_io_receive(ends[1], &parser, &message) != 1)
+                if (message_queue_flush(&queue, ends[0]) < 0 || message_receive(ends[1], &parser, &message) != 1)
                         break;
                 const char *bytes;
                 size_t size;
@@ -128,7 +128,7 @@ static void test_bounded_queue(void) {
         }
         ok(n_got == n_put && intact, "all that was put arrives, in order");
         (void) close(ends[0]);
-        ok(message_io_receive(ends[1], &parser, &message) == 0, "then the stream ends cleanly");
+        ok(message_receive(ends[1], &parser, &message) == 0, "then the stream ends cleanly");
         ok(parser.room <= 4 * PIECE + (128 << 10), "the parser holds no more than a message and a step");
         message_parser_release(&parser);
         message_queue_release(&queue);
@@ -144,8 +144,8 @@ static void test_gone(void) {
         (void) close(ends[0]);
         struct message_parser parser = message_parser_make(MESSAGE_FROM_CLIENT);
         struct message message;
-        ok(message_io_receive(ends[1], &parser, &message) == 1 && message.size == 13, "the request arrives");
-        ok(message_io_receive(ends[1], &parser, &message) == -EPROTO, "a stream that ends within a message is broken");
+        ok(message_receive(ends[1], &parser, &message) == 1 && message.size == 13, "the request arrives");
+        ok(message_receive(ends[1], &parser, &message) == -EPROTO, "a stream that ends within a message is broken");
         struct message_queue queue = message_queue_make(100);
         ok(message_queue_put(&queue, MESSAGE_END, 1, NULL, 0) == 0 && message_queue_flush(&queue, ends[1]) == -EPIPE,
            "sending to who is gone is an error and no signal");
