@@ -90,7 +90,7 @@ void manager_init(struct session_manager *manager, const struct serve_options *o
                                               .janitor = { .fd = -1 },
                                               .meter = { .fd = -1 },
                                               .audit = { .fd = -1 },
-                                              .egress = EGRESS_DOWN,
+                                              .egress = HELPER_PROGRAM_DOWN,
                                               .started_ms = loop_now_ms(),
                                               .started_wall_ms = loop_wall_ms() };
         remote_link_init(manager);
