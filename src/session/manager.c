@@ -56,19 +56,16 @@ static const struct share_row share_rows[MANAGER_SHARES] = {
                            .total = KERNEL_ORDERS_MAX,
                            .operator_too = true },
         [SHARE_SPILL] = { .what = "bytes of output put aside for slow readers",
-                          .remedy = "read the streams that are "
-                                    "open, or close them",
+                          .remedy = "read the streams that are open, or close them",
                           .total = 1 << 30,
                           .box_percent = 25,
                           .operator_too = true },
         [SHARE_CODE] = { .what = "bytes of code of runs under way",
-                         .remedy = "wait for some to end, or put the code "
-                                   "into a file",
+                         .remedy = "wait for some to end, or put the code into a file",
                          .total = 32 << 20,
                          .operator_too = true },
         [SHARE_ANSWERS] = { .what = "bytes of large answers that wait to be read",
-                            .remedy = "read them, or try again in a "
-                                      "moment",
+                            .remedy = "read them, or try again in a moment",
                             .total = 32 << 20,
                             .operator_too = true },
         [SHARE_HELPER_JOBS] = { .what = "helper processes that remove, list or install",
