@@ -61,7 +61,10 @@ static void context_add(struct context *context, const char *name, const char *b
         (void) snprintf(header + 136, 12, "%011o", 0); /* the same bytes each time, so that engines find their cache */
         memset(header + 148, ' ', 8);
         header[156] = '0';
-        memcpy(header + 257, "ustar\0" "00", 8);
+        memcpy(header + 257,
+               "ustar\0"
+               "00",
+               8);
         for (size_t i = 0; i < sizeof(header); i++)
                 sum += (unsigned char) header[i];
         (void) snprintf(header + 148, 8, "%06o", sum);
@@ -100,8 +103,8 @@ static void put_escaped(char *path, size_t room, const char *text) {
         size_t used = strlen(path);
         for (; *text && used + 4 < room; text++) {
                 unsigned char byte = (unsigned char) *text;
-                bool is_plain = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
-                                (byte >= 'A' && byte <= 'Z');
+                bool is_plain =
+                        (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
                 used += (size_t) snprintf(path + used, room - used, is_plain ? "%c" : "%%%02X", byte);
         }
 }
@@ -201,8 +204,7 @@ static const char *remedy_of(const char *trouble) {
         } rows[] = {
                 { "pull access denied", "give an image that is there (--base), such as one made with docker import" },
                 { "registry", "no registry is reached; give an image that is there (--base)" },
-                { "i/o timeout", "no registry is reached; give an image that is there (--base)" },
-                { "no such host", "no registry is reached; give an image that is there (--base)" },
+                { "/v2/", "no registry is reached; give an image that is there (--base)" },
                 { "no space left", "free some disk space: the scientific packages take about 1 GiB" },
                 { "bridge", "the engine has no network of its own: --network host" },
         };

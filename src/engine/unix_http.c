@@ -129,9 +129,9 @@ static int take_apart(char *bytes, size_t size, struct unix_http_answer *ret_ans
 static int send_request(int fd, const char *method, const char *path, const char *type, const char *body, size_t size,
                         uint64_t deadline_ms) {
         _cleanup_free_ char *head = NULL;
-        int length = asprintf(&head,
-                              "%s %s HTTP/1.0\r\nHost: engine\r\nContent-Type: %s\r\nContent-Length: %zu\r\n\r\n",
-                              method, path, type, size);
+        int length =
+                asprintf(&head, "%s %s HTTP/1.0\r\nHost: engine\r\nContent-Type: %s\r\nContent-Length: %zu\r\n\r\n",
+                         method, path, type, size);
         if (length < 0) {
                 head = NULL;
                 return -ENOMEM;
@@ -154,8 +154,7 @@ int unix_http(const char *socket_path, const char *method, const char *path, con
         char *bytes = NULL;
         if (fd < 0)
                 return -1;
-        int code =
-                send_request(fd, method, path, "application/json", body, body ? strlen(body) : 0, deadline_ms);
+        int code = send_request(fd, method, path, "application/json", body, body ? strlen(body) : 0, deadline_ms);
         if (code == 0)
                 code = receive_all(fd, deadline_ms, &bytes, &size);
         return code < 0 ? explain_transport(code, socket_path, err) : take_apart(bytes, size, ret_answer, err);
@@ -182,8 +181,8 @@ int unix_http_post(const struct unix_http_upload *upload, int *ret_status, struc
                 return -1;
         if (!buffer)
                 return err_set(err, ERR_SYSTEM, "out of memory");
-        ssize_t n = send_request(fd, "POST", upload->path, upload->type, upload->body, upload->size,
-                                 upload->deadline_ms);
+        ssize_t n =
+                send_request(fd, "POST", upload->path, upload->type, upload->body, upload->size, upload->deadline_ms);
         while (n >= 0) {
                 size_t head = 0;
                 n = receive_some(fd, buffer + used, UNIX_HTTP_HEAD_MAX - used, upload->deadline_ms);

@@ -13,7 +13,9 @@ import pytest
 from support import engines
 from support.daemons import StartDaemon, make_daemons
 
-SMALL = ("--base", engines.IMAGE, "--network", "host")
+pytestmark = pytest.mark.timeout(600)  # two engines are started, and an image for them may have to be made
+BASE = "science-base:1"  # as the standard base is after the first step
+SMALL = ("--base", BASE, "--network", "host")
 
 
 @pytest.fixture
@@ -28,7 +30,9 @@ def build(binary: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module", params=["docker", "podman"])
 def engine(request: pytest.FixtureRequest, service: Callable[[str], engines.Engine]) -> engines.Engine:
-    return service(request.param)
+    running = service(request.param)
+    running.import_image("debian12-science", BASE)
+    return running
 
 
 def where(engine: engines.Engine) -> tuple[str, ...]:
@@ -44,7 +48,7 @@ def test_the_image_is_built_and_serves_sessions(binary: Path, engine: engines.En
     client = start(f"--{engine.name}-socket", str(engine.socket)).client()
     client.request("session.create", session="science", engine=engine.name, image="science:1")
     done = client.execute("import numpy, sys, os; (int(numpy.arange(4).sum()), sys.prefix, os.getuid())", "science")
-    assert done["result"]["text/plain"] == "(6, '/opt/python', 1000)", done
+    assert done["status"] == "ok" and done["result"]["text/plain"] == "(6, '/opt/python', 1000)", done
     left = client.execute("import glob; glob.glob('/tmp/build*')", "science")
     assert left["result"]["text/plain"] == "[]", "what pip was told stays out of the image"
 
@@ -67,7 +71,7 @@ def test_progress_is_shown_on_a_terminal(binary: Path, engine: engines.Engine) -
         printed = run.stdout.read().decode()
         assert run.wait(60) == 0, shown
     os.close(master)
-    assert b" s  " in shown and b"pip install" in shown.replace(b"\r\x1b[K", b""), shown
+    assert b"\r\x1b[K" in shown and b" s  step" in shown.lower() and b"Successfully tagged small:1" in shown, shown
     assert printed.startswith("image small:1: ") and f"--engine {engine.name} --engine-image small:1" in printed
 
 
