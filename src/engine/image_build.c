@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/memory.h"
+#include "engine/build_words.h"
 #include "engine/dockerfile.h"
 #include "engine/unix_http.h"
 
@@ -142,56 +143,7 @@ static int make_path(const struct image_build_order *order, char *path, size_t r
         return 0;
 }
 
-/* ---- what it says ---- */
-
-static void keep_text(char to[static IMAGE_BUILD_TEXT_MAX + 1], const char *text) {
-        size_t n = 0;
-        text += strspn(text, " \r\n\t");
-        for (; *text && n < IMAGE_BUILD_TEXT_MAX; text++) /* it may reach a terminal */
-                to[n++] = (unsigned char) *text < ' ' || *text == 127 ? ' ' : *text;
-        while (n > 0 && to[n - 1] == ' ')
-                n--;
-        to[n] = '\0';
-}
-
-static void hear_line(struct image_build_words *words) {
-        json_t *said = json_loadb(words->line, words->size, 0, NULL);
-        static const char *const failed[] = { "error", "message", "cause" }, *const plain[] = { "stream", "status" };
-        for (size_t i = 0; i < ELEMENTS(failed) && !*words->trouble; i++) {
-                const char *text = json_string_value(json_object_get(said, failed[i]));
-                if (text)
-                        keep_text(words->trouble, text);
-        }
-        for (size_t i = 0; i < ELEMENTS(plain); i++) {
-                const char *text = json_string_value(json_object_get(said, plain[i]));
-                if (!text || !text[strspn(text, " \r\n\t")])
-                        continue;
-                keep_text(words->text, text);
-                if (words->report)
-                        words->report(words->context, words->text);
-        }
-        json_decref(said);
-}
-
-void image_build_hear(void *context, const char *bytes, size_t size) {
-        struct image_build_words *words = context;
-        for (size_t i = 0; i < size; i++) {
-                if (bytes[i] != '\n') {
-                        words->is_too_long |= words->size == IMAGE_BUILD_LINE_MAX;
-                        if (!words->is_too_long)
-                                words->line[words->size++] = bytes[i];
-                        continue;
-                }
-                image_build_hear_end(words);
-        }
-}
-
-void image_build_hear_end(struct image_build_words *words) {
-        if (!words->is_too_long && words->size > 0)
-                hear_line(words);
-        words->size = 0;
-        words->is_too_long = false;
-}
+/* ---- the build ---- */
 
 static const char *socket_of(const struct engine_settings *settings, const char *engine) {
         return strcmp(engine, "podman") == 0 ? settings->podman_socket : settings->docker_socket;
@@ -236,7 +188,7 @@ static int find_result(const char *socket_path, const struct image_build_order *
 }
 
 static int post_build(const char *socket_path, const struct image_build_order *order, const struct context *context,
-                      struct image_build_words *words, struct err *err) {
+                      struct build_words *words, struct err *err) {
         _cleanup_free_ char *path = calloc(1, PATH_MAX_BYTES);
         int status = 0;
         if (!path)
@@ -249,11 +201,11 @@ static int post_build(const char *socket_path, const struct image_build_order *o
                                                  .body = context->bytes,
                                                  .size = context->size,
                                                  .deadline_ms = loop_now_ms() + BUILD_MS,
-                                                 .on_bytes = image_build_hear,
+                                                 .on_bytes = build_words_hear,
                                                  .context = words };
         if (unix_http_post(&upload, &status, err) < 0)
                 return err_prefix(err, "%s", order->engine);
-        image_build_hear_end(words);
+        build_words_end(words);
         if (status == 200 && !*words->trouble)
                 return 0;
         const char *trouble = *words->trouble ? words->trouble : words->text;
@@ -272,7 +224,7 @@ int image_build(const struct engine_settings *settings, const struct image_build
         if (engine->probe(settings, version, sizeof(version), err) < 0) /* its sentence says how to start it */
                 return -1;
         struct context context = { 0 };
-        struct image_build_words words = { .line = malloc(IMAGE_BUILD_LINE_MAX),
+        struct build_words words = { .line = malloc(BUILD_WORDS_LINE_MAX),
                                            .report = order->report,
                                            .context = order->context };
         int code = words.line ? make_context(order, &context, err) : err_set(err, ERR_SYSTEM, "out of memory");

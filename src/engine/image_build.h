@@ -29,21 +29,3 @@ struct image_build_result {
 
 int image_build(const struct engine_settings *settings, const struct image_build_order *order,
                 struct image_build_result *ret_result, struct err *err);
-
-/* ---- the engine's words, piece by piece ---- */
-
-enum { IMAGE_BUILD_LINE_MAX = 64 << 10, IMAGE_BUILD_TEXT_MAX = 400 };
-
-struct image_build_words {
-        char *line; /* IMAGE_BUILD_LINE_MAX bytes; owned by the caller */
-        size_t size;
-        bool is_too_long;                      /* the rest of this line is left out */
-        char text[IMAGE_BUILD_TEXT_MAX + 1];   /* the last thing that it said */
-        char trouble[IMAGE_BUILD_TEXT_MAX + 1]; /* why it failed; "": it has not */
-        void (*report)(void *context, const char *line);
-        void *context;
-};
-
-/* JSON objects, one on each line: {"stream": …}, {"status": …}, {"error": …}, {"message": …}. */
-void image_build_hear(void *words, const char *bytes, size_t size);
-void image_build_hear_end(struct image_build_words *words);
