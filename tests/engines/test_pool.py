@@ -76,8 +76,8 @@ def test_streams_errors_and_time_outs_are_as_without_a_pool(client: Client) -> N
 
 def test_a_run_with_limits_of_its_own_gets_them(pooled: tuple[Daemon, engines.Engine], client: Client) -> None:
     """A box of the pool has the standard ones, which an engine's cannot change: another is made."""
-    before = names(pooled[1])
-    number = client.begin("execute", code="import time; time.sleep(3600)", limits={"memory": "200m"})
+    before, fields = names(pooled[1]), {"ephemeral": True, "cancel_on_disconnect": True}
+    client.begin("execute", **fields, code="import time; time.sleep(3600)", limits={"memory": "200m"})
     observer = pooled[0].client()
     wait_for("its box", lambda: names(pooled[1]) - before, 60)
     made = (names(pooled[1]) - before).pop()
@@ -85,7 +85,6 @@ def test_a_run_with_limits_of_its_own_gets_them(pooled: tuple[Daemon, engines.En
     assert f'"Memory":{200 << 20}'.encode() in about.replace(b" ", b"")
     assert ready(observer) == SIZE and before <= names(pooled[1])
     client.socket.close()  # its run ends with it
-    assert number
 
 
 def test_boxes_of_a_killed_daemon_are_swept(pooled: tuple[Daemon, engines.Engine], client: Client) -> None:
