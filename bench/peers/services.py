@@ -42,7 +42,12 @@ class Services:
         self.stack.close()
 
     def options(self, podman: str = "podman") -> tuple[str, ...]:
-        sockets: tuple[str, ...] = ("--docker-socket", str(self.of["docker"].socket), "--podman-socket", str(self.of[podman].socket))
+        sockets: tuple[str, ...] = (
+            "--docker-socket",
+            str(self.of["docker"].socket),
+            "--podman-socket",
+            str(self.of[podman].socket),
+        )
         if "incus" in self.of:
             sockets += ("--incus-socket", str(self.of["incus"].socket), "--incus-image", incus_server.IMAGE)
         return (*sockets, "--engine-image", engines.IMAGE, "--preload", "", "--stock", "0")

@@ -1,5 +1,5 @@
-/* What an engine says while it builds an image: JSON objects, one on each line, {"stream": …}, {"status": …}, {"error": …},
- * {"message": …}. */
+/* What an engine says while it builds an image: JSON objects, one on each line, {"stream": …}, {"status": …},
+ * {"error": …}, {"message": …}. */
 #pragma once
 
 #include <stdbool.h>

@@ -225,8 +225,8 @@ int image_build(const struct engine_settings *settings, const struct image_build
                 return -1;
         struct context context = { 0 };
         struct build_words words = { .line = malloc(BUILD_WORDS_LINE_MAX),
-                                           .report = order->report,
-                                           .context = order->context };
+                                     .report = order->report,
+                                     .context = order->context };
         int code = words.line ? make_context(order, &context, err) : err_set(err, ERR_SYSTEM, "out of memory");
         if (code == 0)
                 code = post_build(socket_path, order, &context, &words, err);
