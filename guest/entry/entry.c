@@ -5,8 +5,8 @@
  * namespace of the box's own (Incus): then it first does what other engines are asked for (view.c), and gives up every
  * capability. It connects to the socket that the host put into its directory, makes the proxy's listening socket and
  * hands it out where the box has a network (or starts a relay, relay.h), bounds itself, and executes the agent with the
- * connection as descriptor 3. A failed step is told to the host as the agent would tell it, and ends the box. No code of
- * the image runs before that: it is static.
+ * connection as descriptor 3. A failed step is told to the host as the agent would tell it, and ends the box. No code
+ * of the image runs before that: it is static.
  *
  *   entry PORT MEMORY PIDS DISK WRITABLE…      PORT 0: no network
  *   entry --arguments                          they are in a file (src/engine/programs.h), each followed by NUL */
