@@ -72,6 +72,8 @@ def program_rehearse() -> None:
     _is_shadowed(["", "-c"])
     if "PYTHONPATH" in os.environ:
         os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    with contextlib.suppress(OSError):
+        os.execve("/", ["/"], os.environ)  # a directory: refused when all that an execution needs was made
     _ = [sys.modules.get(name) for name in _our_modules], [finder for finder in sys.meta_path if not _is_ours(finder)]
     _clear(space)
     gc.collect()
