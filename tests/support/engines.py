@@ -126,7 +126,9 @@ def podman(runtime: str = "") -> Iterator[Engine]:
         command += ["--runtime", _write_runtime(directory)]
     command += ["--cgroup-manager", "cgroupfs", "--events-backend", "file", "system", "service", "--time", "0"]
     command += [f"unix://{directory}/d.sock"]
-    engine = Engine("podman", directory, command, {})
+    # Of itself podman raises them as far as root may, which fails where the tests' own root may not.
+    (directory / "containers.conf").write_text('[containers]\ndefault_ulimits = ["nofile=1024:4096"]\n')
+    engine = Engine("podman", directory, command, {"CONTAINERS_CONF": str(directory / "containers.conf")})
     try:
         with _running(engine, "debian12-venv"):
             yield engine
