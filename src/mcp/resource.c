@@ -74,8 +74,7 @@ static int take_apart(struct mcp_call *call, const char *uri, char ret_name[stat
         handle[slash - at] = '\0';
         if (http_decode(slash + 1, strlen(slash + 1), false, path, &n) < 0 || n == 0 || n >= 4096)
                 return err_set(err, ERR_NOT_FOUND,
-                               "the path of the URI is empty, too long, or not percent-encoded "
-                               "UTF-8");
+                               "the path of the URI is empty, too long, or not percent-encoded UTF-8");
         memcpy(ret_path, path, n + 1);
         return tool_name_sandbox(call, handle, ret_name, err);
 }
@@ -121,8 +120,7 @@ static void on_opened(struct mcp_call *call, json_t *arguments, struct ask_file 
                 (void) err_set(&failed, ERR_NOT_FOUND, "%.200s is no file", file->relative);
         else if (file && file->status.st_size > MCP_RESOURCE_MAX)
                 (void) err_set(&failed, ERR_LIMIT,
-                               "the file has %lld bytes, and a resource at most %d; read parts of it "
-                               "with run_shell",
+                               "the file has %lld bytes, and a resource at most %d; read parts of it with run_shell",
                                (long long) file->status.st_size, MCP_RESOURCE_MAX);
         else if (file)
                 bytes = read_whole(file->fd, (size_t) file->status.st_size, &failed);
