@@ -42,6 +42,7 @@ command busybox                 busybox-static
 command dockerd                 docker.io
 command podman                  podman
 command docker-compose          docker-compose
+command newuidmap               uidmap
 command runsc                   runsc
 command incus                   incus-client
 file    /usr/libexec/incus/incusd incus-base

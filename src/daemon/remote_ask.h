@@ -20,8 +20,8 @@ struct remote_ask_events {
         bool (*data)(void *context, const char *bytes, size_t size);
         /* What was to be sent has gone, up to little. NULL for what is not sent a file. */
         void (*room)(void *context);
-        /* Once, and the last: the answer, a JSON object as text, or `text` NULL and why. Never from within a function of
-         * this header. */
+        /* Once, and the last: the answer, a JSON object as text, or `text` NULL and why. Never from within a function
+         * of this header. */
         void (*done)(void *context, const char *text, size_t size, const struct err *err);
 };
 

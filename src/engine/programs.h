@@ -4,5 +4,9 @@
 #define ENGINE_PROGRAMS "/opt/glovebox/engine" /* read-only: `entry`, `agent`, `commands` */
 #define ENGINE_SOCKET "/run/glovebox/socket"
 #define ENGINE_SOCKET_DIR "/run/glovebox"
+/* Letters of the entry's fifth argument. */
+#define ENTRY_UNBOUNDED "u"       /* the engine bounds neither memory nor processes */
+#define ENTRY_HANDS_WORKSPACE "w" /* hand out /workspace */
+
 #define ENGINE_ARGUMENTS_NAME "arguments" /* beside the socket: texts, each followed by NUL */
 #define ENGINE_ARGUMENTS ENGINE_SOCKET_DIR "/" ENGINE_ARGUMENTS_NAME
