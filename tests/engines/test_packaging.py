@@ -252,4 +252,6 @@ def test_the_compose_file_serves_behind_tls(packaged: Packaged, tmp_path: Path) 
         status, told = request(port, context, "POST", "/sandbox/alice/execute", {"code": "print(x + 1)"})
         assert (status, told["stdout"]) == (200, "42\n"), told
     finally:
+        for name in packaged.run("ps", "-a", "--format", "{{.Names}}").stdout.split():
+            print(name, packaged.logs(name)[-1500:])
         call("down", "-v")
