@@ -227,9 +227,12 @@ static bool is_event_due(struct journal *journal, enum journal_stream stream) {
         struct journal_entry *run = journal_newest(journal);
         if (run->shown.events < JOURNAL_EVENTS_EACH)
                 return true;
+        uint64_t doublings = run->shown.events / JOURNAL_EVENTS_EACH - 1;
+        if (doublings > JOURNAL_DOUBLINGS_MAX)
+                doublings = JOURNAL_DOUBLINGS_MAX;
         int64_t now = journal_clock_ms(CLOCK_MONOTONIC);
-        if (journal->end[stream] - run->recorded[stream] < JOURNAL_EVENT_BYTES &&
-            now - journal->recorded_ms < JOURNAL_EVENT_MS)
+        if (journal->end[stream] - run->recorded[stream] < (uint64_t) JOURNAL_EVENT_BYTES << doublings &&
+            now - journal->recorded_ms < (int64_t) JOURNAL_EVENT_MS << doublings)
                 return false;
         journal->recorded_ms = now;
         return true;

@@ -72,8 +72,8 @@ struct journal_request {
 };
 
 /* One request at a time is open: ERR_BUSY while there is another. A run id is 1 to 32 characters of [A-Za-z0-9_-]. Old
- * runs are dropped here, and only here: the newest JOURNAL_RUNS_KEPT stay, fewer when they are large, never less than
- * the two before this one. A result that could not be written before is written first. */
+ * runs are dropped here, and only here: the newest JOURNAL_RUNS_KEPT stay, fewer when they are large or have very many
+ * events, never less than the two before this one. A result that could not be written before is written first. */
 int journal_begin(struct journal *journal, const struct journal_request *run, struct err *err);
 
 /* To drop much takes several steps, which may be taken at any time: true while there are more. */
@@ -109,7 +109,7 @@ int journal_clear_inbox(struct journal *journal, struct err *err);
 /* Moves what is in the pipe now (nonblocking, at most max bytes) to the stream's file. *ret_size 0: nothing there;
  * *ret_closed: the other end is closed. Past JOURNAL_STREAM_MAX bytes are dropped and counted as cut, and so are those
  * that the disk has no room for: a full disk must not stop a run. A program that prints byte by byte gets an event for
- * each at first, and after thousands of them events of at least a kilobyte or a tenth of a second. */
+ * each at first, after thousands of them events of at least a kilobyte or a tenth of a second, later of more. */
 int journal_take(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max, size_t *ret_size,
                  bool *ret_closed, struct err *err);
 

@@ -15,8 +15,10 @@ bool journal_is_run_id(const char *id, size_t size) {
 void journal_index_drop(struct journal *journal, size_t n_oldest) {
         if (n_oldest == 0)
                 return; /* there may be no places yet */
-        for (size_t i = 0; i < n_oldest; i++)
+        for (size_t i = 0; i < n_oldest; i++) {
                 free(journal->runs[i].marks);
+                journal->n_dropped_events += journal->runs[i].shown.events;
+        }
         journal->runs += n_oldest;
         journal->n_runs -= n_oldest;
         journal->n_dropped += n_oldest;

@@ -91,6 +91,7 @@ static void begin_rotation(struct journal *journal) {
         memcpy(rotation->base, from, sizeof(rotation->base));
         memcpy(rotation->copied, from, sizeof(rotation->copied));
         rotation->n_dropped = journal->n_dropped;
+        rotation->n_dropped_events = journal->n_dropped_events;
         rotation->is_under_way = true;
         remove_side(journal, side);
         for (size_t i = 0; i < JOURNAL_FILES; i++) {
@@ -137,6 +138,7 @@ static bool journal_rotate_finish(struct journal *journal) {
         journal->head = head;
         journal->allocated = 0;
         journal->n_dropped -= rotation->n_dropped;
+        journal->n_dropped_events -= rotation->n_dropped_events;
         remove_side(journal, old_side);
         reaper_close(old, JOURNAL_FILES);
         return true;
@@ -159,12 +161,21 @@ void journal_rotate_along(struct journal *journal, size_t size) {
         (void) rotate_by(journal, 2 * (uint64_t) size);
 }
 
+static uint64_t events_from(const struct journal *journal, size_t first) {
+        uint64_t events = 0;
+        for (size_t i = first; i < journal->n_runs; i++)
+                events += journal->runs[i].shown.events;
+        return events;
+}
+
 void journal_rotate(struct journal *journal) {
-        bool large = bytes_from(journal, journal->head.base) > JOURNAL_BYTES_MAX;
+        bool large = bytes_from(journal, journal->head.base) > JOURNAL_BYTES_MAX ||
+                     journal->n_dropped_events + events_from(journal, 0) > JOURNAL_STREAM_EVENTS_MAX;
         size_t drop = 0;
         /* To the half, so that not every run pays for a rewrite. */
         while (large && journal->n_runs - drop > 2 &&
-               bytes_from(journal, journal->runs[drop].start) > JOURNAL_BYTES_MAX / 2)
+               (bytes_from(journal, journal->runs[drop].start) > JOURNAL_BYTES_MAX / 2 ||
+                events_from(journal, drop) > JOURNAL_STREAM_EVENTS_MAX / 2))
                 drop++;
         while (journal->n_runs - drop > JOURNAL_RUNS_KEPT - 1)
                 drop++;

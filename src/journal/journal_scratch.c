@@ -83,6 +83,7 @@ static bool empty(struct journal *journal) {
         journal->owed = NULL;
         journal->recorded_ms = 0;
         journal->n_dropped = 0;
+        journal->n_dropped_events = 0;
         return true;
 }
 

@@ -6,9 +6,11 @@
 
 enum {
         JOURNAL_MARK_EVERY = 64,     /* stream events between two marks of the index */
-        JOURNAL_EVENTS_EACH = 16384, /* stream events of a run that are never merged */
-        JOURNAL_EVENT_BYTES = 1024,  /* later ones have this size, or come after this time */
-        JOURNAL_EVENT_MS = 100,
+        JOURNAL_EVENTS_EACH = 4096,  /* stream events of a run that are never merged */
+        JOURNAL_EVENT_BYTES = 1024,  /* later ones have this size, or come after this time; */
+        JOURNAL_EVENT_MS = 100,      /* after as many again both are doubled, and so on, */
+        JOURNAL_DOUBLINGS_MAX = 4,   /* up to so often */
+        JOURNAL_STREAM_EVENTS_MAX = 1 << 16, /* of all runs that lie in the files: a journal is opened in one go */
         JOURNAL_RUNS_SLACK = 900, /* dropped runs that may lie in the files until they are rewritten */
 };
 
@@ -30,6 +32,7 @@ struct journal_rotation {
         int fds[JOURNAL_FILES];
         uint64_t base[JOURNAL_FILES], copied[JOURNAL_FILES];
         size_t n_dropped;
+        uint64_t n_dropped_events;
 };
 
 struct journal {
@@ -55,6 +58,7 @@ struct journal {
         size_t unsaved_size, unsaved_read;
         int64_t recorded_ms;         /* monotonic: the last stream event of a run that has very many */
         size_t n_dropped;            /* runs that lie in the files, but not in the index */
+        uint64_t n_dropped_events;   /* of them */
         struct journal_rotation rotation;
         size_t n_runs, n_places;
         struct journal_entry *runs;   /* oldest first; they lie somewhere in */
