@@ -93,7 +93,13 @@ class Engine:
 
     def boxes(self, everyone: bool = True) -> list[dict]:
         """Containers of Glovebox that it has, ended ones too."""
-        answered = json.loads(self.api.ask("GET", f"/containers/json?all={str(everyone).lower()}").read())
+        while True:
+            try:
+                answered = json.loads(self.api.ask("GET", f"/containers/json?all={str(everyone).lower()}").read())
+                break
+            except AssertionError as told:  # podman fails if a container goes while it makes the list
+                if "no such container" not in str(told) and "does not exist" not in str(told):
+                    raise
         return [box for box in answered if "glovebox.owner" in (box.get("Labels") or {})]
 
 
