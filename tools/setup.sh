@@ -41,6 +41,8 @@ file    /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
 command busybox                 busybox-static
 command dockerd                 docker.io
 command podman                  podman
+command docker-compose          docker-compose
+command newuidmap               uidmap
 command runsc                   runsc
 command incus                   incus-client
 file    /usr/libexec/incus/incusd incus-base

@@ -8,8 +8,8 @@
  * connection as descriptor 3. A failed step is told to the host as the agent would tell it, and ends the box. No code
  * of the image runs before that: it is static.
  *
- *   entry PORT MEMORY PIDS DISK WRITABLE…      PORT 0: no network
- *   entry --arguments                          they are in a file (src/engine/programs.h), each followed by NUL */
+ *   entry PORT MEMORY PIDS DISK LETTERS WRITABLE…      PORT 0: no network; letters: src/engine/programs.h
+ *   entry --arguments                                  they are in a file (src/engine/programs.h), each followed by NUL */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,12 +29,13 @@
 #include "box/seal/landlock.h"
 #include "box/seal/privilege.h"
 #include "box/seal/seccomp.h"
+#include "box/spec.h"
 #include "engine/programs.h"
 #include "relay.h"
 #include "view.h"
 #include "wire/frame.h"
 
-enum { CONTROL_FD = 3, ARGUMENTS = 5, BACKLOG = 128, WRITABLE_MAX = 128, ARGUMENTS_SIZE_MAX = 256 << 10 };
+enum { CONTROL_FD = 3, ARGUMENTS = 6, BACKLOG = 128, WRITABLE_MAX = 128, ARGUMENTS_SIZE_MAX = 256 << 10 };
 
 static int connect_to_host(void) {
         const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = ENGINE_SOCKET };
@@ -56,6 +57,12 @@ static int hand_out_listener(int host_fd, uint16_t port) {
         if (fd < 0 || bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 || listen(fd, BACKLOG) < 0)
                 return -errno;
         return fd_passing_send(host_fd, "L", 1, &fd, 1, MSG_NOSIGNAL);
+}
+
+/* A tmpfs of the engine's, which the host cannot reach otherwise. */
+static int hand_out_workspace(int host_fd) {
+        _cleanup_fd_ int fd = open(BOX_WORKSPACE, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return fd < 0 ? -errno : fd_passing_send(host_fd, "W", 1, &fd, 1, MSG_NOSIGNAL);
 }
 
 /* The engine was asked to take every capability away: one that is left is its failure, and not a smaller wall. */
@@ -130,13 +137,15 @@ int main(int argc, char **argv) {
         int host_fd = connect_to_host(), code;
         if (host_fd < 0)
                 fail(-1, host_fd, "connecting to the host");
-        bool is_root = geteuid() == 0;
+        bool is_root = geteuid() == 0, is_bounded = !strstr(argv[5], ENTRY_UNBOUNDED);
         if (is_root)
                 seal_as_root(host_fd, &limits);
+        if (strstr(argv[5], ENTRY_HANDS_WORKSPACE) && (code = hand_out_workspace(host_fd)) < 0)
+                fail(host_fd, code, "handing out the workspace");
         bool relays = port && access(ENGINE_PROXY, F_OK) == 0;
         if (port && !relays && (code = hand_out_listener(host_fd, (uint16_t) port)) < 0)
                 fail(host_fd, code, "making the proxy's socket");
-        if ((code = privilege_set_rlimits(&limits, 1, 1)) < 0)
+        if ((code = privilege_set_rlimits(&limits, is_bounded, is_bounded)) < 0)
                 fail(host_fd, code, "setting resource limits");
         if ((code = check_privileges()) < 0)
                 fail(host_fd, code, "having no privileges");

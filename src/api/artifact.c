@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/api_request.h"
+#include "api/far_file.h"
 #include "api/routes.h"
 #include "api/sending.h"
 #include "api/service.h"
@@ -57,6 +58,11 @@ static void write_list(const struct artifact_list *list, const char *user, struc
 
 void artifacts_list(struct api_request *api_request) {
         struct err err;
+        struct session *far = far_file_session(api_request, false, &err);
+        if (far) {
+                far_file_list_artifacts(api_request, far);
+                return;
+        }
         _cleanup_free_ char *user = http_encode(api_request_user(api_request), false);
         api_request_attend(api_request);
         int code = user ? operation_artifact_list(&api_request->caller, api_request_user(api_request), write_list, user,
@@ -90,7 +96,12 @@ void artifacts_download(struct api_request *api_request) {
         const struct file_request request = { .session = api_request_user(api_request),
                                               .path = relative,
                                               .no_links = true };
-        if (read_path(api_request, relative, &err) < 0 ||
+        struct session *far = far_file_session(api_request, false, &err);
+        if (far && read_path(api_request, relative, &err) == 0) {
+                far_file_read(api_request, far, &request);
+                return;
+        }
+        if (far || read_path(api_request, relative, &err) < 0 ||
             operation_file_open(&api_request->caller, &request, &file, &err) < 0) {
                 api_request_refuse(api_request, &err);
                 return;

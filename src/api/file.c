@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/api_request.h"
+#include "api/far_file.h"
 #include "api/receiving.h"
 #include "api/routes.h"
 #include "api/sandbox.h"
@@ -127,7 +128,12 @@ void file_read(struct api_request *api_request) {
                 return;
         }
         const struct file_request request = request_of(api_request, &question);
-        if (question.is_stat)
+        struct session *far = far_file_session(api_request, false, &err);
+        if (far && question.is_stat)
+                far_file_stat(api_request, far, &request);
+        else if (far)
+                far_file_read(api_request, far, &request);
+        else if (question.is_stat)
                 answer_stat(api_request, &request);
         else if (operation_file_open(&api_request->caller, &request, &file, &err) < 0)
                 api_request_refuse(api_request, &err);
@@ -186,8 +192,17 @@ void file_write(struct api_request *api_request) {
         }
         struct file_request request = request_of(api_request, &question);
         request.creates = !question.is_existing;
-        if (request.creates && !sandbox_has_room(api_request, request.session, &err))
+        if (request.creates && !sandbox_has_room(api_request, request.session, &err)) {
                 api_request_refuse(api_request, &err);
+                return;
+        }
+        struct session *far = far_file_session(api_request, request.creates, &err);
+        if (!far && err.code != ERR_NONE)
+                api_request_refuse(api_request, &err);
+        else if (far && (question.is_directory || question.target[0]))
+                far_file_change(api_request, far, &request, question.is_directory);
+        else if (far)
+                receiving_begin_far(api_request, far, &request);
         else if (question.is_directory || question.target[0])
                 change_tree(api_request, &request, question.is_directory);
         else

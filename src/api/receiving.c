@@ -5,15 +5,18 @@
 #include <string.h>
 
 #include "api/api_request.h"
+#include "api/far_upload.h"
 #include "api/file.h"
 #include "api/sandbox.h"
 #include "api/service.h"
 #include "base/memory.h"
 #include "daemon/file_receiver.h"
 #include "daemon/operation.h"
+#include "daemon/remote_ask.h"
 #include "http/multipart.h"
 #include "http/text.h"
 #include "session/manager.h"
+#include "session/session.h"
 #include "store/workspace.h"
 
 enum {
@@ -34,15 +37,26 @@ struct receiving {
         bool is_crowded; /* there is no room for one more file */
         struct file_receiver files[FILES_MAX];
         size_t n;
+
+        /* of a sandbox that another Glovebox has: instead of the files */
+        bool is_far, is_held, is_ended; /* the body waits; it is over */
+        struct remote_ask *ask; /* makes the sandbox there */
+        struct far_upload *uploads[FILES_MAX];
+        size_t n_done;
 };
+
+static const struct http_events body_events, held_events;
 
 static struct share_claim claim_of(const struct receiving *receiving, size_t n) {
         return (struct share_claim) { .key = receiving->api_request->visitor.owner, .amount = n };
 }
 
 static void receiving_free(struct receiving *receiving) {
-        for (size_t i = 0; i < receiving->n; i++)
+        remote_ask_drop(receiving->ask);
+        for (size_t i = 0; i < receiving->n; i++) {
                 file_receiver_abandon(&receiving->files[i]);
+                far_upload_drop(receiving->uploads[i]);
+        }
         const struct share_claim all = claim_of(receiving, receiving->n);
         share_give(&receiving->api_request->service->manager->shares, SHARE_FILES, &all);
         multipart_close(receiving->multipart);
@@ -68,6 +82,67 @@ static void on_gone(void *context) {
         api_request_free(api_request);
 }
 
+/* ---- one file, there ---- */
+
+static void answer_far(struct receiving *receiving) {
+        struct api_request *api_request = receiving->api_request;
+        json_t *list = json_array();
+        bool is_created = false;
+        for (size_t i = 0; i < receiving->n; i++) {
+                const struct far_upload *upload = receiving->uploads[i];
+                is_created |= far_upload_is_created(upload);
+                json_array_append_new(list, json_pack("{s:o, s:I}", "path",
+                                                      json_sprintf("/workspace/%s", far_upload_path(upload)), "size",
+                                                      (json_int_t) far_upload_size(upload)));
+        }
+        json_t *answer =
+                receiving->multipart ? json_pack("{s:O}", "files", list) : json_incref(json_array_get(list, 0));
+        json_decref(list);
+        receiving_free(receiving);
+        api_request_answer(api_request, is_created ? 201 : 200, answer);
+}
+
+static void on_far_room(void *context) {
+        struct receiving *receiving = context;
+        if (!receiving->is_held || receiving->is_ended)
+                return;
+        receiving->is_held = false;
+        http_attend(receiving->api_request->request, &body_events, receiving);
+}
+
+static void on_far_done(void *context, const struct err *err) {
+        struct receiving *receiving = context;
+        receiving->n_done++;
+        if (err)
+                receiving_refuse(receiving, err);
+        else if (receiving->is_ended && receiving->n_done == receiving->n)
+                answer_far(receiving);
+}
+
+static const struct far_upload_events far_events = { on_far_room, on_far_done };
+
+static int add_far_file(struct receiving *receiving, const char *relative, struct err *err) {
+        struct api_request *api_request = receiving->api_request;
+        struct session *session = session_find(api_request->caller.manager, "", receiving->session);
+        if (!session || !session->is_remote)
+                return err_set(err, ERR_GONE, "the sandbox was removed or moved while %.200s arrived", relative);
+        if (far_upload_begin(&api_request->caller, session, relative, api_request->service->settings->upload_max,
+                             &far_events, receiving, &receiving->uploads[receiving->n], err) < 0)
+                return -1;
+        receiving->n++;
+        return 0;
+}
+
+/* The remote, or the way to it, is slower than the client: the client waits. */
+static int add_far_bytes(struct receiving *receiving, const char *bytes, size_t size, struct err *err) {
+        int code = far_upload_piece(receiving->uploads[receiving->n - 1], bytes, size, err);
+        if (code > 0 && !receiving->is_held) {
+                receiving->is_held = true;
+                http_attend(receiving->api_request->request, &held_events, receiving);
+        }
+        return code < 0 ? -1 : 0;
+}
+
 /* ---- one file ---- */
 
 static int add_file(struct receiving *receiving, const char *relative, struct err *err) {
@@ -82,6 +157,12 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
         struct share_table *shares = &api_request->service->manager->shares;
         if (share_take(shares, SHARE_FILES, &one, err) < 0) {
                 receiving->is_crowded = true;
+                return -1;
+        }
+        if (receiving->is_far) {
+                if (file_check_name(relative, err) == 0 && add_far_file(receiving, relative, err) == 0)
+                        return 0;
+                share_give(shares, SHARE_FILES, &one);
                 return -1;
         }
         /* Room for one more sandbox is looked for when it is made: meanwhile others may have been. */
@@ -100,6 +181,8 @@ static int add_file(struct receiving *receiving, const char *relative, struct er
 }
 
 static int add_bytes(struct receiving *receiving, const char *bytes, size_t size, struct err *err) {
+        if (receiving->is_far)
+                return add_far_bytes(receiving, bytes, size, err);
         return file_receiver_piece(&receiving->files[receiving->n - 1], bytes, size, err);
 }
 
@@ -137,7 +220,7 @@ static int on_data(void *context, const char *bytes, size_t size, struct err *er
 static int on_part_end(void *context, struct err *err) {
         struct receiving *receiving = context;
         if (!receiving->in_field)
-                return 0;
+                return receiving->is_far ? far_upload_finish(receiving->uploads[receiving->n - 1], err) : 0;
         receiving->field[receiving->field_size] = '\0';
         return workspace_check_path(receiving->field, receiving->directory, err);
 }
@@ -172,8 +255,27 @@ static json_t *finish_files(struct receiving *receiving, bool *ret_created, stru
         return list;
 }
 
+/* What was sent in a form was finished with its part. */
+static void end_far(struct receiving *receiving) {
+        struct err err = { 0 };
+        int code = receiving->multipart ? multipart_finish(receiving->multipart, &err)
+                                        : far_upload_finish(receiving->uploads[0], &err);
+        if (code == 0 && receiving->n == 0)
+                code = err_set(&err, ERR_USAGE, "there is no file in the form");
+        receiving->is_ended = true;
+        http_attend(receiving->api_request->request, &held_events, receiving);
+        if (code < 0)
+                receiving_refuse(receiving, &err);
+        else if (receiving->n_done == receiving->n)
+                answer_far(receiving);
+}
+
 static void on_body_end(void *context) {
         struct receiving *receiving = context;
+        if (receiving->is_far) {
+                end_far(receiving);
+                return;
+        }
         struct api_request *api_request = receiving->api_request;
         struct err err;
         bool is_created = false;
@@ -195,6 +297,7 @@ static void on_body_end(void *context) {
         api_request_answer(api_request, is_created ? 201 : 200, answer);
 }
 
+static const struct http_events held_events = { .on_gone = on_gone };
 static const struct http_events body_events = { .on_body = on_body, .on_body_end = on_body_end, .on_gone = on_gone };
 
 bool receiving_is_form(const struct api_request *api_request) {
@@ -214,7 +317,8 @@ static int receiving_prepare(struct receiving *receiving, const struct file_requ
                                       &receiving->multipart, err);
         if (add_file(receiving, request->path, err) < 0)
                 return -1;
-        return length > 0 ? file_receiver_check_size(&receiving->files[0], (uint64_t) length, err) : 0;
+        return length > 0 && !receiving->is_far ? file_receiver_check_size(&receiving->files[0], (uint64_t) length, err)
+                                                : 0;
 }
 
 void receiving_begin(struct api_request *api_request, const struct file_request *request) {
@@ -229,4 +333,49 @@ void receiving_begin(struct api_request *api_request, const struct file_request 
                 receiving_refuse(receiving, &err);
         else
                 http_attend(api_request->request, &body_events, receiving);
+}
+
+/* The sandbox is there, at the other end: now the body may come. */
+static void begin_far_body(struct receiving *receiving) {
+        char session[sizeof(receiving->session)], path[PATH_ROOM]; /* which are written again */
+        const struct file_request request = { .session = session, .path = path };
+        struct err err = { 0 };
+        memcpy(session, receiving->session, sizeof(session));
+        memcpy(path, receiving->directory, sizeof(path));
+        if (receiving_prepare(receiving, &request, &err) < 0)
+                receiving_refuse(receiving, &err);
+        else
+                http_attend(receiving->api_request->request, &body_events, receiving);
+}
+
+static void on_made(void *context, const char *text, size_t size, const struct err *err) {
+        struct receiving *receiving = context;
+        (void) size;
+        receiving->ask = NULL;
+        if (text)
+                begin_far_body(receiving);
+        else
+                receiving_refuse(receiving, err);
+}
+
+static const struct remote_ask_events make_events = { .done = on_made };
+
+void receiving_begin_far(struct api_request *api_request, struct session *session, const struct file_request *request) {
+        struct receiving *receiving = calloc(1, sizeof(*receiving));
+        struct err err = { 0 };
+        if (!receiving) {
+                api_request_problem(api_request, 503, "busy", "the service is out of memory", "try again in a moment");
+                return;
+        }
+        receiving->api_request = api_request;
+        receiving->is_far = true;
+        (void) snprintf(receiving->session, sizeof(receiving->session), "%s", session->row.id);
+        (void) snprintf(receiving->directory, sizeof(receiving->directory), "%s", request->path);
+        caller_begin(&api_request->caller, "file.write", request->session);
+        http_attend(api_request->request, &held_events, receiving);
+        int code = remote_ask_make(&api_request->caller, session, &make_events, receiving, &receiving->ask, &err);
+        if (code > 0)
+                begin_far_body(receiving);
+        else if (code < 0)
+                receiving_refuse(receiving, &err);
 }

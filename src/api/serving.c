@@ -4,19 +4,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "api/api_request.h"
 #include "api/sending.h"
 #include "base/fd.h"
 #include "base/memory.h"
-#include "base/sha256.h"
 #include "http/range.h"
 #include "http/text.h"
 #include "store/artifact.h"
-
-enum { TAG_SIZE = 2 + 32 + 1, SETTLED_NS = 50 * 1000000 };
+#include "store/workspace.h"
 
 /* ---- the bytes ---- */
 
@@ -68,23 +65,6 @@ int serving_name(struct api_request *api_request, const char *name) {
         return http_add_header(api_request->request, "Content-Disposition", value) < 0 ? -1 : 0;
 }
 
-/* What changes whenever the file does. It is made of the change time, which code cannot set as it can the time of
- * modification; but clocks of file systems tick every few milliseconds, so that a change of the last moment proves
- * nothing: then there is none, "". */
-static void make_tag(const struct stat *status, char ret_tag[static TAG_SIZE]) {
-        uint64_t of[] = { status->st_dev, status->st_ino, (uint64_t) status->st_size, (uint64_t) status->st_ctim.tv_sec,
-                          (uint64_t) status->st_ctim.tv_nsec };
-        char hex[2 * SHA256_SIZE + 1];
-        struct timespec now;
-        (void) clock_gettime(CLOCK_REALTIME, &now);
-        int64_t age_ns =
-                (int64_t) (now.tv_sec - status->st_ctim.tv_sec) * 1000000000 + (now.tv_nsec - status->st_ctim.tv_nsec);
-        ret_tag[0] = '\0';
-        if (age_ns < SETTLED_NS)
-                return;
-        (void) snprintf(ret_tag, TAG_SIZE, "\"%.32s\"", sha256_hex(of, sizeof(of), hex));
-}
-
 /* Is the tag in the list of an If-None-Match? */
 static bool is_listed(const char *list, const char *tag) {
         return list && *tag && (strcmp(list, "*") == 0 || strstr(list, tag) != NULL);
@@ -120,32 +100,48 @@ static void refuse_range(struct api_request *api_request, uint64_t size) {
         api_request_problem(api_request, 416, "range", text, "ask for a range that begins before its end");
 }
 
-void serving_begin(struct api_request *api_request, int fd, const struct stat *status, const char *name) {
+bool serving_head(struct api_request *api_request, const struct serving_file *file, struct serving_part *ret_part) {
         struct http_request *request = api_request->request;
-        uint64_t size = (uint64_t) status->st_size, first, length;
-        char tag[TAG_SIZE], text[96];
-        make_tag(status, tag);
-        enum http_range_kind kind = choose_range(request, size, tag, &first, &length);
-        struct file_source *file = malloc(sizeof(*file));
-        if (file)
-                *file = (struct file_source) { { read_piece, close_file }, fd, first, length };
-        if (is_listed(http_header(request, "If-None-Match"), tag)) {
-                (void) http_add_header(request, "ETag", tag);
+        char text[96];
+        enum http_range_kind kind = choose_range(request, file->size, file->tag, &ret_part->first, &ret_part->length);
+        ret_part->status = kind == HTTP_RANGE_PART ? 206 : 200;
+        ret_part->type = type_of(file->name);
+        if (is_listed(http_header(request, "If-None-Match"), file->tag)) {
+                (void) http_add_header(request, "ETag", file->tag);
                 (void) http_respond(request, 304, NULL, "", 0);
                 api_request_free(api_request);
-        } else if (kind == HTTP_RANGE_NONE)
-                refuse_range(api_request, size);
-        else if (!file || add_head(api_request, name, tag) < 0)
+                return false;
+        }
+        if (kind == HTTP_RANGE_NONE) {
+                refuse_range(api_request, file->size);
+                return false;
+        }
+        if (add_head(api_request, file->name, file->tag) < 0) {
                 api_request_problem(api_request, 503, "busy", "the service is out of memory", "try again in a moment");
-        else {
-                (void) snprintf(text, sizeof(text), "bytes %llu-%llu/%llu", (unsigned long long) first,
-                                (unsigned long long) (first + length - 1), (unsigned long long) size);
-                if (kind == HTTP_RANGE_PART)
-                        (void) http_add_header(request, "Content-Range", text);
-                sending_begin(api_request, &file->source, kind == HTTP_RANGE_PART ? 206 : 200, type_of(name),
-                              (int64_t) length);
+                return false;
+        }
+        (void) snprintf(text, sizeof(text), "bytes %llu-%llu/%llu", (unsigned long long) ret_part->first,
+                        (unsigned long long) (ret_part->first + ret_part->length - 1), (unsigned long long) file->size);
+        if (kind == HTTP_RANGE_PART)
+                (void) http_add_header(request, "Content-Range", text);
+        return true;
+}
+
+void serving_begin(struct api_request *api_request, int fd, const struct stat *status, const char *name) {
+        struct serving_file served = { .name = name, .size = (uint64_t) status->st_size };
+        struct serving_part part;
+        workspace_tag(status, served.tag);
+        struct file_source *file = malloc(sizeof(*file));
+        if (!file) {
+                fd_close(&fd);
+                api_request_problem(api_request, 503, "busy", "the service is out of memory", "try again in a moment");
                 return;
         }
-        free(file);
-        fd_close(&fd);
+        if (!serving_head(api_request, &served, &part)) {
+                free(file);
+                fd_close(&fd);
+                return;
+        }
+        *file = (struct file_source) { { read_piece, close_file }, fd, part.first, part.length };
+        sending_begin(api_request, &file->source, part.status, part.type, (int64_t) part.length);
 }

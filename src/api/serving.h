@@ -1,12 +1,32 @@
 /* A file as an answer: ranges, conditions, and a head that lets no browser run what code in a sandbox wrote. */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/stat.h>
+
+#include "store/workspace.h"
 
 struct api_request;
 
 /* The last thing that is done with the api_request. Takes the descriptor. `name` is what the client saves it as. */
 void serving_begin(struct api_request *api_request, int fd, const struct stat *status, const char *name);
+
+struct serving_file {
+        const char *name;
+        uint64_t size;
+        char tag[WORKSPACE_TAG_SIZE]; /* "": none */
+};
+
+/* What of it the client gets. */
+struct serving_part {
+        int status;
+        const char *type;
+        uint64_t first, length;
+};
+
+/* The head alone, for bytes that come from elsewhere. False: the request was answered, since it needs no bytes. */
+bool serving_head(struct api_request *api_request, const struct serving_file *file, struct serving_part *ret_part);
 
 /* "attachment" with this name, in any alphabet. 0, or -1: out of memory. */
 int serving_name(struct api_request *api_request, const char *name);

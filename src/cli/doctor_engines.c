@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "cli/engine_variables.h"
 #include "cli/ui/terminal.h"
 #include "engine/engine.h"
 
@@ -26,6 +27,7 @@ static struct engine_settings settings_of_environment(void) {
                 if (text && *text)
                         *rows[i].value = text;
         }
+        engine_variables_find_sockets(&settings);
         return settings;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -60,7 +61,29 @@ static int read_variable(size_t i, const char *text, struct engine_settings *set
         }
 }
 
+void engine_variables_find_sockets(struct engine_settings *settings) {
+        static const char scheme[] = "unix://";
+        static char of_user[300];
+        const struct {
+                const char *variable, *standard, **socket;
+        } rows[] = { { "DOCKER_HOST", ENGINE_DOCKER_SOCKET, &settings->docker_socket },
+                     { "CONTAINER_HOST", ENGINE_PODMAN_SOCKET, &settings->podman_socket } };
+        for (size_t i = 0; i < ELEMENTS(rows); i++) {
+                const char *text = value_of(rows[i].variable);
+                if (text && strncmp(text, scheme, strlen(scheme)) == 0 &&
+                    strcmp(*rows[i].socket, rows[i].standard) == 0)
+                        *rows[i].socket = text + strlen(scheme);
+        }
+        const char *runtime_dir = value_of("XDG_RUNTIME_DIR");
+        if (geteuid() != 0 && runtime_dir && strcmp(settings->podman_socket, ENGINE_PODMAN_SOCKET) == 0 &&
+            access(ENGINE_PODMAN_SOCKET, W_OK) < 0) {
+                (void) snprintf(of_user, sizeof(of_user), "%.250s/podman/podman.sock", runtime_dir);
+                settings->podman_socket = of_user;
+        }
+}
+
 int engine_variables_read(struct engine_settings *settings, struct err *err) {
+        engine_variables_find_sockets(settings);
         for (size_t i = 0; i < ELEMENTS(variables); i++) {
                 const char *text = value_of(variables[i].name);
                 if (text && read_variable(i, text, settings, err) < 0)

@@ -5,6 +5,10 @@
 #include "base/err.h"
 #include "engine/engine.h"
 
+/* Fills sockets that were not given with what the engines' own clients use: DOCKER_HOST, CONTAINER_HOST, and podman's
+ * socket of an ordinary user. */
+void engine_variables_find_sockets(struct engine_settings *settings);
+
 /* Fills what the variables say. Texts are borrowed from the environment. */
 int engine_variables_read(struct engine_settings *settings, struct err *err);
 

@@ -19,10 +19,11 @@
 /* Standard input of a run (cli/input_feed.h) passes through the kernel's directory, which its code can reach anyway. */
 static int open_directory_of(const struct session *session, bool is_input, struct err *err) {
         if (session->is_remote)
-                return err_set(err, ERR_UNSUPPORTED,
-                               "the files of session %s are at the remote, %.200s, and this way to them does not lead "
-                               "there: use the daemon's socket (glovebox cp, the Python package), or the remote itself",
-                               session->row.name, session->manager->options->engines.remote_url);
+                return err_set(
+                        err, ERR_UNSUPPORTED,
+                        "the files of session %s are at the remote, %.200s, and this cannot be done with them from "
+                        "here: read and write them one by one, or ask the remote itself",
+                        session->row.name, session->manager->options->engines.remote_url);
         int fd = is_input ? session_open_kernel_directory(session) : session_open_workspace(session);
         return fd < 0 ? err_sys(err, -fd, "opening the workspace of %s", session->row.name) : fd;
 }
@@ -74,10 +75,21 @@ int operation_file_list(struct caller *caller, const struct file_request *reques
         return ret_listing->entries ? 0 : -1;
 }
 
+static int stat_open(struct caller *caller, const struct file_request *request, json_t **ret_entry, struct err *err) {
+        struct open_file file;
+        if (operation_file_open(caller, request, &file, err) < 0)
+                return -1;
+        fd_close(&file.fd);
+        *ret_entry = workspace_describe_open(file.path, &file.status, err);
+        return *ret_entry ? 0 : -1;
+}
+
 int operation_file_stat(struct caller *caller, const struct file_request *request, json_t **ret_entry,
                         struct err *err) {
         char relative[4096];
         caller_begin(caller, "file.stat", request->session);
+        if (request->follows)
+                return stat_open(caller, request, ret_entry, err);
         _cleanup_fd_ int workspace = file_operation_open_workspace(caller, request, relative, NULL, err);
         if (workspace < 0)
                 return -1;

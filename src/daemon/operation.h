@@ -158,6 +158,7 @@ struct file_request {
         const char *to;   /* of a move */
         bool recursive;   /* of a removal: a directory with all that is in it */
         bool no_links;    /* of opening: refuse what is reached through a symbolic link */
+        bool follows;     /* of looking: at what a link leads to, and with its tag */
         bool is_input;    /* standard input of a run: below the kernel's own directory, not the workspace */
         bool creates;     /* a session that is not there is made, */
         json_t *options;  /* with these */

@@ -75,6 +75,12 @@ static void note_state(const struct remote_request *request, const char *state) 
                 (void) snprintf(session->remote_state, sizeof(session->remote_state), "%s", state);
 }
 
+static void note_made(const struct remote_request *request) {
+        struct session *session = session_of(request);
+        if (session)
+                session->is_made_there = true;
+}
+
 static void hang_up(struct remote_request *request, bool is_kept) {
         loop_unwatch(&request->watch);
         if (request->fd >= 0 && is_kept)
@@ -122,7 +128,8 @@ static void on_feed(void *context) {
                                                  (message_queue_size(&request->queue) > 0 ? (uint32_t) EPOLLOUT : 0));
 }
 
-static const struct caller_source source = { .leave = on_leave, .feed = on_feed };
+static void on_wanted(void *context);
+static const struct caller_source source = { .leave = on_leave, .feed = on_wanted };
 
 static void refuse(struct remote_request *request, const struct err *err, bool keeps_connection) {
         struct caller *caller = request->caller;
@@ -216,6 +223,8 @@ static void take_answer(struct remote_request *request, const struct message *me
         else {
                 if (request->traits & REMOTE_RUN)
                         note_state(request, "idle");
+                if (request->traits & (REMOTE_RUN | REMOTE_SESSION))
+                        note_made(request);
                 answer_json(request, answer);
         }
 }
@@ -286,10 +295,14 @@ static bool take_output(struct remote_request *request, const struct message *me
 
 static void take_data(struct remote_request *request, const struct message *message) {
         struct client_request *local = client_request_of(request->caller);
-        if (!local || !(request->traits & REMOTE_DOWNLOAD))
+        const struct caller_type *type = request->caller->type;
+        if (!(request->traits & REMOTE_DOWNLOAD) || (!local && !type->data))
                 return;
         request->received += message->type == MESSAGE_DATA ? message->size : 0;
-        client_send(local->client, message->type, local->number, message->bytes, message->size);
+        if (!local && message->type == MESSAGE_DATA)
+                type->data(request->caller, message->bytes, message->size);
+        if (local)
+                client_send(local->client, message->type, local->number, message->bytes, message->size);
 }
 
 /* False: the request is over. */
@@ -434,19 +447,17 @@ static void connect_now(struct remote_request *request) {
 
 /* ---- a turn ---- */
 
-/* False: the request is over. */
-static bool receive(struct remote_request *request) {
-        struct caller *caller = request->caller;
-        long n = message_parser_read(&request->parser, request->fd);
-        if (n == -EAGAIN || n == -EINTR)
-                return true;
-        if (n <= 0) {
-                broken(request, NULL);
-                return false;
-        }
+static bool is_wanted(const struct remote_request *request) {
+        const struct caller *caller = request->caller;
+        return !caller->type->wants_more || caller->type->wants_more(caller);
+}
+
+/* What was received. False: the request is over. Of a file, no more than is wanted: the rest waits in the parser. */
+static bool take_messages(struct remote_request *request) {
+        bool is_file = request->traits & REMOTE_DOWNLOAD;
         struct message message;
-        int code;
-        while ((code = message_parser_next(&request->parser, &message)) == 1)
+        int code = 0;
+        while ((!is_file || is_wanted(request)) && (code = message_parser_next(&request->parser, &message)) == 1)
                 if (!take_message(request, &message))
                         return false;
         if (code < 0) {
@@ -456,11 +467,30 @@ static bool receive(struct remote_request *request) {
                 return false;
         }
         /* A client that does not read makes the remote wait, and nobody else. */
-        bool streams = caller->stream || request->traits & REMOTE_DOWNLOAD;
-        if (streams && caller->type->wants_more && !caller->type->wants_more(caller))
+        if ((is_file || request->caller->stream) && !is_wanted(request))
                 (void) loop_watch_change(request->watch,
                                          message_queue_size(&request->queue) > 0 ? (uint32_t) EPOLLOUT : 0);
         return true;
+}
+
+/* The caller has room again: first for what was received, which may be the end of it. */
+static void on_wanted(void *context) {
+        struct remote_request *request = context;
+        on_feed(request);
+        if (request->watch && request->traits & REMOTE_DOWNLOAD)
+                (void) take_messages(request);
+}
+
+/* False: the request is over. */
+static bool receive(struct remote_request *request) {
+        long n = message_parser_read(&request->parser, request->fd);
+        if (n == -EAGAIN || n == -EINTR)
+                return true;
+        if (n <= 0) {
+                broken(request, NULL);
+                return false;
+        }
+        return take_messages(request);
 }
 
 static void on_event(void *context, uint32_t events) {
@@ -470,9 +500,14 @@ static void on_event(void *context, uint32_t events) {
                         broken(request, NULL);
                         return;
                 }
-                if (request->upload && message_queue_size(&request->queue) < QUEUE_HIGH)
+                bool has_room = message_queue_size(&request->queue) < QUEUE_HIGH;
+                if (request->upload && has_room)
                         client_hold(client_request_of(request->caller)->client, false);
                 on_feed(request);
+                if (has_room && request->traits & REMOTE_UPLOAD && request->caller->type->room) {
+                        request->caller->type->room(request->caller); /* which may be the end of it */
+                        return;
+                }
         }
         if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
                 (void) receive(request);
@@ -531,6 +566,33 @@ static int expect_upload(struct remote_request *request, struct err *err) {
         return 0;
 }
 
+/* ---- the same for a caller without messages ---- */
+
+static int send_piece(struct caller *caller, enum message_type type, const char *bytes, size_t size, struct err *err) {
+        struct remote_request *request = caller->source == &source ? caller->source_context : NULL;
+        int code = 0;
+        if (!request || request->fd < 0)
+                return err_set(err, ERR_GONE, "the connection to the remote broke: send the file again");
+        do {
+                size_t n = size < MESSAGE_DATA_MAX ? size : MESSAGE_DATA_MAX;
+                code = message_queue_send(&request->queue, request->fd, type, NUMBER, 0, bytes, n);
+                bytes += n;
+                size -= n;
+        } while (size > 0 && code >= 0);
+        if (code < 0)
+                return err_set(err, ERR_GONE, "the connection to the remote broke: send the file again");
+        on_feed(request);
+        return message_queue_size(&request->queue) >= QUEUE_HIGH ? 1 : 0;
+}
+
+int remote_request_send(struct caller *caller, const char *bytes, size_t size, struct err *err) {
+        return size == 0 ? 0 : send_piece(caller, MESSAGE_DATA, bytes, size, err);
+}
+
+int remote_request_send_end(struct caller *caller, struct err *err) {
+        return send_piece(caller, MESSAGE_END, "", 0, err) < 0 ? -1 : 0;
+}
+
 /* ---- the beginning ---- */
 
 int remote_request_begin(const struct remote_order *order, struct err *err) {
@@ -560,7 +622,7 @@ int remote_request_begin(const struct remote_order *order, struct err *err) {
                 memcpy(request->code, order->code, order->code_size);
                 request->code_size = order->code_size;
         }
-        if (order->traits & REMOTE_UPLOAD && expect_upload(request, err) < 0) {
+        if (order->traits & REMOTE_UPLOAD && client_request_of(order->caller) && expect_upload(request, err) < 0) {
                 request->caller = NULL;
                 request_free(request, false);
                 return -1;

@@ -30,3 +30,8 @@ struct remote_order {
 };
 
 int remote_request_begin(const struct remote_order *order, struct err *err);
+
+/* For a caller that waits for a REMOTE_UPLOAD, and whose way has no DATA messages: a piece, and that it was the last.
+ * 1: wait for caller_type.room before the next. */
+int remote_request_send(struct caller *caller, const char *bytes, size_t size, struct err *err);
+int remote_request_send_end(struct caller *caller, struct err *err);

@@ -89,7 +89,8 @@ static void on_file_end(struct upload *upload) {
         if (code < 0)
                 caller_refuse(caller, &err);
         else if (!is_durable)
-                caller_answer(caller, json_pack("{s:I}", "size", (json_int_t) receiver->size));
+                caller_answer(caller, json_pack("{s:I, s:b}", "size", (json_int_t) receiver->size, "created",
+                                                (int) !receiver->replaced));
 }
 
 static void on_file_abandoned(struct upload *upload) {

@@ -195,6 +195,8 @@ struct file_request socket_request_file(json_t *json) {
                                        .path = get_text(json, "path"),
                                        .to = get_text(json, "to"),
                                        .recursive = is_set(json, "recursive"),
+                                       .no_links = is_set(json, "no_links"),
+                                       .follows = is_set(json, "follow"),
                                        .is_input = is_set(json, "input") };
 }
 
@@ -203,7 +205,7 @@ static int request_file_list(struct caller *caller, json_t *json, struct err *er
         struct file_listing listing;
         if (operation_file_list(caller, &request, &listing, err) < 0)
                 return -1;
-        caller_answer(caller, json_pack("{s:o}", "entries", listing.entries));
+        caller_answer(caller, json_pack("{s:o, s:b}", "entries", listing.entries, "cut", (int) listing.is_cut));
         return 0;
 }
 

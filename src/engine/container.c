@@ -21,6 +21,7 @@
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/memory.h"
+#include "box/host/identity.h"
 #include "box/spec.h"
 #include "engine/entry_arguments.h"
 #include "engine/handshake.h"
@@ -47,15 +48,19 @@ struct service {
         const char *name, *socket;
         const char *start; /* how to start it, for messages */
         const char *about; /* what its description of a container lies below */
+        bool is_users;     /* it runs as the user of the daemon */
 };
 
 static struct service docker_of(const struct engine_settings *settings) {
-        return (struct service) { "docker", settings->docker_socket, "systemctl start docker", "" };
+        return (struct service) { "docker", settings->docker_socket, "systemctl start docker", "",
+                                  engine_is_users(&engine_docker, settings) };
 }
 
 static struct service podman_of(const struct engine_settings *settings) {
-        return (struct service) { "podman", settings->podman_socket, "systemctl start podman.socket",
-                                  "/v4.0.0/libpod" }; /* the other one does not tell the runtime */
+        bool is_users = engine_is_users(&engine_podman, settings);
+        return (struct service) { "podman", settings->podman_socket,
+                                  is_users ? "systemctl --user start podman.socket" : "systemctl start podman.socket",
+                                  "/v4.0.0/libpod", is_users }; /* the other one does not tell the runtime */
 }
 
 /* What the engine itself says went wrong. */
@@ -151,11 +156,23 @@ static int look_at_image(const struct service *service, const char *image, struc
 static json_t *mounts_of(const struct engine_order *order) {
         json_t *mounts = json_array();
         for (size_t i = 0; i < order->n_mounts; i++)
-                json_array_append_new(mounts, json_pack("{s:s, s:s, s:s, s:b, s:{s:s}}", "Type", "bind", "Source",
+                if (order->mounts[i].source)
+                        json_array_append_new(mounts,
+                                              json_pack("{s:s, s:s, s:s, s:b, s:{s:s}}", "Type", "bind", "Source",
                                                         order->mounts[i].source, "Target", order->mounts[i].destination,
                                                         "ReadOnly", (int) !order->mounts[i].writable, "BindOptions",
                                                         "Propagation", "rprivate"));
         return mounts;
+}
+
+static json_t *tmpfs_of(const struct engine_order *order) {
+        json_t *list = json_object();
+        for (size_t i = 0; i < order->n_mounts; i++)
+                if (!order->mounts[i].source)
+                        json_object_set_new(
+                                list, order->mounts[i].destination,
+                                json_sprintf("rw,nosuid,nodev,exec,mode=1777,size=%" PRIu64, order->mounts[i].bytes));
+        return list;
 }
 
 /* Podman would otherwise raise them as far as it thinks fit, which fails where it may not. */
@@ -220,11 +237,15 @@ static json_t *host_config(const struct service *service, const struct engine_or
         for (size_t i = 0; i < ELEMENTS(numbers); i++)
                 json_object_set_new(config, numbers[i].name, json_integer((json_int_t) numbers[i].value));
         json_object_set_new(config, "Mounts", mounts_of(order));
+        json_object_set_new(config, "Tmpfs", tmpfs_of(order));
         json_object_set_new(config, "Ulimits", ulimits());
         json_object_set_new(config, "MaskedPaths", masked_paths());
         json_array_append_new(json_object_get(config, "SecurityOpt"), json_string("no-new-privileges"));
         if (strcmp(service->name, "podman") == 0) /* which does not look at MaskedPaths */
                 json_array_append_new(json_object_get(config, "SecurityOpt"), podman_mask());
+        if (order->is_users && service->is_users) /* what the box writes is the user's own */
+                json_object_set_new(config, "UsernsMode",
+                                    json_sprintf("keep-id:uid=%u,gid=%u", order->uid, order->gid));
         if (*order->runtime)
                 json_object_set_new(config, "Runtime", json_string(order->runtime));
         return config;
@@ -357,13 +378,14 @@ static int make(const struct service *service, const struct engine_order *order,
                 int *ret_listener_fd, struct err *err) {
         char id[80];
         struct alive alive = { service, id };
-        _cleanup_fd_ int control = -1, listener = -1;
+        _cleanup_fd_ int control = -1, listener = -1, workspace = -1;
         pid_t pid = 0;
         if (create(service, order, id, err) < 0)
                 return -1;
         if (start(service, order, id, err) < 0 ||
             handshake_accept(order->listen_fd, loop_now_ms() + START_MS, is_alive, &alive, &control,
-                             order->network && !order->relays ? &listener : NULL, err) < 0 ||
+                             order->network && !order->relays ? &listener : NULL,
+                             order->ret_workspace_fd ? &workspace : NULL, err) < 0 ||
             find_pid(service, id, order->runtime, &pid, err) < 0) {
                 struct err ignored;
                 (void) remove_box(service, order->name, &ignored);
@@ -375,6 +397,8 @@ static int make(const struct service *service, const struct engine_order *order,
                                   .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .entry_fd = -1 } };
         if (listener >= 0)
                 *ret_listener_fd = take_fd(&listener);
+        if (order->ret_workspace_fd)
+                *order->ret_workspace_fd = take_fd(&workspace);
         return 0;
 }
 
@@ -413,6 +437,21 @@ static int sweep(const struct service *service, const char *owner, void (*left)(
         return code;
 }
 
+/* ---- a daemon that is not root ---- */
+
+/* Rootless podman maps the user of the daemon to that of every box. A dockerd of root's (group docker) maps nothing: the
+ * box runs as the user of the daemon, so that what it writes is the user's. */
+static int choose_user(const struct service *service, uid_t *ret_uid, gid_t *ret_gid, struct err *err) {
+        if (service->is_users && strcmp(service->name, "docker") == 0)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "a rootless dockerd (%.200s) gives a box's files to other users than you: use rootless "
+                               "podman (systemctl --user start podman.socket), or root's dockerd",
+                               service->socket);
+        *ret_uid = service->is_users ? BOX_UID : identity_outside(geteuid());
+        *ret_gid = service->is_users ? BOX_GID : identity_outside(getegid());
+        return 0;
+}
+
 /* ---- the two engines ---- */
 
 #define ENGINE_OF(engine)                                                                                              \
@@ -430,6 +469,11 @@ static int sweep(const struct service *service, const char *owner, void (*left)(
                                  struct box *ret_box, int *ret_listener_fd, struct err *err) {                         \
                 const struct service service = engine##_of(settings);                                                  \
                 return make(&service, order, ret_box, ret_listener_fd, err);                                           \
+        }                                                                                                              \
+        static int engine##_choose_user(const struct engine_settings *settings, uid_t *ret_uid, gid_t *ret_gid,        \
+                                        struct err *err) {                                                             \
+                const struct service service = engine##_of(settings);                                                  \
+                return choose_user(&service, ret_uid, ret_gid, err);                                                   \
         }                                                                                                              \
         static int engine##_remove(const struct engine_settings *settings, const char *name, struct err *err) {        \
                 const struct service service = engine##_of(settings);                                                  \
@@ -451,6 +495,7 @@ const struct engine engine_docker = { .name = "docker",
                                       .probe = docker_probe,
                                       .look_at_image = docker_look_at_image,
                                       .make = docker_make,
+                                      .choose_user = docker_choose_user,
                                       .remove = docker_remove,
                                       .sweep = docker_sweep };
 const struct engine engine_podman = { .name = "podman",
@@ -460,5 +505,6 @@ const struct engine engine_podman = { .name = "podman",
                                       .probe = podman_probe,
                                       .look_at_image = podman_look_at_image,
                                       .make = podman_make,
+                                      .choose_user = podman_choose_user,
                                       .remove = podman_remove,
                                       .sweep = podman_sweep };

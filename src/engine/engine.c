@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "box/host/identity.h"
 #include "engine/container.h"
 #include "engine/incus.h"
 #include "engine/program_call.h"
@@ -77,6 +80,15 @@ bool engine_is_there(const struct engine *engine, const struct engine_settings *
                 return false;
         (void) strcpy(address.sun_path, path);
         return connect(fd, (const struct sockaddr *) &address, sizeof(address)) == 0;
+}
+
+bool engine_is_users(const struct engine *engine, const struct engine_settings *settings) {
+        struct stat status;
+        return !identity_has_range() && stat(socket_of(engine, settings), &status) == 0 && status.st_uid == geteuid();
+}
+
+bool engine_has_bounds(const struct engine *engine, const struct engine_settings *settings) {
+        return !engine_is_users(engine, settings) || access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
 }
 
 const struct engine_standard *engine_standard_of(const struct engine_settings *settings, const char *engine) {

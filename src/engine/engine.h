@@ -74,7 +74,8 @@ struct engine_settings {
           .remote_timeout_ms = 30000 }
 
 struct engine_mount {
-        const char *source; /* on the host */
+        const char *source; /* on the host; NULL: a tmpfs of so many bytes */
+        uint64_t bytes;
         const char *destination;
         bool writable;
 };
@@ -91,6 +92,9 @@ struct engine_order {
         gid_t gid;
         bool network; /* make the socket that the proxy accepts on */
         bool relays;  /* the box relays to one in the seat: its own cannot be handed out */
+        bool is_users; /* the daemon is not root: sources are plain paths, and the box is of the user of the daemon */
+        int *ret_workspace_fd; /* unless NULL: the box has it by itself, and hands it out */
+        bool has_bounds; /* the engine bounds memory and processes; else resource limits do what they can */
         const struct engine_mount *mounts;
         size_t n_mounts;
 };
@@ -118,6 +122,9 @@ struct engine {
         int (*make)(const struct engine_settings *settings, const struct engine_order *order, struct box *ret_box,
                     int *ret_listener_fd, struct err *err);
 
+        /* Optional: can it serve a daemon that is not root? The user of the box, inside. NULL: it cannot. */
+        int (*choose_user)(const struct engine_settings *settings, uid_t *ret_uid, gid_t *ret_gid, struct err *err);
+
         /* A box that is not there is fine. */
         int (*remove)(const struct engine_settings *settings, const char *name, struct err *err);
 
@@ -129,6 +136,12 @@ struct engine {
 /* By name; NULL with err when there is none. "native" and "" are NULL without an error: see engine_is_native. */
 const struct engine *engine_find(const char *name, struct err *err);
 bool engine_is_native(const char *name);
+
+/* Is the engine a service of the user of this daemon (rootless podman) and not root's? Whose is its socket? */
+bool engine_is_users(const struct engine *engine, const struct engine_settings *settings);
+
+/* Can it bound memory and processes of a box? A user's service cannot with control groups of version 1. */
+bool engine_has_bounds(const struct engine *engine, const struct engine_settings *settings);
 
 /* All engines but native, in the order in which `auto` tries them; NULL ends them. */
 extern const struct engine *const engine_table[];

@@ -25,6 +25,8 @@ json_t *entry_arguments(const struct engine_order *order) {
         json_array_append_new(list, number_text(order->limits.memory_bytes));
         json_array_append_new(list, number_text(order->limits.pids));
         json_array_append_new(list, number_text(order->limits.disk_bytes));
+        json_array_append_new(list, json_sprintf("%s%s", order->has_bounds ? "" : ENTRY_UNBOUNDED,
+                                                 order->ret_workspace_fd ? ENTRY_HANDS_WORKSPACE : ""));
         for (size_t i = 0; i < ELEMENTS(writable); i++)
                 json_array_append_new(list, json_string(writable[i]));
         for (size_t i = 0; i < order->n_mounts; i++)

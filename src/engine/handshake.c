@@ -41,6 +41,18 @@ static int take_listener(int control_fd, int *ret_listener_fd, struct err *err) 
                        "(gVisor); name it with --gvisor-runtime, so that a relay is used");
 }
 
+/* One that is in the box alone: a tmpfs of the engine's. */
+static int take_workspace(int control_fd, int *ret_fd, struct err *err) {
+        char byte;
+        int fd = -1;
+        if (fd_passing_receive(control_fd, &byte, 1, &fd, 1, 0) == 1 && fd >= 0) {
+                *ret_fd = fd;
+                return 0;
+        }
+        fd_close(&fd);
+        return err_set(err, ERR_UNSUPPORTED, "this box cannot hand out its workspace: use another runtime");
+}
+
 static int take_first_frame(int control_fd, struct err *err) {
         struct frame frame;
         int code = frame_receive(control_fd, &frame);
@@ -60,21 +72,24 @@ static int take_first_frame(int control_fd, struct err *err) {
 }
 
 int handshake_accept(int listen_fd, uint64_t deadline_ms, int (*is_alive)(void *context, struct err *err),
-                     void *context, int *ret_control_fd, int *ret_listener_fd, struct err *err) {
+                     void *context, int *ret_control_fd, int *ret_listener_fd, int *ret_workspace_fd, struct err *err) {
         if (wait_for_connection(listen_fd, deadline_ms, is_alive, context, err) < 0)
                 return -1;
         _cleanup_fd_ int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0)
                 return err_sys(err, errno, "taking the connection of the box's agent");
         struct timeval words = { .tv_sec = WORDS_S }, none = { 0 };
-        _cleanup_fd_ int listener = -1;
+        _cleanup_fd_ int listener = -1, workspace = -1;
         (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &words, sizeof(words));
-        if ((ret_listener_fd && take_listener(fd, &listener, err) < 0) || take_first_frame(fd, err) < 0)
+        if ((ret_workspace_fd && take_workspace(fd, &workspace, err) < 0) ||
+            (ret_listener_fd && take_listener(fd, &listener, err) < 0) || take_first_frame(fd, err) < 0)
                 return -1;
         (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof(none));
         fd_passing_refuse(fd); /* the agent is ours, and sends none from here on */
         if (ret_listener_fd)
                 *ret_listener_fd = take_fd(&listener);
+        if (ret_workspace_fd)
+                *ret_workspace_fd = take_fd(&workspace);
         *ret_control_fd = take_fd(&fd);
         return 0;
 }

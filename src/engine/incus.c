@@ -384,7 +384,7 @@ static int container_make(const struct engine_settings *settings, const struct e
         if (entry_arguments_write(order, err) < 0 || attach_devices(settings, order, err) < 0 ||
             start(settings, order->name, err) < 0 ||
             handshake_accept(order->listen_fd, loop_now_ms() + START_MS, is_alive, &alive, &control,
-                             order->network ? &listener : NULL, err) < 0)
+                             order->network ? &listener : NULL, NULL, err) < 0)
                 return -1;
         if (getsockopt(control, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0)
                 return err_set(err, ERR_UNSUPPORTED,

@@ -22,6 +22,15 @@
 #include "engine/entry_image.h"
 #include "engine/programs.h"
 
+static char seat_root[520] = SEAT_ROOT;
+static bool has_no_trees; /* the daemon is not root */
+
+void seat_know(const char *data_dir, bool is_users) {
+        has_no_trees = is_users;
+        if (is_users)
+                (void) snprintf(seat_root, sizeof(seat_root), "%.480s/engine-boxes", data_dir);
+}
+
 static int make_directory(const char *path, mode_t mode, struct err *err) {
         if (mkdir(path, mode) < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %.300s", path);
@@ -100,9 +109,11 @@ int seat_open(const char *data_dir, const char *name, struct seat *ret_seat, str
         int size = snprintf(programs, sizeof(programs), "%s/engine", data_dir);
         if (size < 0 || (size_t) size >= sizeof(programs))
                 return err_set(err, ERR_USAGE, "the path of the data directory is too long for boxes of other engines");
-        (void) snprintf(ret_seat->path, sizeof(ret_seat->path), SEAT_ROOT "/%s", name);
+        size = snprintf(ret_seat->path, sizeof(ret_seat->path), "%s/%s", seat_root, name);
+        if (size < 0 || (size_t) size >= sizeof(ret_seat->path))
+                return err_set(err, ERR_USAGE, "the path of the data directory is too long for boxes of other engines");
         (void) snprintf(inside, sizeof(inside), "%s/in", ret_seat->path);
-        if (make_directory(SEAT_ROOT, 0700, err) < 0 || make_directory(ret_seat->path, 0700, err) < 0 ||
+        if (make_directory(seat_root, 0700, err) < 0 || make_directory(ret_seat->path, 0700, err) < 0 ||
             make_directory(inside, 0755, err) < 0 || keep_programs(programs, err) < 0)
                 return -1;
         if (chmod(inside, 0755) < 0)
@@ -135,13 +146,36 @@ int seat_show_path(struct seat *seat, const char *source, const char *destinatio
                 return err_set(err, ERR_LIMIT, "a box can have at most %d mounts", SEAT_MOUNTS_MAX);
         (void) snprintf(seat->sources[n], sizeof(seat->sources[n]), "%s", source);
         seat->attached[n] = false;
-        seat->mounts[n] = (struct engine_mount) { seat->sources[n], destination, writable };
+        seat->mounts[n] =
+                (struct engine_mount) { .source = seat->sources[n], .destination = destination, .writable = writable };
         seat->n_mounts++;
         return 0;
 }
 
+int seat_show_tmpfs(struct seat *seat, const char *destination, uint64_t bytes, struct err *err) {
+        if (seat_show_path(seat, "", destination, true, err) < 0)
+                return -1;
+        seat->mounts[seat->n_mounts - 1].source = NULL;
+        seat->mounts[seat->n_mounts - 1].bytes = bytes;
+        return 0;
+}
+
+static int show_source(struct seat *seat, const struct box_mount *mount, struct err *err) {
+        char link[64], path[560];
+        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", mount->tree_fd);
+        ssize_t size = readlink(link, path, sizeof(path));
+        if (size <= 0 || (size_t) size >= sizeof(path) || *path != '/')
+                return err_set(err, ERR_UNSUPPORTED,
+                               "what is to be shown at %.200s has no path of its own, or a long one",
+                               mount->destination);
+        path[size] = '\0';
+        return seat_show_path(seat, path, mount->destination, mount->writable, err);
+}
+
 int seat_show_tree(struct seat *seat, const struct box_mount *mount, struct err *err) {
         char path[560];
+        if (has_no_trees)
+                return show_source(seat, mount, err);
         size_t n = seat->n_mounts;
         (void) snprintf(path, sizeof(path), "%s/%zu", seat->path, n);
         int made =
@@ -172,7 +206,7 @@ void seat_release(struct seat *seat) {
 void seat_remove(const char *name) {
         char path[600];
         for (int i = 0; i < SEAT_MOUNTS_MAX; i++) { /* one of a maker that died may still be attached */
-                (void) snprintf(path, sizeof(path), SEAT_ROOT "/%.64s/%d", name, i);
+                (void) snprintf(path, sizeof(path), "%s/%.64s/%d", seat_root, name, i);
                 if (access(path, F_OK) < 0)
                         continue;
                 (void) umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
@@ -182,14 +216,14 @@ void seat_remove(const char *name) {
         static const char *const rest[] = { "/in/socket", ("/in/" ENGINE_PROXY_NAME), ("/in/" ENGINE_ARGUMENTS_NAME),
                                             "/in", "" };
         for (size_t i = 0; i < ELEMENTS(rest); i++) {
-                (void) snprintf(path, sizeof(path), SEAT_ROOT "/%.64s%s", name, rest[i]);
+                (void) snprintf(path, sizeof(path), "%s/%.64s%s", seat_root, name, rest[i]);
                 (void) remove(path);
         }
 }
 
 void seat_sweep(const char *prefix, bool (*is_used)(const char *name, void *context), void *context) {
         enum { YOUNG_S = 120 };
-        DIR *directory = opendir(SEAT_ROOT);
+        DIR *directory = opendir(seat_root);
         struct dirent *entry;
         while (directory && (entry = readdir(directory))) {
                 struct stat status;

@@ -8,6 +8,8 @@
  * An engine is told paths; a path that a tenant or a caller chose could be exchanged before the engine follows it. So
  * whatever is shown is opened by the maker as for a native box, with the ids mapped in the same way, and attached in
  * this directory, where nobody else can write. When the box is there, the engine has mounts of its own, and ours go.
+ * A daemon that is not root attaches nothing: its engine is told the paths themselves, and can do no more with them than
+ * the user can, or (group docker) what the user can do anyway.
  * Not below the data directory, which people remove with all that is in it: what is attached here is their files. */
 #pragma once
 
@@ -20,6 +22,10 @@
 #define SEAT_ROOT "/run/glovebox-boxes"
 
 enum { SEAT_MOUNTS_MAX = 64 };
+
+/* Once, before any other: a daemon that is not root has its seats below its data directory, where nothing is attached
+ * (`is_users`). The text is borrowed for good. */
+void seat_know(const char *data_dir, bool is_users);
 
 struct seat {
         char path[512];
@@ -36,11 +42,14 @@ int seat_open(const char *data_dir, const char *name, struct seat *ret_seat, str
 /* Makes the socket of the proxy in it, listening. Returns the descriptor, or -1. */
 int seat_open_proxy(const struct seat *seat, struct err *err);
 
-/* Shows a tree (borrowed) at a destination of the box. */
+/* Shows a tree (borrowed) at a destination of the box. Of a daemon that is not root it is the source itself, open. */
 int seat_show_tree(struct seat *seat, const struct box_mount *mount, struct err *err);
 
 /* Shows a path of ours once more, or one that needs no tree. */
 int seat_show_path(struct seat *seat, const char *source, const char *destination, bool writable, struct err *err);
+
+/* Shows a tmpfs of the engine's own. */
+int seat_show_tmpfs(struct seat *seat, const char *destination, uint64_t bytes, struct err *err);
 
 /* Lets go of what is attached; the directory stays, since the box has it mounted. */
 void seat_release(struct seat *seat);

@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "daemon/file_receiver.h"
+#include "mcp/fetch.h"
 #include "mcp/tool.h"
 #include "session/session.h"
 #include "session/session_config.h"
@@ -119,8 +121,8 @@ void ask_remove(struct mcp_call *call, const char *name, ask_finish *finish) {
 /* ---- files ---- */
 
 /* The first call just works: the default sandbox is made where there is none, if the caller has room for one. */
-static int file_request_of(struct mcp_call *call, const char *name, const char *path, bool may_create,
-                           struct file_request *ret_request, struct err *err) {
+int ask_file_request(struct mcp_call *call, const char *name, const char *path, bool may_create,
+                     struct file_request *ret_request, struct err *err) {
         *ret_request = (struct file_request) { .session = name, .path = path };
         if (session_find(call->peer->manager, call->peer->owner, name))
                 return 0;
@@ -131,34 +133,60 @@ static int file_request_of(struct mcp_call *call, const char *name, const char *
         return call->link->admit_sandbox ? call->link->admit_sandbox(call, name, err) : 0;
 }
 
-int ask_open_file(struct mcp_call *call, const char *name, const char *path, char ret_relative[static 4096],
-                  struct stat *ret_status, struct err *err) {
+static int open_here(struct mcp_call *call, const char *name, const char *path, struct ask_file *ret_file,
+                     struct err *err) {
         struct file_request request;
         struct open_file file;
-        if (file_request_of(call, name, path, !call->is_resource, &request, err) < 0 ||
+        if (ask_file_request(call, name, path, !call->is_resource, &request, err) < 0 ||
             operation_file_open(&call->caller, &request, &file, err) < 0)
                 return -1;
-        (void) memcpy(ret_relative, file.path, sizeof(file.path));
-        *ret_status = file.status;
-        return file.fd;
+        (void) memcpy(ret_file->relative, file.path, sizeof(file.path));
+        ret_file->status = file.status;
+        ret_file->fd = file.fd;
+        return 0;
 }
 
-json_t *ask_list_directory(int directory_fd, bool *ret_cut, struct err *err) {
-        return workspace_list(directory_fd, ".", ret_cut, err);
+void ask_open(struct mcp_call *call, const char *name, const char *path, json_t *arguments, ask_opened *then) {
+        struct ask_file file = { .fd = -1 };
+        struct err err;
+        if (fetch_is_needed(call, name)) {
+                fetch_open(call, name, path, arguments, then);
+                return;
+        }
+        int code = open_here(call, name, path, &file, &err);
+        int fd = file.fd;
+        then(call, arguments, code == 0 ? &file : NULL, &err);
+        fd_close(&fd);
 }
 
-int ask_write_file(struct mcp_call *call, const char *name, const char *path, const char *bytes, size_t size,
-                   struct err *err) {
+json_t *ask_list_directory(const struct ask_file *file, bool *ret_cut, struct err *err) {
+        *ret_cut = file->is_cut;
+        return file->entries ? json_incref(file->entries) : workspace_list(file->fd, ".", ret_cut, err);
+}
+
+static int write_here(struct mcp_call *call, const char *name, const char *path, const struct ask_bytes *content,
+                      struct err *err) {
         struct file_request request;
         struct file_receiver receiver = { 0 };
-        int code = file_request_of(call, name, path, true, &request, err);
+        int code = ask_file_request(call, name, path, true, &request, err);
         if (code == 0)
                 code = file_receiver_begin(&call->caller, &request, 0, &receiver, err);
         if (code == 0)
-                code = file_receiver_piece(&receiver, bytes, size, err);
+                code = file_receiver_piece(&receiver, content->bytes, content->size, err);
         if (code == 0)
                 code = file_receiver_finish(&receiver, err);
         file_receiver_abandon(&receiver);
         caller_done(&call->caller, code == 0 ? "ok" : err_code_name(err->code)); /* the tool answers by itself */
         return code;
+}
+
+void ask_write(struct mcp_call *call, const char *name, const char *path, const struct ask_bytes *content,
+               ask_written *then) {
+        struct err err;
+        if (fetch_is_needed(call, name)) {
+                fetch_write(call, name, path, content, then);
+                return;
+        }
+        int code = write_here(call, name, path, content, &err);
+        then(call, path, content->size, code == 0 ? NULL : &err);
 }

@@ -33,16 +33,35 @@ void ask_create(struct mcp_call *call, const char *name, ask_finish *finish);
 void ask_list(struct mcp_call *call, session_visit *each, void *context); /* at once */
 void ask_remove(struct mcp_call *call, const char *name, ask_finish *finish);
 
-/* ---- files, at once ---- */
+/* ---- files ---- */
 
-/* A file or a directory for reading; ret_relative is its path below the workspace. A descriptor, or -1. Tools make the
- * default sandbox where there is none. */
-int ask_open_file(struct mcp_call *call, const char *name, const char *path, char ret_relative[static 4096],
-                  struct stat *ret_status, struct err *err);
+/* A file or a directory that was opened for reading. Of one that another Glovebox has, at most its first 4 MiB are in
+ * `fd`, and a directory has its entries here. */
+struct ask_file {
+        int fd; /* the descriptor is the caller's of `then`; of a directory elsewhere -1 */
+        struct stat status;
+        char relative[4096]; /* its path below the workspace */
+        json_t *entries;     /* of a directory: see ask_list_directory */
+        bool is_cut;
+};
 
-/* The entries of a directory that ask_open_file opened: a new reference, or NULL. */
-json_t *ask_list_directory(int directory_fd, bool *ret_cut, struct err *err);
+/* Opens it, and goes on at once or later: with `file`, or NULL and why. `arguments` are kept for that long. Tools make
+ * the default sandbox where there is none. */
+typedef void ask_opened(struct mcp_call *call, json_t *arguments, struct ask_file *file, const struct err *err);
+void ask_open(struct mcp_call *call, const char *name, const char *path, json_t *arguments, ask_opened *then);
 
-/* The whole file, or nothing. The default sandbox is made where there is none. */
-int ask_write_file(struct mcp_call *call, const char *name, const char *path, const char *bytes, size_t size,
-                   struct err *err);
+/* The entries of a directory that was opened: a new reference, or NULL. */
+json_t *ask_list_directory(const struct ask_file *file, bool *ret_cut, struct err *err);
+
+/* The whole file, or nothing; goes on as above. The default sandbox is made where there is none. */
+struct ask_bytes {
+        const char *bytes;
+        size_t size;
+};
+typedef void ask_written(struct mcp_call *call, const char *path, size_t size, const struct err *err);
+void ask_write(struct mcp_call *call, const char *name, const char *path, const struct ask_bytes *content,
+               ask_written *then);
+
+/* What an operation on the file is asked with; admits a sandbox that has to be made. */
+int ask_file_request(struct mcp_call *call, const char *name, const char *path, bool may_create,
+                     struct file_request *ret_request, struct err *err);

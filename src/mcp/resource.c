@@ -112,12 +112,29 @@ static char *read_whole(int fd, size_t size, struct err *err) {
         return NULL;
 }
 
+static void on_opened(struct mcp_call *call, json_t *arguments, struct ask_file *file, const struct err *err) {
+        const char *uri = json_string_value(json_object_get(arguments, "uri"));
+        struct err failed;
+        _cleanup_free_ char *bytes = NULL;
+        if (file && !S_ISREG(file->status.st_mode))
+                (void) err_set(&failed, ERR_NOT_FOUND, "%.200s is no file", file->relative);
+        else if (file && file->status.st_size > MCP_RESOURCE_MAX)
+                (void) err_set(&failed, ERR_LIMIT,
+                               "the file has %lld bytes, and a resource at most %d; read parts of it with run_shell",
+                               (long long) file->status.st_size, MCP_RESOURCE_MAX);
+        else if (file)
+                bytes = read_whole(file->fd, (size_t) file->status.st_size, &failed);
+        if (bytes)
+                answer_bytes(call, uri, bytes, (size_t) file->status.st_size, artifact_mime(file->relative));
+        else
+                mcp_call_refuse(call, file ? &failed : err);
+}
+
 void resource_read(struct mcp_call *call, const struct mcp_message *message) {
         const char *uri = json_string_value(json_object_get(message->params, "uri"));
-        char name[TOOL_NAME_ROOM], path[4096], relative[4096];
+        char name[TOOL_NAME_ROOM], path[4096];
         struct mcp_error error;
         struct err err;
-        struct stat status = { 0 };
         if (!uri) {
                 (void) mcp_error_set(&error, MCP_INVALID_PARAMS, 200, "\"uri\" must be given, as text");
                 mcp_call_fail(call, &error);
@@ -127,20 +144,8 @@ void resource_read(struct mcp_call *call, const struct mcp_message *message) {
                 return;
         call->is_resource = true;
         call->context = uri;
-        _cleanup_fd_ int fd = take_apart(call, uri, name, path, &err) < 0
-                                      ? -1
-                                      : ask_open_file(call, name, path, relative, &status, &err);
-        _cleanup_free_ char *bytes = NULL;
-        if (fd >= 0 && !S_ISREG(status.st_mode))
-                (void) err_set(&err, ERR_NOT_FOUND, "%.200s is no file", relative);
-        else if (fd >= 0 && status.st_size > MCP_RESOURCE_MAX)
-                (void) err_set(&err, ERR_LIMIT,
-                               "the file has %lld bytes, and a resource at most %d; read parts of it with run_shell",
-                               (long long) status.st_size, MCP_RESOURCE_MAX);
-        else if (fd >= 0)
-                bytes = read_whole(fd, (size_t) status.st_size, &err);
-        if (bytes)
-                answer_bytes(call, uri, bytes, (size_t) status.st_size, artifact_mime(relative));
-        else
+        if (take_apart(call, uri, name, path, &err) < 0)
                 mcp_call_refuse(call, &err);
+        else
+                ask_open(call, name, path, message->params, on_opened);
 }

@@ -163,49 +163,62 @@ static void answer_file(struct mcp_call *call, const struct file_view *view, str
                 answer_lines(call, view, bytes, size);
 }
 
-void tool_read_file(struct mcp_call *call, json_t *arguments) {
-        char name[TOOL_NAME_ROOM], relative[4096];
-        struct stat status;
-        struct err err;
-        _cleanup_fd_ int fd = tool_name_sandbox(call, get(arguments, "sandbox"), name, &err) < 0
-                                      ? -1
-                                      : ask_open_file(call, name, get(arguments, "path"), relative, &status, &err);
-        if (fd >= 0 && S_ISDIR(status.st_mode))
-                (void) err_set(&err, ERR_USAGE, "%.200s is a directory; use list_files", relative);
-        if (fd < 0 || S_ISDIR(status.st_mode)) {
-                mcp_call_refuse(call, &err);
+static void on_opened_to_read(struct mcp_call *call, json_t *arguments, struct ask_file *file, const struct err *err) {
+        struct err is_directory;
+        if (file && S_ISDIR(file->status.st_mode))
+                (void) err_set(&is_directory, ERR_USAGE, "%.200s is a directory; use list_files", file->relative);
+        if (!file || S_ISDIR(file->status.st_mode)) {
+                mcp_call_refuse(call, file ? &is_directory : err);
                 return;
         }
         json_int_t line = json_integer_value(json_object_get(arguments, "line"));
-        const struct file_view view = { .fd = fd,
-                                        .relative = relative,
-                                        .size = (uint64_t) status.st_size,
+        const struct file_view view = { .fd = file->fd,
+                                        .relative = file->relative,
+                                        .size = (uint64_t) file->status.st_size,
                                         .line = line > 0 ? (uint64_t) line : 1,
                                         .lines = (uint64_t) json_integer_value(json_object_get(arguments, "lines")) };
-        answer_file(call, &view, &err);
+        struct err failed;
+        answer_file(call, &view, &failed);
+}
+
+void tool_read_file(struct mcp_call *call, json_t *arguments) {
+        char name[TOOL_NAME_ROOM];
+        struct err err;
+        if (tool_name_sandbox(call, get(arguments, "sandbox"), name, &err) < 0)
+                mcp_call_refuse(call, &err);
+        else
+                ask_open(call, name, get(arguments, "path"), arguments, on_opened_to_read);
 }
 
 /* ---- write ---- */
 
-void tool_write_file(struct mcp_call *call, json_t *arguments) {
-        char name[TOOL_NAME_ROOM], words[4300];
-        struct err err;
-        const char *path = get(arguments, "path"), *content = get(arguments, "content");
-        size_t size = json_string_length(json_object_get(arguments, "content"));
-        _cleanup_free_ char *decoded = NULL;
-        int code = tool_name_sandbox(call, get(arguments, "sandbox"), name, &err);
-        if (code == 0 && json_is_true(json_object_get(arguments, "base64"))) {
-                decoded = malloc(size / 4 * 3 + 4);
-                if (!decoded || base64_decode(content, size, decoded, &size) < 0)
-                        code = err_set(&err, ERR_USAGE, "write_file: \"content\" is not base64");
-                content = decoded;
-        }
-        if (code < 0 || ask_write_file(call, name, path, content, size, &err) < 0) {
-                mcp_call_refuse(call, &err);
+static void on_written(struct mcp_call *call, const char *path, size_t size, const struct err *err) {
+        char words[4300];
+        if (err) {
+                mcp_call_refuse(call, err);
                 return;
         }
         int n = snprintf(words, sizeof(words), "wrote %zu bytes to %.4096s", size, path);
         mcp_call_say(call, words, (size_t) n, false);
+}
+
+void tool_write_file(struct mcp_call *call, json_t *arguments) {
+        char name[TOOL_NAME_ROOM];
+        struct err err;
+        struct ask_bytes content = { get(arguments, "content"),
+                                     json_string_length(json_object_get(arguments, "content")) };
+        _cleanup_free_ char *decoded = NULL;
+        int code = tool_name_sandbox(call, get(arguments, "sandbox"), name, &err);
+        if (code == 0 && json_is_true(json_object_get(arguments, "base64"))) {
+                decoded = malloc(content.size / 4 * 3 + 4);
+                if (!decoded || base64_decode(content.bytes, content.size, decoded, &content.size) < 0)
+                        code = err_set(&err, ERR_USAGE, "write_file: \"content\" is not base64");
+                content.bytes = decoded;
+        }
+        if (code < 0)
+                mcp_call_refuse(call, &err);
+        else
+                ask_write(call, name, get(arguments, "path"), &content, on_written);
 }
 
 /* ---- list ---- */
@@ -243,21 +256,26 @@ static void answer_entries(struct mcp_call *call, json_t *entries, bool is_cut) 
         mcp_call_say(call, plain.bytes ? plain.bytes : "", plain.size, false);
 }
 
-void tool_list_files(struct mcp_call *call, json_t *arguments) {
-        char name[TOOL_NAME_ROOM], relative[4096];
-        const char *path = get(arguments, "path");
-        struct stat status;
-        struct err err;
+static void on_opened_to_list(struct mcp_call *call, json_t *arguments, struct ask_file *file, const struct err *err) {
+        struct err failed;
         bool is_cut = false;
-        _cleanup_fd_ int fd = tool_name_sandbox(call, get(arguments, "sandbox"), name, &err) < 0
-                                      ? -1
-                                      : ask_open_file(call, name, path ? path : ".", relative, &status, &err);
-        if (fd >= 0 && !S_ISDIR(status.st_mode))
-                (void) err_set(&err, ERR_USAGE, "%.200s is a file; use read_file", relative);
-        json_t *entries = fd >= 0 && S_ISDIR(status.st_mode) ? ask_list_directory(fd, &is_cut, &err) : NULL;
+        (void) arguments;
+        if (file && !S_ISDIR(file->status.st_mode))
+                (void) err_set(&failed, ERR_USAGE, "%.200s is a file; use read_file", file->relative);
+        json_t *entries = file && S_ISDIR(file->status.st_mode) ? ask_list_directory(file, &is_cut, &failed) : NULL;
         if (entries)
                 answer_entries(call, entries, is_cut);
         else
-                mcp_call_refuse(call, &err);
+                mcp_call_refuse(call, file ? &failed : err);
         json_decref(entries);
+}
+
+void tool_list_files(struct mcp_call *call, json_t *arguments) {
+        char name[TOOL_NAME_ROOM];
+        const char *path = get(arguments, "path");
+        struct err err;
+        if (tool_name_sandbox(call, get(arguments, "sandbox"), name, &err) < 0)
+                mcp_call_refuse(call, &err);
+        else
+                ask_open(call, name, path ? path : ".", arguments, on_opened_to_list);
 }

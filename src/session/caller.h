@@ -46,6 +46,11 @@ struct caller_type {
         void (*display)(struct caller *caller, const char *data, size_t size); /* JSON */
         bool (*wants_more)(const struct caller *caller);
 
+        /* Of a session elsewhere (daemon/remote.h): a piece of a file that is read there; and what is sent there may go
+         * on. NULL: files do not go this way. */
+        void (*data)(struct caller *caller, const char *bytes, size_t size);
+        void (*room)(struct caller *caller);
+
         /* An event with file descriptors (borrowed), at once or not at all; -errno. NULL: no descriptor can go
          * there. */
         int (*hand_over)(struct caller *caller, const char *text, const int *fds, size_t n_fds);

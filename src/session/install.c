@@ -21,13 +21,14 @@
 #define SETTINGS_SCRIPT "glovebox_kernel/pip_settings.py"
 #define INSTALL_SCRIPT "/opt/glovebox/kernel/glovebox_kernel/install.py"
 
-enum { SETTINGS_TIMEOUT_MS = 30000, SETTLE_TIMEOUT_MS = 300000, ASK_TIMEOUT_MS = 10000 };
+enum { SETTINGS_MIN_MS = 10000, SETTLE_TIMEOUT_MS = 300000, ASK_TIMEOUT_MS = 10000 };
 
 struct install {
         struct caller caller; /* of the helper's run, on behalf of who asked us */
         struct session *session, *helper;
         json_t *packages;
         uint64_t timeout_ms;
+        uint64_t begun_ms;
         char script[4300];
         struct helper_job *job;
         struct loop_timer *timer; /* while the kernel is asked */
@@ -370,6 +371,11 @@ static int start_helper(struct install *install, json_t *settings, struct err *e
 
 /* ---- 1: the host's settings ---- */
 
+/* As long as the install may take: what reads them has the lowest priority, and takes as long as a busy host lets it. */
+static uint64_t settings_time_ms(uint64_t timeout_ms) {
+        return timeout_ms > SETTINGS_MIN_MS ? timeout_ms : SETTINGS_MIN_MS;
+}
+
 /* In a child, which becomes the host's Python. */
 static int ask_settings(const int *fds, int out_fd, void *context) {
         (void) fds;
@@ -391,7 +397,12 @@ static void on_settings(void *context, const char *words, size_t size) {
         json_t *settings = words && json_is_bounded(words, size) ? json_loadb(words, size, 0, NULL) : NULL;
         const char *error = json_string_value(json_object_get(settings, "error"));
         int code = 0;
-        if (error || !settings)
+        if (!settings && loop_now_ms() - install->begun_ms >= settings_time_ms(install->timeout_ms))
+                code = err_set(&install->err, ERR_TIMEOUT,
+                               "reading the host's pip settings took longer than the %llu s that the install may take: "
+                               "the host is overloaded; try again later, or give it more time",
+                               (unsigned long long) (install->timeout_ms / 1000));
+        else if (error || !settings)
                 code = err_set(&install->err, ERR_UNSUPPORTED, "%.800s",
                                error ? error : "the host's pip settings cannot be read; see the daemon's log");
         else if (install->caller.cancel_on_disconnect && !install->caller.behalf_of)
@@ -425,7 +436,8 @@ int install_begin(struct session *session, struct caller *caller, json_t *packag
                                       .timeout_ms = timeout_ms };
         if (kernel_files_find(directory, sizeof(directory), err) == 0) {
                 (void) snprintf(install->script, sizeof(install->script), "%s/" SETTINGS_SCRIPT, directory);
-                const struct helper_job_order order = { .timeout_ms = SETTINGS_TIMEOUT_MS,
+                install->begun_ms = loop_now_ms();
+                const struct helper_job_order order = { .timeout_ms = settings_time_ms(timeout_ms),
                                                         .work = ask_settings,
                                                         .done = on_settings,
                                                         .context = install,

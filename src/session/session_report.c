@@ -28,7 +28,9 @@ static void report_engine(const struct session *session, const struct session_en
         static const char *const namespaces[] = { "mount", "pid", "network", "ipc", "uts", "cgroup" };
         const struct engine *maker = engine_find(engine->name, NULL);
         bool is_gvisor = strcmp(engine->runtime, session->manager->options->engines.gvisor) == 0;
-        bool has_users = maker && maker->has_users;
+        const struct engine_settings *settings = &session->manager->options->engines;
+        bool is_users = maker && engine_is_users(maker, settings); /* rootless podman */
+        bool has_users = maker && (maker->has_users || is_users);
         enum engine_isolation isolation = is_gvisor ? ENGINE_GVISOR : maker ? maker->isolation : ENGINE_CONTAINER;
         json_t *names = json_array(), *weaker = json_array();
         for (size_t i = 0; i < ELEMENTS(namespaces); i++)
@@ -38,6 +40,10 @@ static void report_engine(const struct session *session, const struct session_en
         else
                 json_array_append_new(weaker, json_string("user: no user namespace; the user of the box is one of the "
                                                           "host's, without any capability"));
+        if (maker && !engine_has_bounds(maker, settings))
+                json_array_append_new(weaker, json_string("memory, pids, cpu: a user's engine has no control groups of "
+                                                          "version 1; only the address space of each process and the "
+                                                          "processes of this user are bounded"));
         json_object_set_new(report, "engine", json_string(engine->name));
         json_object_set_new(report, "isolation", json_string(engine_isolation_name(isolation)));
         json_object_set_new(report, "runtime", *engine->runtime ? json_string(engine->runtime) : json_null());

@@ -35,18 +35,35 @@ static int open_image(struct spawn_job *job, const struct engine *engine, struct
         return job->environment ? 0 : -1;
 }
 
-/* Files on the host stay their owner's: they are mapped to the user of the box. Where ids cannot be mapped, the box
- * runs as the user whose they are. */
-static void choose_user(struct spawn_job *job) {
+/* Files on the host stay their owner's: they are mapped to the user of the box. A daemon that is not root cannot map
+ * them: then the engine does, or the box runs as the user whose they are. */
+static int choose_user(struct spawn_job *job, const struct engine *engine, struct err *err) {
+        const struct engine_settings *settings = job->settings->engines;
         job->is_leased = identity_has_range();
         job->is_served = *job->request->runtime != '\0';
-        job->uid = job->is_leased ? BOX_UID : identity_outside(geteuid());
-        job->gid = job->is_leased ? BOX_GID : identity_outside(getegid());
+        job->is_plain = !job->is_leased;
+        job->uid = BOX_UID;
+        job->gid = BOX_GID;
+        if (job->is_leased)
+                return 0;
+        if (!engine->choose_user)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "engine %s shows files through mounts that only root can make: run the daemon as root, "
+                               "or use podman, docker or native",
+                               engine->name);
+        if (!engine_has_bounds(engine, settings) && !job->request->allow_weaker)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "%s of a user cannot bound memory and processes here, since the control groups are of "
+                               "version 1: accept that with --allow-weaker, or use native, or root's %s",
+                               engine->name, engine->name);
+        return engine->choose_user(settings, &job->uid, &job->gid, err);
 }
 
 /* Bounded in files too, which not every engine's own can be. */
 static int show_tmpfs(struct spawn_job *job, struct seat *seat, const char *destination, unsigned mode,
                       struct err *err) {
+        if (job->is_plain)
+                return seat_show_tmpfs(seat, destination, job->request->limits.tmp_bytes, err);
         _cleanup_fd_ int tree =
                 tree_make_tmpfs(job->request->limits.tmp_bytes, LIMITS_TMP_FILES, job->uid, job->gid, mode);
         const struct box_mount mount = { tree, true, true, destination };
@@ -58,14 +75,18 @@ static int show_tmpfs(struct spawn_job *job, struct seat *seat, const char *dest
 static int show_all(struct spawn_job *job, struct seat *seat, struct err *err) {
         struct box_mount workspace = { job->workspace_fd, true, true, BOX_WORKSPACE };
         _cleanup_fd_ int kernel = open(job->settings->kernel_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        _cleanup_fd_ int kernel_tree = kernel < 0 ? -1 : tree_clone(kernel, false);
+        _cleanup_fd_ int kernel_tree = kernel < 0      ? -1
+                                       : job->is_plain ? fcntl(kernel, F_DUPFD_CLOEXEC, 3)
+                                                       : tree_clone(kernel, false);
         const struct box_mount files = { kernel_tree, true, false, IMAGE_KERNEL_PATH };
         if (kernel_tree < 0)
                 return err_sys(err, errno, "opening the kernel's own files in %s", job->settings->kernel_dir);
-        if (seat_show_tree(seat, &workspace, err) < 0)
+        bool is_inside = job->is_plain && job->request->ephemeral;
+        if (is_inside ? seat_show_tmpfs(seat, BOX_WORKSPACE, job->request->limits.disk_bytes, err) < 0
+                      : seat_show_tree(seat, &workspace, err) < 0)
                 return -1;
         const char *source = seat->mounts[seat->n_mounts - 1].source;
-        for (size_t i = 1; i < ELEMENTS(workspace_names); i++)
+        for (size_t i = 1; source && i < ELEMENTS(workspace_names); i++)
                 if (seat_show_path(seat, source, workspace_names[i], true, err) < 0)
                         return -1;
         if (seat_show_tree(seat, &files, err) < 0 || show_tmpfs(job, seat, "/tmp", 01777, err) < 0 ||
@@ -79,12 +100,8 @@ static int show_all(struct spawn_job *job, struct seat *seat, struct err *err) {
 
 static int make_box(struct spawn_job *job, const struct engine *engine, struct seat *seat, struct err *err) {
         const struct maker_request *request = job->request;
-        choose_user(job);
-        if (!job->is_leased)
-                return err_set(err, ERR_UNSUPPORTED,
-                               "engine %s shows files through mounts that only root can make: run "
-                               "the daemon as root, or use the engine native",
-                               engine->name);
+        if (choose_user(job, engine, err) < 0)
+                return -1;
         if (open_image(job, engine, err) < 0)
                 return -1;
         /* Its sockets are not the host's. From any other box a UNIX socket to the proxy would carry descriptors, whose
@@ -95,6 +112,10 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct s
                                       .image = request->image,
                                       .runtime = request->runtime,
                                       .limits = request->limits,
+                                      .is_users = job->is_plain,
+                                      .has_bounds = engine_has_bounds(engine, job->settings->engines),
+                                      .ret_workspace_fd =
+                                              job->is_plain && request->ephemeral ? &job->workspace_fd : NULL,
                                       .network = request->network,
                                       .relays = request->network && is_gvisor };
         if (engine->reserve && engine->reserve(job->settings->engines, &order, &job->uid, &job->gid, err) < 0)

@@ -47,7 +47,14 @@ void spawn_job_free(struct spawn_job *job) {
         free(job);
 }
 
+static int keep_open(int fd) {
+        int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        return copy < 0 ? -errno : copy;
+}
+
 static int share(const struct spawn_job *job, int fd, bool writable) {
+        if (job->is_plain)
+                return keep_open(fd);
         if (job->is_served)
                 return tree_clone_served(fd, writable, job->uid, job->gid);
         return tree_clone_owned(fd, writable, job->is_leased, job->uid, job->gid);
@@ -71,6 +78,8 @@ static int open_own_directory(const char *path, struct err *err) {
 
 static int open_workspace(struct spawn_job *job, const struct policy *policy, struct err *err) {
         const struct maker_request *request = job->request;
+        if (request->ephemeral && job->is_plain)
+                return 0; /* the box hands it out */
         if (request->ephemeral) {
                 job->workspace_fd = tree_make_tmpfs(request->limits.disk_bytes, request->limits.disk_files, job->uid,
                                                     job->gid, 0755);
@@ -99,7 +108,7 @@ static int show_own(struct spawn_job *job, const char *parent, const char *name,
         _cleanup_fd_ int source = open_own_directory(path, err);
         if (source < 0)
                 return -1;
-        int tree = tree_clone(source, false);
+        int tree = job->is_plain ? keep_open(source) : tree_clone(source, false);
         if (tree < 0)
                 return tree_explain(tree, path, err);
         job->mounts[job->n_mounts++] = (struct box_mount) { tree, true, false, destination };

@@ -8,17 +8,19 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/dir.h"
 #include "base/fd.h"
 #include "base/memory.h"
 #include "base/remove_tree.h"
+#include "base/sha256.h"
 #include "base/syscalls.h"
 #include "store/reaper.h"
 
 enum { BENEATH = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
-enum { LIST_MAX = 10000, LIST_BYTES_MAX = 1 << 20, MADE_DEPTH_MAX = 128 };
+enum { LIST_MAX = 10000, LIST_BYTES_MAX = 1 << 20, MADE_DEPTH_MAX = 128, TAG_SETTLED_NS = 50 * 1000000 };
 
 /* What follows the workspace's name in a path of the box; NULL: it is not below the workspace. */
 static const char *skip_root(const char *path) {
@@ -277,6 +279,31 @@ json_t *workspace_stat(int workspace_fd, const char *relative, struct err *err) 
         json_t *json = workspace_describe(relative, &status);
         if (!json)
                 (void) err_set(err, ERR_UNSUPPORTED, "the name is not UTF-8");
+        return json;
+}
+
+void workspace_tag(const struct stat *status, char ret_tag[static WORKSPACE_TAG_SIZE]) {
+        uint64_t of[] = { status->st_dev, status->st_ino, (uint64_t) status->st_size, (uint64_t) status->st_ctim.tv_sec,
+                          (uint64_t) status->st_ctim.tv_nsec };
+        char hex[2 * SHA256_SIZE + 1];
+        struct timespec now;
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        int64_t age_ns =
+                (int64_t) (now.tv_sec - status->st_ctim.tv_sec) * 1000000000 + (now.tv_nsec - status->st_ctim.tv_nsec);
+        ret_tag[0] = '\0';
+        if (age_ns < TAG_SETTLED_NS)
+                return;
+        (void) snprintf(ret_tag, WORKSPACE_TAG_SIZE, "\"%.32s\"", sha256_hex(of, sizeof(of), hex));
+}
+
+json_t *workspace_describe_open(const char *relative, const struct stat *status, struct err *err) {
+        char tag[WORKSPACE_TAG_SIZE];
+        json_t *json = workspace_describe(relative, status);
+        workspace_tag(status, tag);
+        if (!json)
+                (void) err_set(err, ERR_UNSUPPORTED, "the name is not UTF-8");
+        else
+                (void) json_object_set_new(json, "tag", json_string(tag));
         return json;
 }
 

@@ -39,6 +39,15 @@ void workspace_drop_file(struct workspace_file *file);                   /* also
 /* {"path", "type" (file, directory, link, other), "size", "modified"} */
 json_t *workspace_stat(int workspace_fd, const char *relative, struct err *err);
 
+/* What changes whenever the file does. It is made of the change time, which code cannot set as it can the time of
+ * modification; but clocks of file systems tick every few milliseconds, so that a change of the last moment proves
+ * nothing: then there is none, "". */
+enum { WORKSPACE_TAG_SIZE = 2 + 32 + 1 };
+void workspace_tag(const struct stat *status, char ret_tag[static WORKSPACE_TAG_SIZE]);
+
+/* As workspace_stat says it, of what is open, with its "tag". */
+json_t *workspace_describe_open(const char *relative, const struct stat *status, struct err *err);
+
 /* The same for each entry of a directory, sorted by name: at most 10,000, and 1 MiB of names. ret_cut, unless it is
  * NULL, says whether there are more. */
 json_t *workspace_list(int workspace_fd, const char *relative, bool *ret_cut, struct err *err);

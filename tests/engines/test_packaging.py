@@ -1,11 +1,14 @@
-"""Glovebox in a container: packaging/Dockerfile is built and run by dockerd."""
+"""Glovebox in a container: packaging/Dockerfile is built and its compose file is run, by dockerd and by podman."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import tarfile
 import tempfile
@@ -26,13 +29,18 @@ KEY = "a-key-of-the-tests-alone"
 # What packaging/Dockerfile copies.
 CONTEXT = "packaging meson.build meson_options.txt src guest images tools web docs/glovebox.1".split()
 CONTEXT += ["tests/support", "tests/unit"]
+CADDY = ('CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]',)
+CADDY += ("ENV XDG_CONFIG_HOME=/config XDG_DATA_HOME=/data",)
 
 
-def import_base(engine: engines.Engine, name: str, image: str) -> None:
+def import_base(engine: engines.Engine, name: str, image: str, changes: tuple[str, ...] = ()) -> None:
     """An image with the name that the files use, which a registry would give elsewhere."""
     repository, tag = image.split(":")
     query = [("fromSrc", "-"), ("repo", f"docker.io/library/{repository}"), ("tag", tag)]
-    where = "/images/create?" + urlencode(query)
+    where = "/images/create?" + urlencode(query + [("changes", text) for text in changes])
+    if engine.name == "podman":
+        reference = ("reference", f"docker.io/library/{image}")
+        where = "/v4.0.0/libpod/images/import?" + urlencode([reference, *(("changes", text) for text in changes)])
     with archive(name).open("rb") as body:
         told = engine.api.ask("POST", where, body, "application/x-tar").read()
     assert b'"error"' not in told, told
@@ -60,7 +68,7 @@ class Packaged:
     engine: engines.Engine
 
     def run(self, *options: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """`docker ...` at this engine's socket."""
+        """`docker ...` at this engine's socket; podman speaks the same API."""
         program = shutil.which("docker")
         assert program, "docker is missing: run tools/setup.sh test"
         return subprocess.run(
@@ -90,12 +98,18 @@ class Packaged:
         raise AssertionError("no daemon in the container")
 
 
-@pytest.fixture(scope="module", params=["docker"])
+@pytest.fixture(scope="module", params=["docker", "podman"])
 def packaged(request: pytest.FixtureRequest, service: Callable[[str], engines.Engine]) -> Packaged:
     engine = service(request.param)
     import_base(engine, "debian12-apt", "debian:12-slim")
     build(engine)
     return Packaged(engine)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -175,3 +189,70 @@ def test_without_the_capability_boxes_without_proc_can_be_asked_for(
     )
     told = json.loads(packaged.inside(name, "glovebox", "run", "--allow-weaker", "--json", "-c", escapes))
     assert told["stdout"] == "-1 -1 -1 -1\n", told
+
+
+def test_a_first_process_that_reaps_nothing_does_no_harm(packaged: Packaged, container: Callable[..., str]) -> None:
+    name = container(*OPTIONS, "-e", f"SANDBOX_API_KEY={KEY}", entry="sleep", words=("1000",))
+    packaged.inside(name, "glovebox", "serve", "--background")
+    packaged.inside(name, "glovebox", "exec", "s", "-c", "x = 1")
+    status = json.loads(packaged.inside(name, "glovebox", "status", "--json"))
+    inside = str(status["daemon"]["pid"])
+    packaged.inside(name, "python3", "-c", f"import os; os.kill({inside}, 9)")
+    packaged.inside(name, "glovebox", "serve", "--background")
+    assert packaged.inside(name, "glovebox", "exec", "s", "-c", "x + 1") == "2\n"
+    packaged.inside(name, "glovebox", "session", "rm", "s")
+    assert "no sessions" in packaged.inside(name, "glovebox", "session", "ls") or "s  " not in packaged.inside(
+        name, "glovebox", "session", "ls"
+    )
+    packaged.inside(name, "glovebox", "stop", "--end-sessions")
+
+
+def request(port: int, context: ssl.SSLContext, method: str, path: str, body: dict | None = None) -> tuple[int, dict]:
+    connection = http.client.HTTPSConnection("localhost", port, context=context, timeout=60)
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read() or b"{}")  # a front whose service is not there yet says nothing
+
+
+def test_the_compose_file_serves_behind_tls(packaged: Packaged, tmp_path: Path) -> None:
+    compose = shutil.which("docker-compose")
+    assert compose, "docker-compose is missing: run tools/setup.sh test"
+    import_base(packaged.engine, "caddy", "caddy:2", CADDY)
+    for file in ("docker-compose.yml", "Caddyfile"):
+        shutil.copy(REPOSITORY / "packaging" / file, tmp_path)
+    port, project = free_port(), f"gb{os.getpid()}"
+    lines = {"SITE": "localhost", "SANDBOX_API_KEY": KEY, "HTTP_PORT": free_port(), "HTTPS_PORT": port}
+    (tmp_path / ".env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    environment = {**os.environ, "DOCKER_HOST": f"unix://{packaged.engine.socket}", "COMPOSE_PROJECT_NAME": project}
+
+    def call(*words: str) -> None:
+        done = subprocess.run([compose, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+
+    call("up", "-d", "--no-build")
+    try:
+        names = packaged.run("ps", "-a", "--filter", f"name={project}", "--format", "{{.Names}}").stdout.split()
+        (front,) = [name for name in names if "caddy" in name]
+        (behind,) = [name for name in names if "glovebox" in name]
+        root = "/data/caddy/pki/authorities/local/root.crt"
+        wait_for("Caddy's certificate", lambda: "BEGIN" in packaged.inside(front, "cat", root, check=False))
+        context = ssl.create_default_context(cadata=packaged.inside(front, "cat", root))
+
+        def is_well() -> bool:
+            try:
+                return request(port, context, "GET", "/health")[0] == 200
+            except OSError:
+                return False
+
+        wait_for("the service behind TLS", is_well)
+        status, told = request(port, context, "POST", "/sandbox/alice/execute", {"code": "x = 41; print(x)"})
+        assert (status, told["stdout"]) == (200, "41\n"), told
+        os.kill(packaged.daemon_pid(behind), signal.SIGKILL)
+        wait_for("the next daemon", is_well)
+        status, told = request(port, context, "POST", "/sandbox/alice/execute", {"code": "print(x + 1)"})
+        assert (status, told["stdout"]) == (200, "42\n"), told
+    finally:
+        for name in packaged.run("ps", "-a", "--format", "{{.Names}}").stdout.split():
+            print(name, packaged.logs(name)[-1500:])
+        call("down", "-v")

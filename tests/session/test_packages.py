@@ -226,6 +226,20 @@ def test_runs_go_on_beside_one_install_at_a_time_which_ends_with_its_session(mak
     index.open.set()
 
 
+def test_settings_may_take_as_long_as_the_install(makes: StartDaemon, wheels: Path) -> None:
+    """The process that reads them comes last on a busy host; here it waits for a file that nobody writes."""
+    daemon = makes(env={**pip_environment(wheels), "PIP_CONFIG_FILE": str(wheels / "settings")}, start=False)
+    os.mkfifo(wheels / "settings")
+    try:
+        client = daemon.start().client()
+        with pytest.raises(DaemonError, match="pip settings took longer than the 11 s that") as caught:
+            install(client, "slow", "parcel", timeout_ms=11000)
+        assert caught.value.code == "timeout"
+    finally:
+        (wheels / "settings").unlink()
+    assert client.execute("1 + 1", "slow")["result"] == {"text/plain": "2"}
+
+
 def test_no_code_of_a_package_runs_while_packages_are_installed(shop: Daemon) -> None:
     client = shop.client()
     install_well(client, "intruded", "intruder", "pip==99.0")

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.dockerd import PATH, Dockerd, ping
+from support.glovebox import USER_ID
 from support.images import archive
 
 IMAGE = "glovebox-test:1"
@@ -23,6 +25,10 @@ IMAGE = "glovebox-test:1"
 RUNSC = """#!/bin/sh
 exec {runsc} --platform=ptrace --network=none --fsgofer-host-uds --root {root} "$@"
 """
+
+
+# Of itself podman raises them as far as root may, which fails where the tests' own root may not.
+_LIMITS = '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=32768:32768"]\n'
 
 
 def _find(name: str) -> str:
@@ -87,7 +93,13 @@ class Engine:
 
     def boxes(self, everyone: bool = True) -> list[dict]:
         """Containers of Glovebox that it has, ended ones too."""
-        answered = json.loads(self.api.ask("GET", f"/containers/json?all={str(everyone).lower()}").read())
+        while True:
+            try:
+                answered = json.loads(self.api.ask("GET", f"/containers/json?all={str(everyone).lower()}").read())
+                break
+            except AssertionError as told:  # podman fails if a container goes while it makes the list
+                if "no such container" not in str(told) and "does not exist" not in str(told):
+                    raise
         return [box for box in answered if "glovebox.owner" in (box.get("Labels") or {})]
 
 
@@ -126,11 +138,56 @@ def podman(runtime: str = "") -> Iterator[Engine]:
         command += ["--runtime", _write_runtime(directory)]
     command += ["--cgroup-manager", "cgroupfs", "--events-backend", "file", "system", "service", "--time", "0"]
     command += [f"unix://{directory}/d.sock"]
-    engine = Engine("podman", directory, command, {})
+    (directory / "containers.conf").write_text(_LIMITS)
+    engine = Engine("podman", directory, command, {"CONTAINERS_CONF": str(directory / "containers.conf")})
     try:
         with _running(engine, "debian12-venv"):
             yield engine
     finally:
         for mount in ("root/overlay",):
             subprocess.run(["umount", "-l", directory / mount], capture_output=True, check=False)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+# In a mount namespace of its own, where the ordinary user of the tests has a name and a range of further ids.
+_AS_USER = """
+set -e
+for file in passwd group subuid subgid; do mount --bind "$0/etc/$file" "/etc/$file"; done
+exec setpriv --reuid {user} --regid {user} --clear-groups "$@"
+"""
+
+
+@contextlib.contextmanager
+def podman_of_user() -> Iterator[Engine]:
+    """`podman system service` of the ordinary user of the tests, who is in no file of this machine."""
+    directory = Path(tempfile.mkdtemp(prefix="glovebox-podman-user-", dir="/tmp"))
+    (directory / "etc").mkdir()
+    for file, line in (
+        ("passwd", f"glovebox-test:x:{USER_ID}:{USER_ID}::{directory}/home:/bin/sh"),
+        ("group", f"glovebox-test:x:{USER_ID}:"),
+        ("subuid", "glovebox-test:200000:65536"),
+        ("subgid", "glovebox-test:200000:65536"),
+    ):
+        own = Path("/etc") / file
+        assert own.exists(), f"{own} is missing: it comes with uidmap (tools/setup.sh test)"
+        (directory / "etc" / file).write_text(own.read_text().rstrip() + f"\n{line}\n")
+    (directory / "containers.conf").write_text(_LIMITS)
+    directory.chmod(0o755)
+    for name in ("home", "run", "root", "store", "log"):
+        place = directory / name
+        place.touch() if name == "log" else place.mkdir()
+        os.chown(place, USER_ID, USER_ID)
+    os.chown(directory, USER_ID, USER_ID)
+    options: list[str | Path] = [_find("unshare"), "--mount", "sh", "-c", _AS_USER.format(user=USER_ID), directory]
+    options += [_find("podman"), "--root", directory / "root", "--runroot", directory / "store"]
+    options += ["--cgroup-manager", "cgroupfs", "--events-backend", "file", "system", "service", "--time", "0"]
+    env = {"HOME": f"{directory}/home", "XDG_RUNTIME_DIR": f"{directory}/run"}
+    env["CONTAINERS_CONF"] = str(directory / "containers.conf")
+    engine = Engine("podman", directory, [*options, f"unix://{directory}/d.sock"], env)
+    try:
+        with _running(engine, "debian12-venv"):
+            yield engine
+    finally:
+        with contextlib.suppress(OSError, ValueError):  # what keeps the user's namespaces
+            os.kill(int((directory / "run/libpod/tmp/pause.pid").read_text()), signal.SIGKILL)
         shutil.rmtree(directory, ignore_errors=True)

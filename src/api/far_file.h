@@ -1,0 +1,22 @@
+/* Files of a sandbox that another Glovebox has (engine remote). A request is one operation there or a few, and a file
+ * passes through at the pace of the slower side: nothing of it is kept here. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+struct api_request;
+struct file_request;
+struct session;
+
+/* The session of the request's path if it is the remote's, or would be and is made. NULL: it is not; or, with
+ * err->code, it cannot be made. */
+struct session *far_file_session(struct api_request *api_request, bool creates, struct err *err);
+
+/* Each answers the request, now or later. */
+void far_file_read(struct api_request *api_request, struct session *session, const struct file_request *request);
+void far_file_stat(struct api_request *api_request, struct session *session, const struct file_request *request);
+void far_file_change(struct api_request *api_request, struct session *session, const struct file_request *request,
+                     bool is_directory);
+void far_file_list_artifacts(struct api_request *api_request, struct session *session);
