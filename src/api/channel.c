@@ -24,7 +24,7 @@ struct channel {
 };
 
 /* What a key may ask for. Everything else is the operator's. */
-static const struct {
+static const struct allowed_operation {
         const char *op;
         bool is_run, makes_sandbox;
 } allowed[] = {
@@ -79,40 +79,58 @@ static int check_timeout(const struct channel *channel, json_t *json, struct err
         return session_config_check_ceiling(&caller, &limits, err);
 }
 
-static int admit(void *context, json_t *json, bool *ret_is_run, struct err *err) {
-        struct channel *channel = context;
-        struct share_table *shares = &channel->service->manager->shares;
+/* What a key may ask for; NULL: see err. */
+static const struct allowed_operation *find_allowed(json_t *json, struct err *err) {
         const char *op = json_string_value(json_object_get(json, "op"));
-        const char *session = json_string_value(json_object_get(json, "session"));
         size_t i = 0;
         while (i < ELEMENTS(allowed) && (!op || strcmp(allowed[i].op, op) != 0))
                 i++;
+        if (i == ELEMENTS(allowed)) {
+                (void) err_set(err, ERR_REFUSED, "a key may not ask for \"%.60s\"", op ? op : "");
+                return NULL;
+        }
+        for (size_t n = 0; n < ELEMENTS(foreign); n++)
+                if (json_object_get(json, foreign[n])) {
+                        (void) err_set(err, ERR_REFUSED, "a key may not say \"%s\"", foreign[n]);
+                        return NULL;
+                }
+        return &allowed[i];
+}
+
+static int take_shares(const struct channel *channel, bool is_run, struct err *err) {
+        struct share_table *shares = &channel->service->manager->shares;
+        const struct share_claim request = channel_claim(channel, 0);
+        const struct share_claim run = channel_claim(channel, channel->visitor.use->quota.runs);
+        if (share_take(shares, SHARE_REQUESTS, &request, err) < 0)
+                return -1;
+        if (is_run && share_take(shares, SHARE_RUNS, &run, err) < 0) {
+                share_give(shares, SHARE_REQUESTS, &request);
+                return -1;
+        }
+        return 0;
+}
+
+static int admit(void *context, json_t *json, bool *ret_is_run, struct err *err) {
+        struct channel *channel = context;
+        const char *session = json_string_value(json_object_get(json, "session"));
         channel->service->counted.requests++;
         if (!gate_knows_key(channel->service, channel->visitor.owner, channel->digest))
                 return err_set(err, ERR_REFUSED, "the key of this connection is not known any more");
         if (check_rate(channel, err) < 0)
                 return -1;
-        if (i == ELEMENTS(allowed))
-                return err_set(err, ERR_REFUSED, "a key may not ask for \"%.60s\"", op ? op : "");
-        for (size_t n = 0; n < ELEMENTS(foreign); n++)
-                if (json_object_get(json, foreign[n]))
-                        return err_set(err, ERR_REFUSED, "a key may not say \"%s\"", foreign[n]);
+        const struct allowed_operation *operation = find_allowed(json, err);
+        if (!operation)
+                return -1;
         bool is_named = session && !json_is_true(json_object_get(json, "ephemeral"));
-        if (allowed[i].makes_sandbox && is_named &&
+        if (operation->makes_sandbox && is_named &&
             !sandbox_owner_has_room(channel->service, &channel->visitor, session, err))
                 return -1;
-        if (allowed[i].is_run && check_timeout(channel, json, err) < 0)
+        if (operation->is_run && check_timeout(channel, json, err) < 0)
                 return -1;
-        const struct share_claim request = channel_claim(channel, 0);
-        const struct share_claim run = channel_claim(channel, channel->visitor.use->quota.runs);
-        if (share_take(shares, SHARE_REQUESTS, &request, err) < 0)
+        if (take_shares(channel, operation->is_run, err) < 0)
                 return -1;
-        if (allowed[i].is_run && share_take(shares, SHARE_RUNS, &run, err) < 0) {
-                share_give(shares, SHARE_REQUESTS, &request);
-                return -1;
-        }
-        *ret_is_run = allowed[i].is_run;
-        channel->service->counted.runs += allowed[i].is_run;
+        *ret_is_run = operation->is_run;
+        channel->service->counted.runs += operation->is_run;
         return 0;
 }
 

@@ -126,9 +126,7 @@ static int check_file(int fd, const char *path, struct err *err) {
                 return err_set(err, ERR_USAGE, "%s is not a file", path);
         if ((status.st_uid != geteuid() && status.st_uid != 0) || status.st_mode & 077)
                 return err_set(err, ERR_PERMISSION,
-                               "the file of keys %s is open to others; make it yours with chown and "
-                               "chmod 600",
-                               path);
+                               "the file of keys %s is open to others; make it yours with chown and chmod 600", path);
         return 0;
 }
 
@@ -154,8 +152,7 @@ static int check_plain(const char *key, struct err *err) {
         size_t size = strlen(key);
         if (size < API_KEY_LENGTH_MIN || size > API_KEY_LENGTH_MAX)
                 return err_set(err, ERR_USAGE,
-                               "a key has %d to %d characters, this one %zu; glovebox serve --new-key makes a "
-                               "good one",
+                               "a key has %d to %d characters, this one %zu; glovebox serve --new-key makes a good one",
                                API_KEY_LENGTH_MIN, API_KEY_LENGTH_MAX, size);
         for (size_t i = 0; i < size; i++)
                 if (key[i] <= ' ' || key[i] > '~')

@@ -132,9 +132,7 @@ void mcp_drop_all(struct service *service) {
 
 static int refuse_header(struct mcp_error *error, const char *name) {
         return mcp_error_set(error, MCP_HEADER_MISMATCH, 400,
-                             "the header %s is missing, or does not say what the message "
-                             "says",
-                             name);
+                             "the header %s is missing, or does not say what the message says", name);
 }
 
 /* A header may say what no header may hold as =?base64?…?=. */
@@ -300,13 +298,11 @@ void mcp_post(struct api_request *api) {
         struct mcp_error error;
         if (!http_type_is(http_header(api->request, "Content-Type"), "application/json")) {
                 (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 415,
-                                     "the message must be JSON, and say so: "
-                                     "Content-Type: application/json");
+                                     "the message must be JSON, and say so: Content-Type: application/json");
                 answer_error(api, NULL, &error);
         } else if (http_content_length(api->request) > MCP_MESSAGE_MAX) {
                 (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 413,
-                                     "the message is larger than %d bytes; write large "
-                                     "contents in several steps",
+                                     "the message is larger than %d bytes; write large contents in several steps",
                                      MCP_MESSAGE_MAX);
                 answer_error(api, NULL, &error);
         } else if (http_collect_body(api->request, MCP_MESSAGE_MAX, on_whole, api) < 0)

@@ -241,15 +241,16 @@ static uint64_t clock_ms(void) {
         return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
 }
 
-/* A person presses q or Ctrl-C. The first table comes after a short look, so that there is something to compare. */
+/* A person presses Enter or Ctrl-C; input that is no terminal may have ended, and ends nothing. The first table comes
+ * after a short look, so that there is something to compare. */
 static int process_watch(struct daemon_client *client, const struct err *no_daemon, const struct line *line,
                          struct err *err) {
-        bool repeat = isatty(STDOUT_FILENO) && !line->once;
+        bool repeat = isatty(STDOUT_FILENO) && !line->once, has_keys = repeat && isatty(STDIN_FILENO);
         json_t *before = NULL;
         uint64_t before_ms = clock_ms();
         int code = ask_ps(client, no_daemon, &before, err);
         for (uint64_t wait_ms = 500; code == 0; wait_ms = line->interval_ms) {
-                struct pollfd keys = { .fd = repeat ? STDIN_FILENO : -1, .events = POLLIN };
+                struct pollfd keys = { .fd = has_keys ? STDIN_FILENO : -1, .events = POLLIN };
                 if (poll(&keys, 1, (int) wait_ms) > 0)
                         break;
                 json_t *now = NULL;
@@ -257,8 +258,8 @@ static int process_watch(struct daemon_client *client, const struct err *no_daem
                 uint64_t now_ms = clock_ms();
                 if (code == 0) {
                         if (repeat)
-                                (void) printf("\033[H\033[2Jglovebox top: every %g s, Enter ends it\n\n",
-                                              (double) line->interval_ms / 1000);
+                                (void) printf("\033[H\033[2Jglovebox top: every %g s, %s ends it\n\n",
+                                              (double) line->interval_ms / 1000, has_keys ? "Enter" : "Ctrl-C");
                         print_processes(now, before, now_ms - before_ms);
                         (void) fflush(stdout);
                 }

@@ -30,7 +30,7 @@ struct turn {
         uint64_t started_ms, deadline_ms;
         bool ending; /* the process was asked to end; at the deadline it is killed */
         bool dead;   /* the program is: only the pipes are left to drain */
-        char input[CHUNK];
+        char *input; /* CHUNK bytes, from the first read on: most runs read nothing */
         size_t input_at, input_size;
 };
 
@@ -215,7 +215,9 @@ static void write_input(struct turn *turn) {
 }
 
 static void read_input(struct turn *turn) {
-        ssize_t n = read(turn->relay->input_from_fd, turn->input, sizeof(turn->input));
+        if (!turn->input && !(turn->input = malloc(CHUNK)))
+                return;
+        ssize_t n = read(turn->relay->input_from_fd, turn->input, CHUNK);
         if (n > 0) {
                 turn->input_at = 0;
                 turn->input_size = (size_t) n;
@@ -378,6 +380,7 @@ int relay_run(struct relay *relay, struct err *err) {
                 if (turn.dead && relay->duration_ms == 0)
                         relay->duration_ms = now_ms() - turn.started_ms;
         }
+        free(turn.input);
         fd_close(&turn.signal_fd);
         (void) sigprocmask(SIG_SETMASK, &old, NULL);
         return 0;

@@ -84,32 +84,37 @@ static char *repl_complete(void *context, const char *text, size_t *ret_size) {
 
 /* ---- one block ---- */
 
+/* Past the string that begins here. NULL: a string of several lines stays open. */
+static const char *skip_string(const char *at) {
+        char quote = *at;
+        bool is_long = at[1] == quote && at[2] == quote;
+        for (at += is_long ? 3 : 1; *at; at++) {
+                if (*at == '\\' && at[1])
+                        at++;
+                else if (is_long && at[0] == quote && at[1] == quote && at[2] == quote)
+                        return at + 3;
+                else if (!is_long && (*at == quote || *at == '\n'))
+                        return at + 1;
+        }
+        return is_long ? NULL : at;
+}
+
 /* Do brackets or a string of several lines stay open? */
 static bool is_open(const char *code) {
         int depth = 0;
-        char quote = '\0';
-        bool is_long = false;
-        for (const char *at = code; *at; at++) {
-                if (quote) {
-                        bool three = at[0] == quote && at[1] == quote && at[2] == quote;
-                        if (*at == '\\' && at[1])
-                                at++;
-                        else if (is_long ? three : *at == quote || *at == '\n') {
-                                at += is_long ? 2 : 0;
-                                quote = '\0';
-                        }
+        for (const char *at = code; *at;) {
+                if (*at == '"' || *at == '\'') {
+                        at = skip_string(at);
+                        if (!at)
+                                return true;
                 } else if (*at == '#') {
-                        at += strcspn(at, "\n") - 1;
-                } else if (*at == '"' || *at == '\'') {
-                        quote = *at;
-                        is_long = at[1] == quote && at[2] == quote;
-                        at += is_long ? 2 : 0;
-                } else if (strchr("([{", *at))
-                        depth++;
-                else if (strchr(")]}", *at))
-                        depth--;
+                        at += strcspn(at, "\n");
+                } else {
+                        depth += strchr("([{", *at) ? 1 : strchr(")]}", *at) ? -1 : 0;
+                        at++;
+                }
         }
-        return depth > 0 || (quote && is_long);
+        return depth > 0;
 }
 
 /* Does a line end in ":" or begin with "@"? Such a block ends at an empty line, as in Python's own prompt. */

@@ -95,8 +95,7 @@ static int read_code(struct run_request *request, int fd, const char *shown, str
         int code = fd_read_to_end(fd, RUN_CODE_MAX_BYTES, &request->owned_code, &request->code_size);
         if (code == -E2BIG)
                 return err_set(err, ERR_USAGE,
-                               "%.300s is larger than %d MiB, too large for code; pass data with --data or "
-                               "--mount",
+                               "%.300s is larger than %d MiB, too large for code; pass data with --data or --mount",
                                shown, RUN_CODE_MAX_BYTES >> 20);
         if (code < 0)
                 return err_sys(err, -code, "cannot read %.300s", shown);
@@ -201,8 +200,7 @@ static int choose_input(struct run_options *options, bool is_named, struct err *
                 return -1;
         if (!is_named && request->code_size == 0)
                 return err_set(err, ERR_USAGE,
-                               "no code was given and standard input is empty; give -c CODE, a file, or "
-                               "-- COMMAND");
+                               "no code was given and standard input is empty; give -c CODE, a file, or -- COMMAND");
         if (request->language == RUN_BASH && request->code_size < SHELL_TEXT_MAX)
                 request->source = RUN_FROM_TEXT; /* or commands that read would read the script */
         return RUN_CODE_CHOSEN;

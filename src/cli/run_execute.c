@@ -44,7 +44,7 @@ struct cold_run {
         gid_t host_gid;
         struct box_mount mounts[RUN_MOUNTS_MAX + 3]; /* and /data, the script's directory, the extras */
         size_t n_mounts;
-        struct egress egress;
+        struct helper_program egress;
         struct egress_rules *rules; /* NULL: no network */
         int listener_fd;
         char network[64]; /* for the report */
@@ -58,7 +58,7 @@ static void cold_run_release(struct cold_run *cold) {
         relay_release(&cold->run.relay);
         local_run_end(&cold->listed);
         (void) box_end(&cold->box, NULL, NULL);
-        egress_stop(&cold->egress);
+        helper_program_stop(&cold->egress);
         fd_close(&cold->listener_fd);
         free(cold->rules);
         run_release(&cold->run);
@@ -305,7 +305,7 @@ static int carry_out(struct cold_run *cold, struct err *err) {
 int run_execute(const struct run_request *request, struct err *err) {
         _cleanup_(cold_run_release) struct cold_run cold = { .run = RUN_NONE,
                                                              .lease_fd = -1,
-                                                             .egress = EGRESS_DOWN,
+                                                             .egress = HELPER_PROGRAM_DOWN,
                                                              .listener_fd = -1,
                                                              .box = { .pidfd = -1, .control_fd = -1 },
                                                              .listed = LOCAL_RUN_NONE };

@@ -27,7 +27,7 @@ struct warm_run {
         struct run run;
         struct daemon_client client;
         struct program_target target;
-        struct egress egress;
+        struct helper_program egress;
         struct egress_rules *rules; /* NULL: no network */
 };
 
@@ -35,7 +35,7 @@ static void warm_run_release(struct warm_run *warm) {
         run_release(&warm->run);
         program_target_release(&warm->target);
         daemon_client_close(&warm->client);
-        egress_stop(&warm->egress);
+        helper_program_stop(&warm->egress);
         free(warm->rules);
 }
 
@@ -187,9 +187,10 @@ static void run_warm_explain(const struct run_request *request, const struct err
 
 int run_warm(const struct run_options *options, struct err *err) {
         const struct run_request *request = &options->request;
-        _cleanup_(warm_run_release) struct warm_run warm = {
-                .run = RUN_NONE, .client = DAEMON_CLIENT_NONE, .target = PROGRAM_TARGET_NONE, .egress = EGRESS_DOWN
-        };
+        _cleanup_(warm_run_release) struct warm_run warm = { .run = RUN_NONE,
+                                                             .client = DAEMON_CLIENT_NONE,
+                                                             .target = PROGRAM_TARGET_NONE,
+                                                             .egress = HELPER_PROGRAM_DOWN };
         struct err why = { 0 };
         if (options->no_daemon || request->needs_own_box)
                 return RUN_WARM_NOT_HERE;

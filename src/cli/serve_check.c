@@ -39,8 +39,7 @@ static int check_image(const struct serve_options *options, struct err *err) {
         int fd = image_open_directory(options->data_dir, options->image, &is_shared);
         if (fd < 0)
                 return err_set(err, ERR_USAGE,
-                               "--image: there is no image \"%s\"; \"glovebox image list\" shows those "
-                               "there are",
+                               "--image: there is no image \"%s\"; \"glovebox image list\" shows those there are",
                                options->image);
         fd_close(&fd);
         return 0;
@@ -73,8 +72,7 @@ static int check_names(const char *names, struct err *err) {
                 size_t size = strcspn(names, ", ");
                 if (strspn(names, letters) < size)
                         return err_set(err, ERR_USAGE,
-                                       "--names: \"%.*s\" is not a host name; leave scheme, port and path "
-                                       "out",
+                                       "--names: \"%.*s\" is not a host name; leave scheme, port and path out",
                                        (int) (size < 100 ? size : 100), names);
                 names += size;
                 names += strspn(names, ", ");
@@ -89,8 +87,7 @@ static int check_preload(const char *list, struct err *err) {
                 size_t size = strcspn(list, ", ");
                 if (strspn(list, letters) < size || (size > 0 && strchr("0123456789.", *list)))
                         return err_set(err, ERR_USAGE,
-                                       "--preload: \"%.*s\" is not a module's name; separate names by "
-                                       "commas",
+                                       "--preload: \"%.*s\" is not a module's name; separate names by commas",
                                        (int) (size < 100 ? size : 100), list);
                 list += size;
                 list += strspn(list, ", ");

@@ -9,10 +9,29 @@
 
 #include "base/memory.h"
 
-enum { GROWTH = 4 }; /* bytes of UTF-8 that one byte of another encoding can become */
+enum {
+        CODING_NAME_MAX = 32,
+        GROWTH = 4, /* bytes of UTF-8 that one byte of another encoding can become */
+};
 
-/* PEP 263: in a comment on one of the first two lines, "coding" then ":" or "=" then the name. */
-static bool find_coding(const char *code, size_t size, char ret_name[static 32]) {
+/* "coding" then ":" or "=" then the name. */
+static bool find_coding_in_comment(const char *at, const char *stop, char ret_name[static CODING_NAME_MAX]) {
+        while (at + 7 < stop && (strncmp(at, "coding", 6) != 0 || (at[6] != ':' && at[6] != '=')))
+                at++;
+        if (at + 7 >= stop)
+                return false;
+        at += 7;
+        while (at < stop && (*at == ' ' || *at == '\t'))
+                at++;
+        size_t n = 0;
+        while (at < stop && n < CODING_NAME_MAX - 1 && (isalnum((unsigned char) *at) || strchr("-_.", *at)))
+                ret_name[n++] = *at++;
+        ret_name[n] = '\0';
+        return n > 0;
+}
+
+/* PEP 263: in a comment on one of the first two lines. */
+static bool find_coding(const char *code, size_t size, char ret_name[static CODING_NAME_MAX]) {
         const char *end = code + size;
         for (int line = 0; line < 2 && code < end; line++) {
                 const char *stop = memchr(code, '\n', (size_t) (end - code));
@@ -21,18 +40,8 @@ static bool find_coding(const char *code, size_t size, char ret_name[static 32])
                 while (at < stop && (*at == ' ' || *at == '\t' || *at == '\f'))
                         at++;
                 bool is_comment = at < stop && *at == '#', is_blank = at == stop || *at == '\r';
-                for (; is_comment && at + 7 < stop; at++) {
-                        if (strncmp(at, "coding", 6) != 0 || (at[6] != ':' && at[6] != '='))
-                                continue;
-                        at += 7;
-                        while (at < stop && (*at == ' ' || *at == '\t'))
-                                at++;
-                        size_t n = 0;
-                        while (at < stop && n < 31 && (isalnum((unsigned char) *at) || strchr("-_.", *at)))
-                                ret_name[n++] = *at++;
-                        ret_name[n] = '\0';
-                        return n > 0;
-                }
+                if (is_comment && find_coding_in_comment(at, stop, ret_name))
+                        return true;
                 if (!is_comment && !is_blank)
                         return false;
                 code = stop + 1;
@@ -54,8 +63,7 @@ static int convert(struct run_request *request, const char *name, struct err *er
         iconv_t converter = iconv_open("UTF-8", known);
         if (converter == (iconv_t) -1)
                 return err_set(err, ERR_USAGE,
-                               "%.200s has the coding line \"%s\", which is not known here; save it as "
-                               "UTF-8",
+                               "%.200s has the coding line \"%s\", which is not known here; save it as UTF-8",
                                request->code_name, name);
         size_t room = request->code_size * GROWTH + 1, left_in = request->code_size, left_out = room - 1;
         _cleanup_free_ char *text = malloc(room);
@@ -64,8 +72,7 @@ static int convert(struct run_request *request, const char *name, struct err *er
         (void) iconv_close(converter);
         if (result == (size_t) -1)
                 return err_set(err, ERR_USAGE,
-                               "%.200s is not the %s that its coding line says, at byte %zu; save it as "
-                               "UTF-8",
+                               "%.200s is not the %s that its coding line says, at byte %zu; save it as UTF-8",
                                request->code_name, name, request->code_size - left_in);
         *out = '\0';
         free(request->owned_code);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cli/ui/option_help.h"
 #include "cli/ui/suggest.h"
 #include "cli/ui/terminal.h"
@@ -24,14 +25,42 @@ static const struct verb *find_by_part(const char *name) {
         return NULL;
 }
 
+/* What people type who know other tools. */
+static const struct {
+        const char *typed, *instead;
+} other_words[] = {
+        { "daemon", "glovebox serve --background, glovebox status or glovebox stop" },
+        { "down", "glovebox stop" },
+        { "images", "glovebox image list" },
+        { "info", "glovebox status" },
+        { "ls", "glovebox session ls" },
+        { "pip", "glovebox session install NAME PACKAGE" },
+        { "python", "glovebox run FILE, or glovebox repl" },
+        { "python3", "glovebox run FILE, or glovebox repl" },
+        { "shell", "glovebox repl NAME, or glovebox exec NAME -- bash -c COMMAND" },
+        { "shutdown", "glovebox stop" },
+        { "start", "glovebox serve --background" },
+        { "up", "glovebox serve --background" },
+        { "version", "glovebox --version" },
+};
+
+static const char *find_other_word(const char *name) {
+        for (size_t i = 0; i < ELEMENTS(other_words); i++)
+                if (strcmp(other_words[i].typed, name) == 0)
+                        return other_words[i].instead;
+        return NULL;
+}
+
 int verb_fail_unknown(const char *name) {
         struct suggestion near = { .word = name };
         const struct verb *whole = find_by_part(name);
         for (size_t i = 0; i < n_verbs; i++)
                 suggestion_consider(&near, verbs[i].name);
-        const char *best = suggestion_best(&near);
+        const char *best = suggestion_best(&near), *instead = find_other_word(name);
         struct err err;
-        if (whole)
+        if (instead)
+                (void) err_set(&err, ERR_USAGE, "unknown verb \"%s\"; write: %s", name, instead);
+        else if (whole)
                 (void) err_set(&err, ERR_USAGE, "unknown verb \"%.60s\"; did you mean \"glovebox %s %.60s\"?", name,
                                whole->name, name);
         else if (best)

@@ -359,8 +359,7 @@ static void client_handle_message(struct client *client, const struct message *m
                 client->n_requests < CLIENT_REQUESTS_MAX ? open_request(client, message->request) : NULL;
         if (!request) {
                 (void) err_set(&err, ERR_LIMIT,
-                               "more than %d requests are under way, or no memory is left; wait for "
-                               "answers",
+                               "more than %d requests are under way, or no memory is left; wait for answers",
                                CLIENT_REQUESTS_MAX);
                 send_refusal(client, message->request, &err);
                 return;

@@ -9,25 +9,17 @@
  * sockets again. */
 #pragma once
 
-#include <sys/types.h>
-
+#include "base/helper_program.h"
 #include "egress/rules.h"
-
-struct egress {
-        pid_t pid;
-        int fd; /* readable only when the process is gone */
-};
-
-#define EGRESS_DOWN ((struct egress) { 0, -1 })
 
 /* Call it first in main() of a program that starts proxies: in the proxy process it never returns. */
 void egress_serve_if_asked(int argc, char **argv);
 
-/* Starts the proxy: this program once more, from /proc/self/exe, with an empty environment. The operator's settings
- * are copied. `owner` is shown by ps: the data directory, or "". */
-int egress_start(const struct egress_operator *settings, const char *owner, struct egress *ret_egress, struct err *err);
-void egress_stop(struct egress *egress); /* safe on EGRESS_DOWN */
+/* Starts the proxy. The operator's settings are copied. `owner` is shown by ps: the data directory, or "". */
+int egress_start(const struct egress_operator *settings, const char *owner, struct helper_program *ret_proxy,
+                 struct err *err);
 
 /* Gives it a box; descriptors are borrowed. ERR_BUSY: it has much to do, try again when fd is writable. ERR_GONE: it is
  * dead. */
-int egress_admit(struct egress *egress, int listener_fd, int pidfd, const struct egress_rules *rules, struct err *err);
+int egress_admit(const struct helper_program *proxy, int listener_fd, int pidfd, const struct egress_rules *rules,
+                 struct err *err);

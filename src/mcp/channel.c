@@ -133,8 +133,7 @@ static void begin_call(struct channel *channel, const struct mcp_message *messag
         struct channel_call *own = channel->n_calls < MCP_CALLS_MAX ? calloc(1, sizeof(*own)) : NULL;
         if (!own) {
                 (void) mcp_error_set(&error, MCP_INTERNAL_ERROR, 200,
-                                     "%d calls are under way, or no memory is left; "
-                                     "wait for some of them",
+                                     "%d calls are under way, or no memory is left; wait for some of them",
                                      MCP_CALLS_MAX);
                 send_error(channel, message->id, &error);
                 return;
@@ -172,8 +171,7 @@ static void refuse_long(struct channel *channel) {
         channel->is_too_long = true;
         channel->size = 0;
         (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 413,
-                             "the message is larger than %d bytes; write large "
-                             "contents in several steps",
+                             "the message is larger than %d bytes; write large contents in several steps",
                              MCP_MESSAGE_MAX);
         send_error(channel, NULL, &error);
 }

@@ -186,8 +186,7 @@ static void put_install(struct slice result, struct json_writer *plain) {
                         begin_paragraph(plain);
                 put_words(plain, "%s%.100s",
                           n ? ", "
-                            : "imported already in another version, so close the sandbox or "
-                              "use another to get: ",
+                            : "imported already in another version, so close the sandbox or use another to get: ",
                           name ? name : "?");
         }
 }

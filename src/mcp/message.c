@@ -24,12 +24,10 @@ static int read_message(json_t *json, struct mcp_message *message, struct mcp_er
         json_t *params = json_object_get(json, "params");
         if (json_is_array(json))
                 return mcp_error_set(error, MCP_INVALID_REQUEST, 400,
-                                     "batches are not supported: send one message at "
-                                     "a time");
+                                     "batches are not supported: send one message at a time");
         if (!json_is_object(json) || !version || strcmp(version, "2.0") != 0)
                 return mcp_error_set(error, MCP_INVALID_REQUEST, 400,
-                                     "a message is an object with \"jsonrpc\": "
-                                     "\"2.0\"");
+                                     "a message is an object with \"jsonrpc\": \"2.0\"");
         if (id && !json_is_string(id) && !json_is_integer(id))
                 return mcp_error_set(error, MCP_INVALID_REQUEST, 400, "\"id\" is a text or a whole number");
         message->id = id;

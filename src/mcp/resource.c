@@ -74,8 +74,7 @@ static int take_apart(struct mcp_call *call, const char *uri, char ret_name[stat
         handle[slash - at] = '\0';
         if (http_decode(slash + 1, strlen(slash + 1), false, path, &n) < 0 || n == 0 || n >= 4096)
                 return err_set(err, ERR_NOT_FOUND,
-                               "the path of the URI is empty, too long, or not percent-encoded "
-                               "UTF-8");
+                               "the path of the URI is empty, too long, or not percent-encoded UTF-8");
         memcpy(ret_path, path, n + 1);
         return tool_name_sandbox(call, handle, ret_name, err);
 }
@@ -136,8 +135,7 @@ void resource_read(struct mcp_call *call, const struct mcp_message *message) {
                 (void) err_set(&err, ERR_NOT_FOUND, "%.200s is no file", relative);
         else if (fd >= 0 && status.st_size > MCP_RESOURCE_MAX)
                 (void) err_set(&err, ERR_LIMIT,
-                               "the file has %lld bytes, and a resource at most %d; read parts of it "
-                               "with run_shell",
+                               "the file has %lld bytes, and a resource at most %d; read parts of it with run_shell",
                                (long long) status.st_size, MCP_RESOURCE_MAX);
         else if (fd >= 0)
                 bytes = read_whole(fd, (size_t) status.st_size, &err);

@@ -311,9 +311,7 @@ int tool_name_run(struct mcp_call *call, const char *text, char ret_name[static 
         if (!dot || size == 0 || size >= sizeof(handle) || strlen(dot + 1) != 32 ||
             strspn(dot + 1, "0123456789abcdef") != 32)
                 return err_set(err, ERR_USAGE,
-                               "\"%.60s\" is no run_id: it looks like default.0123…, as run_python "
-                               "gave it",
-                               text);
+                               "\"%.60s\" is no run_id: it looks like default.0123…, as run_python gave it", text);
         memcpy(handle, text, size);
         handle[size] = '\0';
         (void) snprintf(call->run_id, sizeof(call->run_id), "%s", dot + 1);

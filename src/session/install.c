@@ -67,8 +67,7 @@ static void explain_failure(const struct install *install, json_t *result) {
                                 (double) install->timeout_ms / 1000, same);
         else if (status && strcmp(status, "oom") == 0)
                 (void) snprintf(message, sizeof(message),
-                                "memory limit %s reached while installing: %s; give the "
-                                "session more memory",
+                                "memory limit %s reached while installing: %s; give the session more memory",
                                 units_format_bytes(install->session->row.limits.memory_bytes, limit), same);
         else if (status && strcmp(status, "disk") == 0)
                 (void) snprintf(message, sizeof(message),
@@ -79,9 +78,7 @@ static void explain_failure(const struct install *install, json_t *result) {
                 (void) snprintf(message, sizeof(message), "the install was interrupted: %s", same);
         else
                 (void) snprintf(message, sizeof(message),
-                                "pip could not install the packages, for the reason that it "
-                                "printed: %s",
-                                same);
+                                "pip could not install the packages, for the reason that it printed: %s", same);
         json_object_set_new(
                 result, "error",
                 json_pack("{s:s, s:s, s:s}", "name", "install_failed", "value", message, "message", message));

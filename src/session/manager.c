@@ -56,19 +56,16 @@ static const struct share_row share_rows[MANAGER_SHARES] = {
                            .total = KERNEL_ORDERS_MAX,
                            .operator_too = true },
         [SHARE_SPILL] = { .what = "bytes of output put aside for slow readers",
-                          .remedy = "read the streams that are "
-                                    "open, or close them",
+                          .remedy = "read the streams that are open, or close them",
                           .total = 1 << 30,
                           .box_percent = 25,
                           .operator_too = true },
         [SHARE_CODE] = { .what = "bytes of code of runs under way",
-                         .remedy = "wait for some to end, or put the code "
-                                   "into a file",
+                         .remedy = "wait for some to end, or put the code into a file",
                          .total = 32 << 20,
                          .operator_too = true },
         [SHARE_ANSWERS] = { .what = "bytes of large answers that wait to be read",
-                            .remedy = "read them, or try again in a "
-                                      "moment",
+                            .remedy = "read them, or try again in a moment",
                             .total = 32 << 20,
                             .operator_too = true },
         [SHARE_HELPER_JOBS] = { .what = "helper processes that remove, list or install",
@@ -90,7 +87,7 @@ void manager_init(struct session_manager *manager, const struct serve_options *o
                                               .janitor = { .fd = -1 },
                                               .meter = { .fd = -1 },
                                               .audit = { .fd = -1 },
-                                              .egress = EGRESS_DOWN,
+                                              .egress = HELPER_PROGRAM_DOWN,
                                               .started_ms = loop_now_ms(),
                                               .started_wall_ms = loop_wall_ms() };
         remote_link_init(manager);

@@ -95,7 +95,7 @@ struct session_manager {
         struct meter meter;
         struct disk_watch disk;
         struct audit audit;
-        struct egress egress; /* the proxy; down until a box needs it */
+        struct helper_program egress; /* the proxy; down until a box needs it */
         struct loop_watch *egress_watch;
         struct loop_timer *egress_timer; /* until it is tried again */
         uint64_t egress_started_ms;

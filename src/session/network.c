@@ -50,14 +50,14 @@ static int network_start(struct session_manager *manager, struct err *err) {
         manager->egress_watch = loop_watch(manager->loop, manager->egress.fd, EPOLLIN, on_event, manager);
         if (manager->egress_watch)
                 return 0;
-        egress_stop(&manager->egress);
+        helper_program_stop(&manager->egress);
         return err_set(err, ERR_SYSTEM, "out of memory for the proxy");
 }
 
 void network_stop(struct session_manager *manager) {
         loop_timer_drop(&manager->egress_timer);
         loop_unwatch(&manager->egress_watch);
-        egress_stop(&manager->egress);
+        helper_program_stop(&manager->egress);
 }
 
 static void on_restart(void *context) {

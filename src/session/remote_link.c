@@ -18,7 +18,7 @@
 #include "wire/message.h"
 
 void remote_link_init(struct session_manager *manager) {
-        manager->remote.tunnel = TUNNEL_DOWN;
+        manager->remote.tunnel = HELPER_PROGRAM_DOWN;
         for (size_t i = 0; i < REMOTE_IDLE_MAX; i++)
                 manager->remote.idle[i] = (struct remote_idle) { .manager = manager, .fd = -1 };
 }
@@ -39,7 +39,7 @@ static int read_notice(const struct message *message, struct err *err) {
 int remote_link_probe(const struct session_manager *manager, struct err *err) {
         static const char ping[] = "{\"op\":\"ping\"}";
         const struct engine_settings *settings = &manager->options->engines;
-        struct tunnel tunnel = TUNNEL_DOWN;
+        struct helper_program tunnel = HELPER_PROGRAM_DOWN;
         struct message_parser parser = message_parser_make(MESSAGE_FROM_DAEMON);
         struct message message;
         _cleanup_fd_ int fd = -1;
@@ -57,7 +57,7 @@ int remote_link_probe(const struct session_manager *manager, struct err *err) {
                                         settings->remote_url);
         }
         message_parser_release(&parser);
-        tunnel_stop(&tunnel);
+        helper_program_stop(&tunnel);
         return code;
 }
 
@@ -68,7 +68,7 @@ static void on_helper_end(void *context, uint32_t events) {
         struct helper *helper = &manager->helpers[HELPER_REMOTE];
         (void) events;
         loop_unwatch(&manager->remote.watch);
-        tunnel_stop(&manager->remote.tunnel);
+        helper_program_stop(&manager->remote.tunnel);
         helper->pid = 0; /* the next request starts another */
         helper->n_restarts++;
         daemon_log("the helper that connects to the remote has died");
@@ -82,7 +82,7 @@ static int start_helper(struct session_manager *manager, struct err *err) {
                 return -1;
         link->watch = loop_watch(manager->loop, link->tunnel.fd, EPOLLIN, on_helper_end, manager);
         if (!link->watch) {
-                tunnel_stop(&link->tunnel);
+                helper_program_stop(&link->tunnel);
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         }
         helper_started(&manager->helpers[HELPER_REMOTE], link->tunnel.pid);
@@ -145,5 +145,5 @@ void remote_link_stop(struct session_manager *manager) {
                         fd_close(&fd);
                 }
         loop_unwatch(&manager->remote.watch);
-        tunnel_stop(&manager->remote.tunnel);
+        helper_program_stop(&manager->remote.tunnel);
 }

@@ -19,7 +19,7 @@ struct remote_idle {
 };
 
 struct remote_link {
-        struct tunnel tunnel;
+        struct helper_program tunnel;
         struct loop_watch *watch;
         struct remote_idle idle[REMOTE_IDLE_MAX];
 };

@@ -145,9 +145,8 @@ void run_result_judge_dead(const struct run *run, struct run_result *ret_result)
                 exit_code = 128 + number;
                 name = number == SIGSEGV ? "segmentation_fault" : "kernel_killed";
                 (void) snprintf(message, sizeof(message),
-                                "the kernel was killed by signal %d (%s): variables are lost, files "
-                                "are kept",
-                                number, strsignal(number));
+                                "the kernel was killed by signal %d (%s): variables are lost, files are kept", number,
+                                strsignal(number));
         } else
                 (void) snprintf(message, sizeof(message), "the box died%s: variables are lost, files are kept",
                                 kernel->end_cause == KERNEL_END_PROTOCOL

@@ -21,8 +21,7 @@ int session_config_check_members(json_t *json, const char *where, const char *co
                         i++;
                 if (!known[i])
                         return err_set(err, ERR_USAGE,
-                                       "%s: there is no member \"%.60s\"; docs/PROTOCOL.md lists those "
-                                       "there are",
+                                       "%s: there is no member \"%.60s\"; docs/PROTOCOL.md lists those there are",
                                        where, key);
         }
         return 0;
@@ -44,8 +43,7 @@ int session_config_check_env(json_t *env, struct err *err) {
         json_object_foreach (env, name, value)
                 if (!*name || strchr(name, '=') || !json_is_string(value))
                         return err_set(err, ERR_USAGE,
-                                       "env: \"%.60s\" is no name of a variable without \"=\", or its "
-                                       "value is no text",
+                                       "env: \"%.60s\" is no name of a variable without \"=\", or its value is no text",
                                        name);
         return 0;
 }
@@ -84,8 +82,7 @@ static int check_mount(const struct policy *policy, bool later, json_t *mount, s
         json_t *writable = session_config_check_get(mount, "writable");
         if (!source || !destination || (writable && !json_is_boolean(writable)))
                 return err_set(err, ERR_USAGE,
-                               "a mount is {\"source\": text, \"destination\": text, \"writable\": true "
-                               "or false}");
+                               "a mount is {\"source\": text, \"destination\": text, \"writable\": true or false}");
         if (session_config_check_members(mount, "mounts", known, err) < 0 ||
             policy_check_destination(destination, err) < 0)
                 return -1;
@@ -112,9 +109,7 @@ static int check_image(const struct session_manager *manager, const char *name, 
         int fd = image_open_directory(manager->data_dir, name, &is_shared);
         if (fd < 0)
                 return err_set(err, ERR_NOT_FOUND,
-                               "there is no image \"%s\"; \"glovebox image list\" shows those there "
-                               "are",
-                               name);
+                               "there is no image \"%s\"; \"glovebox image list\" shows those there are", name);
         fd_close(&fd);
         return 0;
 }

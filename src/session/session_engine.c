@@ -138,6 +138,23 @@ static int read_choice(json_t *json, const char *key, const char **ret_text, str
         return 0;
 }
 
+/* A container's image: the caller's, else the operator's. */
+static int choose_image(const struct engine_settings *settings, const char *engine, json_t *json,
+                        struct registry_session *row, struct err *err) {
+        const char *standard = engine_image_of(settings, engine);
+        bool is_named = json_is_string(json_object_get(json, "image"));
+        if (!is_named && !*standard)
+                return err_set(
+                        err, ERR_USAGE,
+                        "engine %s needs an image: name one (\"image\"), or have the operator set one for all (%s)",
+                        engine,
+                        standard == settings->incus_image ? "INCUS_SANDBOX_IMAGE"
+                                                          : "--engine-image, DOCKER_SANDBOX_IMAGE");
+        if (!is_named)
+                (void) snprintf(row->image, sizeof(row->image), "%s", standard);
+        return engine_check_image(row->image, err);
+}
+
 int session_engine_choose(const struct session_manager *manager, json_t *json, struct registry_session *row,
                           json_t *kept, struct err *err) {
         struct session_engine chosen = manager->engine;
@@ -158,15 +175,5 @@ int session_engine_choose(const struct session_manager *manager, json_t *json, s
                 return 0; /* images are the remote's */
         if (engine_is_native(chosen.name))
                 return image_check_name(row->image, err);
-        const char *standard = engine_image_of(settings, chosen.name);
-        if (!json_string_value(json_object_get(json, "image")) && !*standard)
-                return err_set(err, ERR_USAGE,
-                               "engine %s needs an image: name one (\"image\"), or have the operator set "
-                               "one for all (%s)",
-                               chosen.name,
-                               standard == settings->incus_image ? "INCUS_SANDBOX_IMAGE"
-                                                                 : "--engine-image, DOCKER_SANDBOX_IMAGE");
-        if (!json_string_value(json_object_get(json, "image")))
-                (void) snprintf(row->image, sizeof(row->image), "%s", standard);
-        return engine_check_image(row->image, err);
+        return choose_image(settings, chosen.name, json, row, err);
 }

@@ -31,7 +31,5 @@ int kernel_files_find(char *ret_path, size_t room, struct err *err) {
                 return 0;
         }
         return err_set(err, ERR_NOT_FOUND,
-                       "the kernel's Python files are not beside %s; reinstall, or set "
-                       "GLOVEBOX_KERNEL_DIR",
-                       program);
+                       "the kernel's Python files are not beside %s; reinstall, or set GLOVEBOX_KERNEL_DIR", program);
 }

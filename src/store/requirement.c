@@ -202,20 +202,25 @@ static bool requirement_parse(struct parser *parser) {
                requirement_fail(parser, "after the name may follow [extras], versions and a ; marker");
 }
 
-int requirement_check(const char *text, struct err *err) {
-        struct parser parser = { .at = text };
+/* What is refused whatever the grammar says of it. */
+static void find_fault(struct parser *parser, const char *text) {
         for (const char *at = text; *at; at++)
                 if ((*at < ' ' && *at != '\t') || *at > '~' || *at == '\\')
-                        (void) requirement_fail(&parser, "it has a backslash, or characters that are not plain ASCII");
+                        (void) requirement_fail(parser, "it has a backslash, or characters that are not plain ASCII");
         if (strlen(text) > REQUIREMENT_MAX)
-                (void) requirement_fail(&parser, "it is longer than 500 bytes");
+                (void) requirement_fail(parser, "it is longer than 500 bytes");
         else if (*text == '-')
-                (void) requirement_fail(&parser, "options of pip are not accepted");
+                (void) requirement_fail(parser, "options of pip are not accepted");
         else if (strchr(text, '/') && strcspn(text, "/") < strcspn(text, ";"))
-                (void) requirement_fail(&parser,
+                (void) requirement_fail(parser,
                                         "paths and addresses are not accepted, only names of packages in the index");
         else if (looks_like_file(text))
-                (void) requirement_fail(&parser, "it reads as the name of a file");
+                (void) requirement_fail(parser, "it reads as the name of a file");
+}
+
+int requirement_check(const char *text, struct err *err) {
+        struct parser parser = { .at = text };
+        find_fault(&parser, text);
         if (!parser.fault && requirement_parse(&parser))
                 return 0;
         char shown[81];

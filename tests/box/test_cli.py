@@ -184,6 +184,7 @@ def test_control_characters_in_messages_are_harmless() -> None:
 def test_unknown_verb_suggests_the_nearest() -> None:
     assert_refused(call("rnu"), USAGE, 'did you mean "run"?')
     assert_refused(call("zzzzzz"), USAGE, "lists the verbs")
+    assert_refused(call("daemon"), USAGE, "glovebox serve --background")
     assert_refused(call("help", "imgae"), USAGE, 'did you mean "image"?')
     assert_refused(call("--frob"), USAGE, "unknown option --frob")
 

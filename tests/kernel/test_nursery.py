@@ -72,3 +72,40 @@ def test_forked_kernels_have_random_numbers_and_names_of_their_own(tmp_path: Pat
 def send_code(channel: socket.socket, code: str) -> None:
     payload = json.dumps({"id": 1, "code": code}).encode()
     channel.sendall(struct.pack("<IB3x", len(payload), 1) + payload)
+
+
+REHEARSE = """
+import builtins, gc, os, signal, sys
+from glovebox_kernel import main
+from glovebox_kernel.program import program_rehearse
+made = main.make((os.dup(0), os.dup(1)))
+os.environ["PYTHONPATH"] = "/workspace:/elsewhere"
+
+def state():
+    handlers = [signal.getsignal(number) for number in range(1, signal.NSIG)]
+    streams = [sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__]
+    return (
+        dict(os.environ), list(sys.path), list(sys.modules), list(sys.meta_path), list(sys.argv), handlers, streams,
+        dict(vars(builtins)), sorted(os.listdir("/proc/self/fd")), os.getcwd(), gc.get_freeze_count(),
+        signal.pthread_sigmask(signal.SIG_BLOCK, ()), sys.modules["__main__"], os.getpid(),
+    )
+
+before = state()
+program_rehearse()
+after = state()
+for number, (was, now) in enumerate(zip(before, after)):
+    assert was == now, (number, was, now)
+os.write(2, b"the same")
+"""
+
+
+def test_rehearsal_of_a_program_changes_nothing_that_a_program_sees() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REHEARSE],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0 and done.stderr == b"the same" and done.stdout == b"", done

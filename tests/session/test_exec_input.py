@@ -112,3 +112,18 @@ def test_second_interrupt_says_what_happens_and_the_next_call_what_was_lost(serv
     after = served_glovebox("exec", "demo", "-c", "'kept' in globals()")
     assert after.stdout == "False\n" and "variables are lost" in after.stderr
     assert "lost" not in served_glovebox("exec", "demo", "-c", "1").stderr
+
+
+def test_second_interrupt_does_not_harm_code_that_reacts(served_glovebox: Glovebox) -> None:
+    """It was given time to end by itself; then nothing is lost, and no call says so."""
+    code = "import time\nprint('on', flush=True)\ntry: time.sleep(60)\nfinally: time.sleep(0.7); kept += 1"
+    good(served_glovebox("exec", "demo", "-c", "kept = 1"))
+    with served_glovebox.popen("exec", "demo", "-c", code) as process:
+        assert process.stdout and process.stderr and process.stdout.readline() == "on\n"
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert "if it has not reacted within 2 s" in process.stderr.read()
+    after = served_glovebox("exec", "demo", "-c", "kept")
+    assert after.stdout == "2\n" and "lost" not in after.stderr, after

@@ -285,6 +285,7 @@ print("sesame" in text, parcel.version)
 def test_the_command_line_installs_and_says_what_to_do(shop: Daemon) -> None:
     misspelt = shop.cli("session", "install", "tpyed", "parcel==1.0")
     assert misspelt.returncode != 0 and 'there is no session "tpyed"' in misspelt.stderr
+    assert "tpyed" not in shop.cli("session", "ls", "--names").stdout.split()
     shop.cli("session", "new", "typed")
     done = shop.cli("session", "install", "typed", "parcel==1.0")
     assert done.returncode == 0 and "Successfully installed" in done.stdout, done.stderr

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from support.daemon import wait_for
 from support.glovebox import Completed, Glovebox
+from support.screen import Screen
 
 SLEEP = "import time\ntime.sleep(1000)"
 
@@ -61,6 +64,41 @@ def test_ps_lists_sessions_and_ephemeral_runs_and_kill_ends_them(busy: Glovebox)
     refused = busy("kill", "demo")
     assert refused.returncode == 125 and "runs nothing now" in refused.stderr
     assert busy("kill", "nobody").returncode == 125
+
+
+def cpu_shown(table: bytes, name: bytes) -> int:
+    """Per cent of a processor, in the row of this session; -1 without a number."""
+    row = next(line for line in table.splitlines() if b" " + name + b" " in line)
+    found = re.search(rb"(\d+) %", row)
+    return int(found[1]) if found else -1
+
+
+def test_top_repeats_its_table_on_a_terminal_until_enter(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("session", "new", "quiet"))
+    good(served_glovebox("exec", "quiet", "-c", "1"))
+    with served_glovebox.popen("exec", "busy", "-c", "while True: pass") as process:
+        wait_for("it to run", lambda: running(served_glovebox) == 1)
+        screen = Screen(served_glovebox, "top", "--interval", "300ms")
+        for _ in range(3):
+            screen.expect(b"glovebox top: every 0.3 s, Enter ends it")
+        table = screen.expect(b"glovebox top")
+        assert cpu_shown(table, b"busy") > cpu_shown(table, b"quiet") >= 0, table
+        screen.type(b"\n")
+        assert screen.process.wait(30) == 0
+        screen.close()
+        good(served_glovebox("kill", "-9", "busy"))
+        process.communicate()
+
+
+def test_top_shows_its_table_when_standard_input_has_ended(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("exec", "demo", "-c", "1"))
+    with open(os.devnull) as nothing:
+        screen = Screen(served_glovebox, "top", "-d", "200ms", stdin=nothing.fileno())
+    screen.expect(b" demo ")
+    screen.expect(b" demo ")
+    screen.process.send_signal(signal.SIGINT)
+    assert screen.process.wait(30) == -signal.SIGINT
+    screen.close()
 
 
 def test_kill_ends_code_that_ignores_the_interrupt(served_glovebox: Glovebox) -> None:

@@ -2,61 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import select
 import signal
-import time
 from collections.abc import Iterator
 
 import pytest
-from support.glovebox import Glovebox, slowness
+from support.glovebox import Glovebox
+from support.screen import Screen
 
 UP, LEFT, CTRL_A, CTRL_C, CTRL_D = b"\033[A", b"\033[D", b"\x01", b"\x03", b"\x04"
 
 
-class Screen:
-    """A terminal with the program on it."""
-
+class Repl(Screen):
     def __init__(self, glovebox: Glovebox, *words: str) -> None:
-        self.fd, theirs = pty.openpty()
-        options = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "env": {"TERM": "xterm", "NO_COLOR": "1"}}
-        self.process = glovebox.popen("repl", *words, **options)
-        os.close(theirs)
-        self.seen = b""
+        super().__init__(glovebox, "repl", *words)
         self.expect(b">>> ")
-
-    def type(self, keys: bytes) -> None:
-        os.write(self.fd, keys)
-
-    def expect(self, text: bytes) -> None:
-        deadline = time.monotonic() + 60 * slowness()
-        while text not in self.seen:
-            ready, _, _ = select.select([self.fd], [], [], 1)
-            assert time.monotonic() < deadline, self.seen
-            if ready:
-                self.seen += os.read(self.fd, 65536)
-        self.seen = self.seen[self.seen.index(text) + len(text) :]
 
     def run(self, line: bytes, shown: bytes) -> None:
         self.type(line + b"\r")
         self.expect(b"\r\n" + shown)
         self.expect(b">>> ")
 
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self.fd)
-
 
 @pytest.fixture
-def screen(served_glovebox: Glovebox) -> Iterator[Screen]:
-    screen = Screen(served_glovebox, "demo")
+def screen(served_glovebox: Glovebox) -> Iterator[Repl]:
+    screen = Repl(served_glovebox, "demo")
     yield screen
     screen.close()
 
 
-def test_lines_run_and_values_are_shown(screen: Screen, served_glovebox: Glovebox) -> None:
+def test_lines_run_and_values_are_shown(screen: Repl, served_glovebox: Glovebox) -> None:
     screen.run(b"x = 41", b"")
     screen.run(b"x + 1", b"42")
     screen.run(b"_ * 2", b"84")
@@ -72,7 +46,7 @@ def test_lines_run_and_values_are_shown(screen: Screen, served_glovebox: Glovebo
     assert served_glovebox("exec", "demo", "-c", "x").stdout == "41\n", "the session stays"
 
 
-def test_history_editing_and_completion(screen: Screen, served_glovebox: Glovebox) -> None:
+def test_history_editing_and_completion(screen: Repl, served_glovebox: Glovebox) -> None:
     screen.run(b"value_of_mine = 7", b"")
     screen.type(b"value_of\t")
     screen.expect(b"value_of_mine")
@@ -86,13 +60,13 @@ def test_history_editing_and_completion(screen: Screen, served_glovebox: Glovebo
     screen.run(b"2" + CTRL_A + b"1", b"12")
     screen.type(b"exit\r")
     assert screen.process.wait(30) == 0
-    again = Screen(served_glovebox, "demo")
+    again = Repl(served_glovebox, "demo")
     again.type(UP + UP)
     again.expect(b"12")
     again.close()
 
 
-def test_interrupt_ends_the_code_and_not_the_conversation(screen: Screen) -> None:
+def test_interrupt_ends_the_code_and_not_the_conversation(screen: Repl) -> None:
     screen.type(b"import time; print('o' + 'n'); time.sleep(1000)\r")
     screen.expect(b"on\r\n")
     screen.process.send_signal(signal.SIGINT)  # as the terminal does, were it the process's own

@@ -219,6 +219,16 @@ def test_hibernated_session_wakes_with_its_variables(served_glovebox: Glovebox) 
 # ---- the daemon ----
 
 
+def test_hibernate_prints_what_holds_a_session_awake(served_glovebox: Glovebox) -> None:
+    good(served_glovebox("exec", "demo", "-c", "kept = 41; stream = (i for i in range(3)); next(stream)"))
+    lines = good(served_glovebox("session", "hibernate", "demo")).splitlines()
+    assert lines[0].startswith("trimmed, ") and lines[1].startswith("held awake by stream: "), lines
+    assert "generator" in lines[1] and len(lines) == 2, lines
+    assert good(served_glovebox("exec", "demo", "-c", "kept + next(stream)")) == "42\n"
+    good(served_glovebox("exec", "demo", "-c", "del stream"))
+    assert good(served_glovebox("session", "hibernate", "--all")).startswith("demo: asleep, ")
+
+
 def test_status_and_stop_without_a_daemon(idle_glovebox: Glovebox) -> None:
     absent = idle_glovebox("status")
     assert absent.returncode == 1 and "no daemon is running" in absent.stdout

@@ -65,7 +65,7 @@ static void say(int fd, const char *text) {
 }
 
 struct place {
-        struct egress *egress;
+        struct helper_program *egress;
         int server_fd, pidfd;
         uint16_t server_port;
 };
@@ -212,7 +212,7 @@ static void test_own_public_address(const struct egress_operator *operator) {
 int main(int argc, char **argv) {
         egress_serve_if_asked(argc, argv);
         static struct egress_operator operator;
-        struct egress egress = EGRESS_DOWN;
+        struct helper_program egress = HELPER_PROGRAM_DOWN;
         struct err err = { 0 };
         if (geteuid() != 0) {
                 printf("1..0 # SKIP optional: the proxy's seal needs root or a user namespace\n");
@@ -225,7 +225,7 @@ int main(int argc, char **argv) {
         test_trusted(&place);
         test_via(&place);
         test_shares(&place);
-        egress_stop(&egress);
+        helper_program_stop(&egress);
         test_own_public_address(&operator);
         ok(egress.fd == -1 && egress.pid == 0, "it is stopped");
         fd_close(&place.server_fd);

@@ -4,12 +4,11 @@ The same for a program in a forked interpreter (program.py) and in a fresh one (
 start next to nothing: modules are imported at first use, and sys.path and sys.modules do not show it.
 """
 
-from __future__ import annotations
-
 import builtins
 import sys
 
-TYPE_CHECKING = False  # to import typing would double the time that an interpreter needs to start
+# Nothing is imported for annotations: each module costs the start of every cold run up to a millisecond.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -31,14 +30,14 @@ class _PyplotFinder:
     """Waits for pyplot to be imported; figures.PyplotHook does the rest."""
 
     @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(cls, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
         if name != _PYPLOT:
             return None
         sys.meta_path.remove(cls)  # type: ignore[arg-type]
         return _import("figures").PyplotHook(_show).find_spec(name, path, target)
 
 
-def _import(name: str) -> Any:
+def _import(name: str) -> "Any":
     """A module of this package that imports nothing but the standard library."""
     module = _modules.get(name) or sys.modules.get(f"glovebox_kernel.{name}")
     if module is None:
@@ -50,15 +49,15 @@ def _import(name: str) -> Any:
     return module
 
 
-_modules: dict[str, Any] = {}
+_modules: "dict[str, Any]" = {}
 
 
-def _save(df: Any, name: str) -> str:
+def _save(df: "Any", name: str) -> str:
     """Keep a DataFrame, Series, numpy array or pyarrow Table under a name; returns the file's path."""
     return _import("store").save(df, name)  # type: ignore[no-any-return]
 
 
-def _load(name: str) -> Any:
+def _load(name: str) -> "Any":
     """What save() kept under this name."""
     return _import("store").load(name)
 
@@ -67,7 +66,7 @@ _save.__name__ = _save.__qualname__ = "save"
 _load.__name__ = _load.__qualname__ = "load"
 
 
-def _show(*_args: Any, **_options: Any) -> None:
+def _show(*_args: "Any", **_options: "Any") -> None:
     """`plt.show()`: every open figure is kept as a file among the artifacts, and closed."""
     figures = _import("figures")
     try:

@@ -28,7 +28,7 @@ from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
 from glovebox_kernel.mime import bundle_make
 from glovebox_kernel.packages import PackagesHook, packages_mark_start, packages_stale
-from glovebox_kernel.program import program_become, program_prepare
+from glovebox_kernel.program import program_become, program_prepare, program_rehearse
 from glovebox_kernel.refusal import HeldBack, RequestError
 from glovebox_kernel.reseed import reseed
 from glovebox_kernel.runner import Runner, last_forget
@@ -190,6 +190,7 @@ class Kernel:
 
     def rehearse(self) -> None:
         """In a kernel of the pool: a short run, so that the pages it writes to are copied before a client waits."""
+        program_rehearse()
         if "pandas" in sys.modules:
             rehearse(self._gate)
             self._stdio.flush()

@@ -62,13 +62,19 @@ def program_prepare() -> None:
 
 
 def program_rehearse() -> None:
-    """What nearly every program does, without becoming one."""
+    """What nearly every program does, without becoming one. In a nursery, so that the interpreter has it in its caches;
+    and in each kernel that waits, so that the pages which it writes to are its own before a caller waits for it."""
     for number in range(3):
         _open_stream(number, "<practice>").detach()
     space: dict[str, Any] = ModuleType("__main__").__dict__
     exec(compile("print(end='')\nx = 1", "<string>", "exec", dont_inherit=True), space)
     Request(b"python\0\x002\0-c\0pass\0").needs_fresh()
     _is_shadowed(["", "-c"])
+    if "PYTHONPATH" in os.environ:
+        os.environ["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    with contextlib.suppress(OSError):
+        os.execve("/", ["/"], os.environ)  # a directory: refused when all that an execution needs was made
+    _ = [sys.modules.get(name) for name in _our_modules], [finder for finder in sys.meta_path if not _is_ours(finder)]
     _clear(space)
     gc.collect()
 

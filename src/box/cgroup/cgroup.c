@@ -172,8 +172,7 @@ static int change_limits(const struct cgroup_host *host, enum cgroup_controller 
 static int check_name(const char *name, struct err *err) {
         if (strlen(name) >= sizeof(((struct cgroup *) 0)->name) || strchr(name, '/') || !cgroup_text_is_relative(name))
                 return err_set(err, ERR_USAGE,
-                               "\"%.70s\" cannot name a control group; use at most 63 letters, digits and "
-                               "dashes",
+                               "\"%.70s\" cannot name a control group; use at most 63 letters, digits and dashes",
                                name);
         return 0;
 }

@@ -77,30 +77,32 @@ static int copy_unescaped(struct piece piece, char ret_text[static CGROUP_PATH_M
         return 0;
 }
 
+static bool next_fields(struct piece *line, struct piece *ret_fields, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                if (!next_field(line, ' ', &ret_fields[i]))
+                        return false;
+        return true;
+}
+
 /* 36 35 98:0 /root /mount/point rw,noatime [optional fields…] - type source super,options */
 static int parse_mount(struct piece line, const char *controller, struct cgroup_mount *ret_mount) {
-        struct piece skipped, root, point, options, field, type, source, super_options;
-        for (int i = 0; i < 3; i++)
-                if (!next_field(&line, ' ', &skipped))
-                        return -ENOENT;
-        if (!next_field(&line, ' ', &root) || !next_field(&line, ' ', &point) || !next_field(&line, ' ', &options))
+        enum { ROOT = 3, POINT, OPTIONS, FIRST_FIELDS };
+        enum { TYPE, SOURCE, SUPER_OPTIONS, LAST_FIELDS };
+        struct piece first[FIRST_FIELDS], last[LAST_FIELDS], optional;
+        if (!next_fields(&line, first, FIRST_FIELDS))
                 return -ENOENT;
         do
-                if (!next_field(&line, ' ', &field))
+                if (!next_field(&line, ' ', &optional))
                         return -ENOENT;
-        while (!piece_is(field, "-"));
-        if (!next_field(&line, ' ', &type) || !next_field(&line, ' ', &source) ||
-            !next_field(&line, ' ', &super_options))
+        while (!piece_is(optional, "-"));
+        if (!next_fields(&line, last, LAST_FIELDS) || !piece_is(last[TYPE], controller ? "cgroup" : "cgroup2") ||
+            (controller && !has_field(last[SUPER_OPTIONS], ',', controller)))
                 return -ENOENT;
-        if (!piece_is(type, controller ? "cgroup" : "cgroup2"))
-                return -ENOENT;
-        if (controller && !has_field(super_options, ',', controller))
-                return -ENOENT;
-        struct cgroup_mount mount = { .read_only =
-                                              has_field(options, ',', "ro") || has_field(super_options, ',', "ro") };
-        int code = copy_unescaped(root, mount.root);
+        struct cgroup_mount mount = { .read_only = has_field(first[OPTIONS], ',', "ro") ||
+                                                   has_field(last[SUPER_OPTIONS], ',', "ro") };
+        int code = copy_unescaped(first[ROOT], mount.root);
         if (code == 0)
-                code = copy_unescaped(point, mount.point);
+                code = copy_unescaped(first[POINT], mount.point);
         if (code == 0 && (mount.root[0] != '/' || mount.point[0] != '/'))
                 code = -ENOENT;
         if (code == 0)

@@ -105,8 +105,7 @@ static int open_lease_file(struct err *err) {
                 return err_sys(err, errno, "opening " LEASE_DIR);
         if (status.st_uid != geteuid() || (status.st_mode & 022))
                 return err_set(err, ERR_REFUSED,
-                               LEASE_DIR " belongs to another user or is writable by others; "
-                                         "remove it");
+                               LEASE_DIR " belongs to another user or is writable by others; remove it");
         int fd = openat(dir, "uids", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         return fd < 0 ? err_sys(err, errno, "opening " LEASE_DIR "/uids") : fd;
 }

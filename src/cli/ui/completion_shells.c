@@ -179,8 +179,7 @@ void completion_print_fish(void) {
                         put_fish(part->summary);
                         (void) printf("\n");
                         (void) snprintf(when, sizeof(when),
-                                        "__fish_seen_subcommand_from %s; and "
-                                        "__fish_seen_subcommand_from %s",
+                                        "__fish_seen_subcommand_from %s; and __fish_seen_subcommand_from %s",
                                         verb->name, part->name);
                         put_fish_table(when, &part->options, part->completion);
                 }
