@@ -24,10 +24,10 @@ struct kernel;
 struct cpu_weight {
         struct kernel *next; /* of those that are looked at */
         bool is_watched;
-        unsigned n_requests;           /* since the last look */
-        uint64_t cpu_us;               /* that its box had used then */
-        uint64_t each_us;              /* what one request takes, lately */
-        uint64_t open_us;              /* what the last one took so far, or what goes on without one */
+        unsigned n_requests; /* since the last look */
+        uint64_t cpu_us; /* that its box had used then */
+        uint64_t each_us; /* what one request takes, lately */
+        uint64_t open_us; /* what the last one took so far, or what goes on without one */
         unsigned level; /* its weight is halved so often; CPU_WEIGHT_UNKNOWN: as the last daemon left it */
         unsigned written; /* its weight; 0: the full one that new boxes have */
 };
