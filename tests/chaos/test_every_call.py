@@ -1,8 +1,8 @@
 """The daemon is killed when it is about to make its n-th system call, for every n of a small piece of work.
 
 Between two calls nothing that a daemon does is visible outside, so these are all instants at which it can die. Here
-only some of them are tried, spread over the whole. `make soak` (GLOVEBOX_EVERY_CALL_MINUTES=N) tries all, in an order of
-chance, as far as it comes in N minutes: a start alone has hundreds of calls, and each takes seconds."""
+only some of them are tried, spread over the whole. `make soak` (GLOVEBOX_EVERY_CALL_MINUTES=N) tries all, in random
+order, as far as it comes in N minutes: a start alone has hundreds of calls, and each takes seconds."""
 
 from __future__ import annotations
 

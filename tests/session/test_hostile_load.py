@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.cgroups import hierarchies
 from support.client import Client
 from support.daemon import Daemon, memory_of, wait_for
 from support.daemons import StartDaemon
-from support.cgroups import hierarchies
 from support.glovebox import REPOSITORY, slowness
 from test_hostile_kernel import FIND
 

@@ -225,8 +225,8 @@ static void find_hierarchy(const char *mountinfo, const char *proc_cgroup, const
 
 /* Groups of boxes for processors lie at the root of their hierarchy, beside everything that competes with them. Below a
  * group of their own, they have its turn together: boxes that compute for long use it up, and one that wakes for a
- * millisecond waits for the next turn of all of them (bench/profile.md). Not if a directory was named, whose limits hold
- * for all boxes, nor in a hierarchy that has another controller, too. */
+ * millisecond waits for the next turn of all of them (bench/profile.md). Not if a directory was named, whose limits
+ * hold for all boxes, nor in a hierarchy that has another controller, too. */
 static void spread_processors(struct cgroup_host *host, const struct hierarchy *at) {
         const struct hierarchy *cpu = &at[CGROUP_CPU];
         char below[CGROUP_PATH_MAX + sizeof(host->relative)];
