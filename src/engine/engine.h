@@ -90,6 +90,7 @@ struct engine_order {
         uid_t uid;
         gid_t gid;
         bool network; /* make the socket that the proxy accepts on */
+        bool relays;  /* the box relays to one in the seat: its own cannot be handed out */
         const struct engine_mount *mounts;
         size_t n_mounts;
 };

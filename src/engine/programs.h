@@ -4,5 +4,7 @@
 #define ENGINE_PROGRAMS "/opt/glovebox/engine" /* read-only: `entry`, `agent`, `commands` */
 #define ENGINE_SOCKET "/run/glovebox/socket"
 #define ENGINE_SOCKET_DIR "/run/glovebox"
+#define ENGINE_PROXY_NAME "proxy" /* beside the socket, where the box has a relay: the proxy accepts on it */
+#define ENGINE_PROXY ENGINE_SOCKET_DIR "/" ENGINE_PROXY_NAME
 #define ENGINE_ARGUMENTS_NAME "arguments" /* beside the socket: texts, each followed by NUL */
 #define ENGINE_ARGUMENTS ENGINE_SOCKET_DIR "/" ENGINE_ARGUMENTS_NAME

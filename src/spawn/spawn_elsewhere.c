@@ -92,11 +92,16 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct s
                                       .image = request->image,
                                       .runtime = request->runtime,
                                       .limits = request->limits,
-                                      .network = request->network };
+                                      .network = request->network,
+                                      .relays = request->network && *request->runtime };
         if (engine->reserve && engine->reserve(job->settings->engines, &order, &job->uid, &job->gid, err) < 0)
                 return -1;
         if (spawn_job_open_trees(job, err) < 0 || seat_open(job->settings->data_dir, request->group, seat, err) < 0)
                 return -1;
+        if (order.relays && (job->listener_fd = seat_open_proxy(seat, err)) < 0) {
+                seat_release(seat);
+                return -1;
+        }
         int code = show_all(job, seat, err);
         order.seat = seat->path;
         order.listen_fd = seat->listen_fd;
