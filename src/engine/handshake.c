@@ -38,7 +38,7 @@ static int take_listener(int control_fd, int *ret_listener_fd, struct err *err) 
         fd_close(&fd);
         return err_set(err, ERR_UNSUPPORTED,
                        "this box cannot hand out the socket of its proxy: its runtime has a network stack of its own "
-                       "(gVisor); name it, so that a relay is used: --engine-runtime, or --isolation gvisor");
+                       "(gVisor); name it with --gvisor-runtime, so that a relay is used");
 }
 
 static int take_first_frame(int control_fd, struct err *err) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/fd_passing.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "box/agent_image.h"
@@ -122,7 +123,10 @@ int seat_open_proxy(const struct seat *seat, struct err *err) {
         enum { BACKLOG = 128 };
         char inside[540];
         (void) snprintf(inside, sizeof(inside), "%s/in", seat->path);
-        return listen_at(inside, ENGINE_PROXY_NAME, BACKLOG, err);
+        int fd = listen_at(inside, ENGINE_PROXY_NAME, BACKLOG, err);
+        if (fd >= 0)
+                fd_passing_refuse(fd); /* connections inherit it */
+        return fd;
 }
 
 int seat_show_path(struct seat *seat, const char *source, const char *destination, bool writable, struct err *err) {

@@ -87,13 +87,16 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct s
                                engine->name);
         if (open_image(job, engine, err) < 0)
                 return -1;
+        /* Its sockets are not the host's. From any other box a UNIX socket to the proxy would carry descriptors, whose
+         * close could block the proxy where the kernel cannot refuse them (fd_passing_refuse). */
+        bool is_gvisor = strcmp(request->runtime, job->settings->engines->gvisor) == 0;
         struct engine_order order = { .name = request->group,
                                       .owner = job->settings->owner,
                                       .image = request->image,
                                       .runtime = request->runtime,
                                       .limits = request->limits,
                                       .network = request->network,
-                                      .relays = request->network && *request->runtime };
+                                      .relays = request->network && is_gvisor };
         if (engine->reserve && engine->reserve(job->settings->engines, &order, &job->uid, &job->gid, err) < 0)
                 return -1;
         if (spawn_job_open_trees(job, err) < 0 || seat_open(job->settings->data_dir, request->group, seat, err) < 0)

@@ -71,7 +71,7 @@ def test_progress_is_shown_on_a_terminal(binary: Path, engine: engines.Engine) -
         printed = run.stdout.read().decode()
         assert run.wait(60) == 0, shown
     os.close(master)
-    assert b"\r\x1b[K" in shown and b" s  step" in shown.lower() and b"Successfully tagged small:1" in shown, shown
+    assert b"\r\x1b[K" in shown and b"step 1/" in shown.lower() and b"Successfully tagged small:1" in shown, shown
     assert printed.startswith("image small:1: ") and f"--engine {engine.name} --engine-image small:1" in printed
 
 
