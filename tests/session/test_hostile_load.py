@@ -194,9 +194,6 @@ print(json.dumps([runs, bare]))
 """
 
 
-# Control groups where a daemon has them without the tests' own parent: that is what decides who waits for whom.
-USUAL_GROUPS = {"GLOVEBOX_CGROUP_PARENT": ""}
-
 PLACES = [str(REPOSITORY / "bench"), str(REPOSITORY / "tests"), str(REPOSITORY / "tests/session")]
 
 
@@ -232,7 +229,7 @@ def test_many_hostile_boxes_delay_no_other_session(start_daemon: StartDaemon) ->
     quiet session waits depends on who else wants the processors: only a machine of its own has the full bar
     (GLOVEBOX_TEST_FULL=1). The clients of the hostile boxes are a process of nice 19: twenty threads that read floods
     would take both processors of a small machine, and are not what is measured."""
-    daemon = start_daemon(env=USUAL_GROUPS)
+    daemon = start_daemon()
     client = daemon.client()
     boxes = 20 if IS_FULL else 8
     seconds = 20 if IS_FULL else 6
@@ -278,15 +275,13 @@ def cpu_group(pid: int) -> Path:
     return pytest.skip("optional: no v1 hierarchy for processors alone")
 
 
-def test_a_box_that_computes_long_is_idle_beside_the_daemon_while_others_answer(start_daemon: StartDaemon) -> None:
-    """Beside, not below: in one group with it, a box that answers at once would wait for the turn of all boxes."""
-    daemon = start_daemon(env=USUAL_GROUPS)
+def test_a_box_that_computes_long_is_idle_while_others_answer(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
     client, computing = daemon.client(), daemon.client()
     client.execute("1", "short")
     computing.execute("1", "long")
     pids = {one["name"]: one["pid"] for one in client.request("session.list")["sessions"]}
     group = cpu_group(pids["long"])
-    assert group.parent == cpu_group(pids["short"]).parent == hierarchies()["cpu"]
     number = computing.begin("execute", session="long", code="while True: pass", timeout_ms=60000)
 
     def idle() -> bool:

@@ -3,7 +3,7 @@
  *
  * Three kinds of host: pure cgroup v2; v1 controllers beside an empty cgroup2 tree (hybrid: the empty tree still gives
  * cgroup.kill and CLONE_INTO_CGROUP); v1 alone. A box is one directory of the same name in each hierarchy it needs,
- * below `glovebox/` in the group we may write to; for processors, on v1, at the root of the hierarchy if we may. */
+ * below `glovebox/` in the group we may write to. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,8 +30,7 @@ struct cgroup_host {
 
 /* Looks at /proc/self/cgroup, /proc/self/mountinfo and at what may be written. Never fails: says what is missing.
  * Changes nothing: the parents are made, and v2 controllers enabled, by the first cgroup_create that needs them.
- * $GLOVEBOX_CGROUP_PARENT names the directory below each hierarchy's root to work in, all boxes in it (default
- * "glovebox"). */
+ * $GLOVEBOX_CGROUP_PARENT names the directory below each hierarchy's root to work in (default "glovebox"). */
 void cgroup_host_look(struct cgroup_host *host);
 
 /* For boxes whose processes are not cloned into their groups but enter them, as a forked kernel does: that takes 40 µs
