@@ -232,7 +232,7 @@ static bool is_event_due(struct journal *journal, enum journal_stream stream) {
                 doublings = JOURNAL_DOUBLINGS_MAX;
         int64_t now = journal_clock_ms(CLOCK_MONOTONIC);
         if (journal->end[stream] - run->recorded[stream] < (uint64_t) JOURNAL_EVENT_BYTES << doublings &&
-            now - journal->recorded_ms < (int64_t) JOURNAL_EVENT_MS << doublings)
+            now - journal->recorded_ms < JOURNAL_EVENT_MS)
                 return false;
         journal->recorded_ms = now;
         return true;

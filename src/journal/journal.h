@@ -109,7 +109,7 @@ int journal_clear_inbox(struct journal *journal, struct err *err);
 /* Moves what is in the pipe now (nonblocking, at most max bytes) to the stream's file. *ret_size 0: nothing there;
  * *ret_closed: the other end is closed. Past JOURNAL_STREAM_MAX bytes are dropped and counted as cut, and so are those
  * that the disk has no room for: a full disk must not stop a run. A program that prints byte by byte gets an event for
- * each at first, after thousands of them events of at least a kilobyte or a tenth of a second, later of more. */
+ * each at first, after thousands of them events of at least some kilobytes or a tenth of a second. */
 int journal_take(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max, size_t *ret_size,
                  bool *ret_closed, struct err *err);
 
