@@ -37,7 +37,7 @@ test: all
 soak: all
 	@tools/setup.sh test
 	@$(PYTHON) tests/chaos/storm.py --minutes $(MINUTES)
-	@GLOVEBOX_EVERY_CALL=1 $(PYTHON) -m pytest -q tests/chaos/test_every_call.py
+	@GLOVEBOX_EVERY_CALL_MINUTES=$(MINUTES) $(PYTHON) -m pytest -q -rP tests/chaos/test_every_call.py
 
 bench: all
 	@tools/setup.sh bench

@@ -1,4 +1,4 @@
-"""dockerd and podman with the tests' image, and daemons of ours that use them."""
+"""dockerd, podman and incusd with the tests' image, and daemons of ours that use them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from context import REPOSITORY, Bench, Daemon
+from context import REPOSITORY, Bench, Daemon, say
 from measure import Skipped
 
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from support import engines  # noqa: E402
+from support import incus as incus_server  # noqa: E402
 
 
 class Services:
     """Each engine is a service on a socket of its own; podman needs a second one for gVisor."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_quick: bool) -> None:
         if os.geteuid() != 0:
             raise Skipped("dockerd and podman need root here")
         self.stack = contextlib.ExitStack()
         makers: dict[str, Callable[[], Any]] = {"docker": engines.docker, "podman": engines.podman}
-        makers["podman-gvisor"] = lambda: engines.podman("runsc")
+        if not is_quick:
+            makers |= {"podman-gvisor": lambda: engines.podman("runsc"), "incus": incus_server.incus}
+        self.of: dict[str, Any] = {}
         try:
-            self.of = {name: self.stack.enter_context(make()) for name, make in makers.items()}
+            for name, make in makers.items():
+                say(f"starting {name}")
+                self.of[name] = self.stack.enter_context(make())
         except (AssertionError, OSError) as error:
             self.stack.close()
             raise Skipped(f"an engine does not start here: {error}") from error
@@ -37,7 +42,14 @@ class Services:
         self.stack.close()
 
     def options(self, podman: str = "podman") -> tuple[str, ...]:
-        sockets = ("--docker-socket", str(self.of["docker"].socket), "--podman-socket", str(self.of[podman].socket))
+        sockets: tuple[str, ...] = (
+            "--docker-socket",
+            str(self.of["docker"].socket),
+            "--podman-socket",
+            str(self.of[podman].socket),
+        )
+        if "incus" in self.of:
+            sockets += ("--incus-socket", str(self.of["incus"].socket), "--incus-image", incus_server.IMAGE)
         return (*sockets, "--engine-image", engines.IMAGE, "--preload", "", "--stock", "0")
 
     def plain_run(self, name: str, runtime: str = "") -> int:
@@ -68,8 +80,13 @@ class Services:
         return int(status)
 
 
+def needed_by(kind: str) -> str:
+    """Which of the services a kind of session needs; those of native and remote ones need none in particular."""
+    return {"podman with gVisor": "podman-gvisor", "podman": "podman", "incus": "incus"}.get(kind, "docker")
+
+
 def services(bench: Bench) -> Services:
-    return bench.share("engine services", Services)
+    return bench.share("engine services", lambda: Services(bench.quick))
 
 
 def daemon(bench: Bench, name: str, pool: int, *more: str, podman: str = "podman") -> Daemon:

@@ -1,23 +1,26 @@
 """Every engine beside native: the first run of a new session, a warm run, an ephemeral run from the pool. `docker run`
-and `podman run` of the same image, through the same API, are the measure."""
+and `podman run` of the same image, through the same API, are the measure. A remote Glovebox is behind a network with a
+delay, and the measure is a request to its HTTP API through the same network."""
 
 from __future__ import annotations
 
 import itertools
+import statistics
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from client import Client
-from context import Bench
+from context import API_KEY, Bench, say
+from http_client import HttpClient
 from measure import Bar, Contender, Lazy, Table, take_turns
-from peers import services
+from peers import far, services
 from tables.warm import is_two
 
 NAME = "engines"
 TITLE = "Engines: a new session's first run, a warm run, an ephemeral run from the pool"
-POOL = 4
+POOL = 2
 
 # Of each: the daemon, what a session asks for, and whose plain run it is compared with.
 KINDS: dict[str, tuple[str, dict[str, str], tuple[str, str] | None]] = {
@@ -26,7 +29,15 @@ KINDS: dict[str, tuple[str, dict[str, str], tuple[str, str] | None]] = {
     "podman": ("engines", {"engine": "podman"}, ("podman", "")),
     "docker with gVisor": ("engines", {"engine": "docker", "isolation": "gvisor"}, ("docker", "runsc")),
     "podman with gVisor": ("engines-gvisor", {"engine": "podman", "isolation": "gvisor"}, ("podman-gvisor", "runsc")),
+    "incus": ("engines", {"engine": "incus"}, None),
+    "remote": ("engines-remote", {"engine": "remote", "mode": "fresh"}, None),
 }
+SLOW = ("gVisor", "incus")  # measured in every second round
+
+
+def network(bench: Bench) -> far.FarAway:
+    """To the REST API of a second daemon."""
+    return bench.share("far away", lambda: far.FarAway(bench.service().api_port()))
 
 
 class Sessions:
@@ -35,7 +46,8 @@ class Sessions:
     def __init__(self, bench: Bench, kind: str) -> None:
         name, self.fields, _ = KINDS[kind]
         podman = "podman-gvisor" if name == "engines-gvisor" else "podman"
-        self.client: Client = services.daemon(bench, name, 0, podman=podman).connect()
+        more = ("--remote-url", f"http://127.0.0.1:{network(bench).port}") if kind == "remote" else ()
+        self.client: Client = services.daemon(bench, name, 0, *more, podman=podman).connect()
         self.names = (f"{kind.replace(' ', '-')}-{number}" for number in itertools.count())
         self.last = ""
         self.memory_bytes = 0
@@ -76,6 +88,14 @@ def pooled(bench: Bench, engine: str) -> Callable[[], dict[str, Any]]:
     return once
 
 
+def add_difference(table: Table) -> None:
+    """What the remote adds to a run: of each round, less the median of a native run."""
+    native, remote = table.row("native, warm run"), table.row("remote, warm run")
+    if native and remote and native.values and remote.values:
+        middle = statistics.median(native.values)
+        table.add("remote, added to a warm run", "ours", [value - middle for value in remote.values])
+
+
 def is_zero(status: object) -> bool:
     return status == 0
 
@@ -83,29 +103,38 @@ def is_zero(status: object) -> bool:
 def measure(bench: Bench) -> Table:
     table = Table(NAME, TITLE)
     shared = services.services(bench)
-    kinds = {kind: Sessions(bench, kind) for kind in KINDS}
-    pools = {engine: pooled(bench, engine) for engine in ("native", "docker")}
+    kinds = {kind: Sessions(bench, kind) for kind in KINDS if services.needed_by(kind) in shared.of}
+    say("filling the pools")
+    pools = {engine: pooled(bench, engine) for engine in ("native", "docker", "podman")}
+    say("first runs")
     cold = []
     for kind, sessions in kinds.items():
-        cold.append(
-            Contender(f"{kind}, first run", sessions.first_run, "ours", before=sessions.remove_last, is_right=is_two)
-        )
+        every = 2 if kind.endswith(SLOW) else 1
+        name, once = f"{kind}, first run", sessions.first_run
+        cold.append(Contender(name, once, "ours", sessions.remove_last, every, is_two))
         plain = KINDS[kind][2]
         if plain:
-            cold.append(Contender(f"{kind}, plain run", partial(shared.plain_run, *plain), is_right=is_zero))
+            once = partial(shared.plain_run, *plain)
+            cold.append(Contender(f"{kind}, plain run", once, every=every, is_right=is_zero))
     for engine, once in pools.items():
         refill = once.refill  # type: ignore[attr-defined]
         cold.append(Contender(f"{engine}, pooled run", Lazy(lambda once=once: once), "ours", refill, is_right=is_two))
-    take_turns(table, cold, bench.rounds(9, 3), warm_up=1)
-    warm = [Contender(f"{kind}, warm run", kinds[kind].warm_run, "ours", is_right=is_two) for kind in KINDS]
+    take_turns(table, cold, bench.rounds(7, 3), warm_up=1)
+    say("warm runs")
+    warm = [Contender(f"{kind}, warm run", kinds[kind].warm_run, "ours", is_right=is_two) for kind in kinds]
+    http = HttpClient(network(bench).port, API_KEY)
+    warm.append(Contender("remote, HTTP round trip", lambda: http.ask("GET", "/health")))
     take_turns(table, warm, bench.rounds(300, 60))
+    add_difference(table)
     for engine in ("docker", "podman"):
         table.bars += [
             Bar(f"{engine}, warm run", "within", 2, "native, warm run"),
             Bar(f"{engine}, first run", "within", 1.15, f"{engine}, plain run"),
         ]
-    table.bars.append(Bar("docker, pooled run", "faster", 10, "docker, plain run"))
+        table.bars.append(Bar(f"{engine}, pooled run", "faster", 10, f"{engine}, plain run"))
+    table.bars.append(Bar("remote, added to a warm run", "within", 1.25, "remote, HTTP round trip"))  # two would be 2
+    table.notes.append(f"the network to the remote delays each way by {far.DELAY_S * 1000:g} ms")
     peaks = ", ".join(f"{kind} {sessions.memory_bytes / (1 << 20):.0f} MiB" for kind, sessions in kinds.items())
-    table.notes.append(f"memory of a box after its first run, the engine's own processes left out: {peaks}")
+    table.notes.append(f"memory of a box after its first run, without the engine's own processes:\n  {peaks}")
     table.notes.append("a plain run is create, start, wait and remove of a container with the same hardening")
     return table

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -20,6 +21,7 @@
 #include "child.h"
 #include "link.h"
 #include "removal.h"
+#include "users.h"
 #include "watch.h"
 #include "write.h"
 
@@ -31,8 +33,10 @@ static void reap(int signal_fd) {
         struct rusage usage;
         int status;
         pid_t pid;
-        while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0)
+        while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
                 children_reaped(pid, status, &usage);
+                users_reaped(pid, status);
+        }
 }
 
 /* False: the host is gone, says QUIT or talks nonsense. The box ends. */
@@ -61,6 +65,11 @@ static int block_signals(void) {
         return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+static bool is_readable(int fd) {
+        struct pollfd polled = { .fd = fd, .events = POLLIN };
+        return poll(&polled, 1, 0) == 1;
+}
+
 static bool turn(int control_fd, int signal_fd) {
         static struct polls polls;
         polls.n = 0;
@@ -69,6 +78,7 @@ static bool turn(int control_fd, int signal_fd) {
         size_t deaths = polls_add(&polls, signal_fd, POLLIN);
         watches_wait(&polls);
         children_wait(&polls);
+        users_wait(&polls);
         if (poll(polls.fds, (nfds_t) polls.n, removals_pending() ? 0 : -1) < 0 && errno != EINTR)
                 return false;
         if (polls_happened(&polls, control) & ~POLLIN)
@@ -80,6 +90,13 @@ static bool turn(int control_fd, int signal_fd) {
         removals_move();
         if (polls_happened(&polls, control) & ~POLLOUT && !link_is_full() && !serve_host())
                 return false;
+        if (users_happened(&polls)) {
+                /* The host permits a command before it asks the kernel for it: what it has said so far comes first. */
+                while (!link_is_full() && is_readable(control_fd))
+                        if (!serve_host())
+                                return false;
+                users_move();
+        }
         return !link_is_broken();
 }
 
@@ -90,6 +107,8 @@ int main(int argc, char **argv) {
                 return EXIT_FAILURE;
         if (fcntl(control_fd, F_SETFD, FD_CLOEXEC) < 0)
                 return EXIT_FAILURE;
+        if (argc > 2 && strcmp(argv[2], "users") == 0 && users_begin() < 0)
+                return EXIT_FAILURE;
         int signal_fd = block_signals();
         if (signal_fd < 0)
                 return EXIT_FAILURE;
@@ -98,5 +117,6 @@ int main(int argc, char **argv) {
         while (turn(control_fd, signal_fd))
                 ;
         writes_release();
+        users_release();
         return EXIT_SUCCESS;
 }

@@ -15,7 +15,7 @@ enum {
         WATCHES_MAX = 64,
         REMOVALS_MAX = 4,
         REMOVAL_TURN = 256,            /* entries before other work has a turn */
-        POLLS_MAX = 3 + 3 * CHILDREN_MAX,
+        POLLS_MAX = 4 + 3 * CHILDREN_MAX,
 };
 
 /* Begins the name of a file that is still being written. */

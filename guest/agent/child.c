@@ -2,14 +2,18 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fd.h"
 #include "bounds.h"
+#include "identity.h"
 #include "link.h"
 #include "process.h"
 #include "stream.h"
 #include "terminal.h"
+#include "users.h"
 
 struct child {
         uint32_t id;
@@ -50,6 +54,43 @@ static int open_streams(struct request *request, uint32_t flags, struct child *c
         }
 }
 
+/* In a box with users the agent is root; what the host starts is not. The first one gets the channel by which it starts
+ * commands of other users, behind its other descriptors. */
+static int start_as_sandbox(struct request *request, struct process *process) {
+        const struct identity sandbox = identity_of_sandbox();
+        int fds[FRAME_FDS_MAX];
+        char variable[sizeof(USERS_VARIABLE) + 8];
+        _cleanup_fd_ int channel_fd = -1;
+        process->identity = &sandbox;
+        request->step = "making the channel for its users";
+        int code = users_open_channel(process->envp, &channel_fd);
+        if (code < 0)
+                return code;
+        if (channel_fd < 0)
+                return process_start(process, &request->step);
+        if (process->n_fds == FRAME_FDS_MAX)
+                return -EPROTO;
+        memcpy(fds, process->fds, process->n_fds * sizeof(int));
+        fds[process->n_fds] = channel_fd;
+        (void) snprintf(variable, sizeof(variable), USERS_VARIABLE "=%zu", process->n_fds);
+        size_t n = 0;
+        while (process->envp[n])
+                n++;
+        char **envp = calloc(n + 2, sizeof(*envp)), **given = process->envp;
+        if (!envp)
+                return -ENOMEM;
+        memcpy(envp, given, n * sizeof(*envp));
+        envp[n] = variable;
+        process->fds = fds;
+        process->n_fds++;
+        process->envp = envp;
+        code = process_start(process, &request->step);
+        process->envp = given;
+        process->fds = NULL;
+        free(envp);
+        return code;
+}
+
 static int start_child(struct request *request, struct process *process, struct child *child) {
         struct frame_reader *fields = &request->fields;
         uint32_t flags = 0;
@@ -63,7 +104,7 @@ static int start_child(struct request *request, struct process *process, struct 
                 process->terminal = flags == FRAME_START_TERMINAL;
                 process->fds = flags ? theirs : request->fds;
                 process->n_fds = flags ? 3 : request->n_fds;
-                code = process_start(process, &request->step);
+                code = users_are_there() ? start_as_sandbox(request, process) : process_start(process, &request->step);
         }
         for (size_t i = 0; i < 3; i++)
                 fd_close(&theirs[i]);

@@ -15,6 +15,7 @@
 
 #include "base/fd.h"
 #include "base/signals.h"
+#include "identity.h"
 #include "wire/frame.h"
 
 /* What the child reports to its parent when it could not become the process. */
@@ -23,8 +24,8 @@ struct failure {
         uint32_t step;
 };
 
-enum { STEP_DESCRIPTORS, STEP_TERMINAL, STEP_DIRECTORY, STEP_EXECUTE, STEPS };
-static const char *const step_names[STEPS] = { "arranging its descriptors", "taking its terminal",
+enum { STEP_DESCRIPTORS, STEP_TERMINAL, STEP_IDENTITY, STEP_DIRECTORY, STEP_EXECUTE, STEPS };
+static const char *const step_names[STEPS] = { "arranging its descriptors", "taking its terminal", "becoming its user",
                                                "entering its directory", "executing it" };
 
 static void fail(int report_fd, int code, uint32_t step) __attribute__((noreturn));
@@ -115,6 +116,9 @@ static void become(const struct process *process, int report_fd) {
                 fail(report_fd, code, STEP_DESCRIPTORS);
         if (process->terminal && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
                 fail(report_fd, -errno, STEP_TERMINAL);
+        code = process->identity ? identity_become(process->identity) : 0;
+        if (code < 0)
+                fail(report_fd, code, STEP_IDENTITY);
         if (chdir(process->cwd) < 0)
                 fail(report_fd, -errno, STEP_DIRECTORY);
         fail(report_fd, execute(process->argv, process->envp), STEP_EXECUTE);
@@ -147,7 +151,11 @@ int process_start(struct process *process, const char **ret_step) {
 }
 
 void process_signal(pid_t pid, int signal_number, bool whole_group) {
+        /* In a box with users it may be anybody's. */
+        if (identity_rise() < 0)
+                return;
         (void) kill(whole_group ? -pid : pid, signal_number);
+        (void) identity_rest();
 }
 
 void process_release(struct process *process) {

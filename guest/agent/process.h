@@ -5,11 +5,14 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+struct identity;
+
 struct process {
         char *cwd;
         char **argv, **envp;
         const int *fds; /* become 0, 1, 2, …; borrowed. What is missing of the first three is /dev/null */
         size_t n_fds;
+        const struct identity *identity; /* who it is to be, in a box with users; NULL: as the agent is */
         bool terminal; /* descriptor 0 is one, and becomes the controlling terminal */
         pid_t pid; /* set by process_start */
 };

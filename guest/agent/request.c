@@ -4,6 +4,7 @@
 #include "file.h"
 #include "link.h"
 #include "removal.h"
+#include "users.h"
 #include "watch.h"
 #include "write.h"
 
@@ -18,6 +19,7 @@ static const struct operation {
         { FRAME_INPUT_END, 0, child_input_end },
         { FRAME_RESIZE, 0, child_resize },
         { FRAME_ACK, 0, child_acknowledge },
+        { FRAME_PERMIT, 0, users_permit },
         { FRAME_STAT, FRAME_DONE, file_stat },
         { FRAME_LIST, FRAME_DONE, file_list },
         { FRAME_READ, FRAME_DONE, file_read },

@@ -4,9 +4,9 @@
  * Theory of operation. The engine starts it as PID 1 with no capability and no_new_privs, or as root of a user
  * namespace of the box's own (Incus): then it first does what other engines are asked for (view.c), and gives up every
  * capability. It connects to the socket that the host put into its directory, makes the proxy's listening socket and
- * hands it out where the box has a network, bounds itself, and executes the agent with the connection as descriptor 3. A
- * failed step is told to the host as the agent would tell it, and ends the box. No code of the image runs before that:
- * it is static.
+ * hands it out where the box has a network (or starts a relay, relay.h), bounds itself, and executes the agent with the
+ * connection as descriptor 3. A failed step is told to the host as the agent would tell it, and ends the box. No code
+ * of the image runs before that: it is static.
  *
  *   entry PORT MEMORY PIDS DISK LETTERS WRITABLE…      PORT 0: no network; letters: src/engine/programs.h
  *   entry --arguments                                  they are in a file (src/engine/programs.h), each followed by NUL */
@@ -31,6 +31,7 @@
 #include "box/seal/seccomp.h"
 #include "box/spec.h"
 #include "engine/programs.h"
+#include "relay.h"
 #include "view.h"
 #include "wire/frame.h"
 
@@ -141,7 +142,8 @@ int main(int argc, char **argv) {
                 seal_as_root(host_fd, &limits);
         if (strstr(argv[5], ENTRY_HANDS_WORKSPACE) && (code = hand_out_workspace(host_fd)) < 0)
                 fail(host_fd, code, "handing out the workspace");
-        if (port && (code = hand_out_listener(host_fd, (uint16_t) port)) < 0)
+        bool relays = port && access(ENGINE_PROXY, F_OK) == 0;
+        if (port && !relays && (code = hand_out_listener(host_fd, (uint16_t) port)) < 0)
                 fail(host_fd, code, "making the proxy's socket");
         if ((code = privilege_set_rlimits(&limits, is_bounded, is_bounded)) < 0)
                 fail(host_fd, code, "setting resource limits");
@@ -151,6 +153,8 @@ int main(int argc, char **argv) {
                 fail(host_fd, code, "restricting file access with Landlock");
         if ((code = seccomp_install()) < 0)
                 fail(host_fd, code, "installing the system-call filter");
+        if (relays && (code = relay_start((uint16_t) port)) < 0)
+                fail(host_fd, code, "starting the relay to the proxy");
         char *const agent_argv[] = { (char[]) { "agent" }, NULL };
         char *const none[] = { NULL };
         (void) fcntl(host_fd, F_SETFD, 0);

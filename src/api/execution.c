@@ -91,7 +91,7 @@ void execution_execute(struct api_request *api_request) {
 }
 
 static void run_command(struct api_request *api_request, json_t *body) {
-        static const char *const own[] = { "command", "argv", "env", "cwd", "stdin", "create", NULL };
+        static const char *const own[] = { "command", "argv", "env", "cwd", "stdin", "user", "create", NULL };
         struct run_request request;
         struct err err;
         int code = read_run(api_request, body, own, &request, &err);

@@ -10,7 +10,7 @@
         "\"engine\":{\"enum\":[\"auto\",\"native\",\"docker\",\"podman\",\"remote\"]},"                                      \
         "\"isolation\":{\"enum\":[\"container\",\"gvisor\",\"vm\"]},\"mode\":{\"enum\":[\"fast\",\"fresh\"]},"         \
         "\"limits\":" REF("Limits") ",\"env\":{\"type\":\"object\",\"additionalProperties\":" TEXT "},"                \
-        "\"network\":{},\"min_isolation\":{\"enum\":[\"full\",\"weaker\"]},"                                           \
+        "\"network\":{},\"users\":{\"type\":\"boolean\"},\"min_isolation\":{\"enum\":[\"full\",\"weaker\"]},"          \
         "\"mounts\":" ARRAY(OBJECT("\"source\":" TEXT ",\"destination\":" TEXT ",\"writable\":" TRUTH))
 #define SANDBOX REF("Sandbox")
 #define RESULT REF("Result")
@@ -101,7 +101,7 @@ static const struct api_route rows[] = {
           .body_type = "application/json",
           .body_schema = OBJECT("\"command\":" TEXT ",\"argv\":" ARRAY(TEXT) ",\"env\":{\"type\":\"object\"},\"cwd\":"
                                 TEXT ",\"stdin\":" SAID("string", "a file in the sandbox, read as standard input")
-                                "," CREATE "," HOW),
+                                ",\"user\":" SAID("string", "who runs it, in a sandbox with users") "," CREATE "," HOW),
           .body_example = "{\"command\":\"ls -l\"}", .answer_schema = RESULT, .is_stream = true,
           .statuses = "200 202" },
         { ROW("POST", "/sandbox/{user_id}/pip/install", execution_install, "installPackages",

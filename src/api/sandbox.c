@@ -55,9 +55,10 @@ static int check_isolation(const struct api_request *api_request, json_t *body, 
 
 /* The members that are options of session.create; what is misspelled must not be ignored. */
 static int check_options(json_t *body, struct err *err) {
-        static const char *const known[] = { "image",     "mode",          "limits",    "env",          "mounts",
-                                             "data",      "network",       "workspace", "allow_weaker", "engine",
-                                             "isolation", "min_isolation", NULL };
+        static const char *const known[] = { "image",        "mode",   "limits",    "env",
+                                             "mounts",       "data",   "network",   "workspace",
+                                             "allow_weaker", "engine", "isolation", "min_isolation",
+                                             "users",        NULL };
         const char *key;
         json_t *value;
         json_object_foreach (body, key, value) {

@@ -11,6 +11,9 @@
 
 enum { BOX_UID = 1000, BOX_GID = 1000 };
 
+/* A box with users: ids 0 to BOX_IDS - 1 exist in it. On the host they are the BOX_IDS ids around host_uid. */
+enum { BOX_ROOT_UID = 0, BOX_IDS = 65536 };
+
 #define BOX_HOME "/home/sandbox"
 #define BOX_WORKSPACE "/workspace"
 #define BOX_CODE_DIR "/run/code"
@@ -38,6 +41,7 @@ struct box_spec {
         bool without_proc; /* this host refuses a new /proc (host_refuses_proc), and the caller takes less */
         bool from_template; /* copies what all boxes of the image share (seal/rootfs_template.h); needs no `image` */
         bool given_network; /* the cloning process is in its network namespace already, with loopback up */
+        bool users; /* it has root and other users, between whom the agent switches (seal/users.h); needs /proc */
         bool kept; /* a watchdog cleans up if we are killed; without one that is the caller's business */
         const char *kept_file; /* that the watchdog removes too, and its directory if it is empty then; or NULL */
         uid_t host_uid; /* what BOX_UID is outside of the box */

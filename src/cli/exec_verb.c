@@ -51,8 +51,11 @@ static int put_code(const struct session_options *options, json_t *body, struct 
         return json_object_set_new(body, "code_follows", json_true());
 }
 
-static int put_command(const struct run_request *request, json_t *body, struct err *err) {
+static int put_command(const struct session_options *options, json_t *body, struct err *err) {
+        const struct run_request *request = &options->run.request;
         (void) json_object_set_new(body, "op", json_string("command"));
+        if (options->user && json_object_set_new(body, "user", json_string(options->user)) < 0)
+                return err_set(err, ERR_USAGE, "the user's name is not valid UTF-8");
         if (request->language == RUN_BASH) {
                 if (json_object_set_new(body, "shell", json_stringn(request->code, request->code_size)) < 0)
                         return err_set(err, ERR_USAGE, "the shell code is not valid UTF-8; save it as UTF-8");
@@ -100,7 +103,13 @@ static int make_body(const struct session_options *options, const char *session,
                 put_terminal(body);
         if (request->limits.timeout_ms)
                 (void) json_object_set_new(body, "timeout_ms", json_integer((json_int_t) request->limits.timeout_ms));
-        return request->language == RUN_PYTHON ? put_code(options, body, call, err) : put_command(request, body, err);
+        if (request->language != RUN_PYTHON)
+                return put_command(options, body, err);
+        if (options->user)
+                return err_set(err, ERR_USAGE,
+                               "--user is for commands (-- COMMAND, or --language bash); Python code runs as the "
+                               "session's own user");
+        return put_code(options, body, call, err);
 }
 
 /* With options the session is made first: an existing one keeps its options, and the user gets a warning. */

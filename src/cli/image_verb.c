@@ -1,4 +1,4 @@
-/* glovebox image list | show | import | build | rm */
+/* glovebox image list | show | import | build | rm; docker-build is in docker_build_verb.c */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,8 @@
 #include "base/memory.h"
 #include "base/open_beneath.h"
 #include "base/units.h"
+#include "cli/docker_build_verb.h"
+#include "cli/package_list.h"
 #include "cli/verb.h"
 #include "image/bounds.h"
 #include "image/image.h"
@@ -279,23 +281,6 @@ static void show_progress(void *context, const char *what) {
                 fprintf(stderr, "\r\033[K%4ld s  %.70s", elapsed_seconds(progress), what);
 }
 
-/* Cuts "numpy,pandas>=2,<3 rdkit" into three: a comma before an operator belongs to the version. */
-static size_t split_packages(char *text, const char **ret_packages, size_t max) {
-        size_t n = 0;
-        for (char *at = text; *at && n < max;) {
-                at += strspn(at, ", \t\n");
-                if (!*at)
-                        break;
-                ret_packages[n++] = at;
-                do
-                        at += strcspn(at + (*at == ','), ", \t\n") + (*at == ',');
-                while (*at == ',' && at[1] && strchr("<>=!~", at[1]));
-                if (*at)
-                        *at++ = '\0';
-        }
-        return n;
-}
-
 static int run_build(struct request *request, struct err *err) {
         if (request->n_args > 0 && strcmp(request->args[0], IMAGE_HOST) != 0)
                 return err_set(
@@ -313,7 +298,7 @@ static int run_build(struct request *request, struct err *err) {
                 .context = &progress,
         };
         if (request->packages) {
-                job.n_packages = split_packages(request->packages, packages, ELEMENTS(packages));
+                job.n_packages = package_list_split(request->packages, packages, ELEMENTS(packages));
                 if (job.n_packages == 0 || job.n_packages == ELEMENTS(packages))
                         return err_set(err, ERR_USAGE, "--packages: name between 1 and %zu packages",
                                        ELEMENTS(packages) - 1);
@@ -479,6 +464,7 @@ static int image_parse(struct request *request, const struct sub_verb *verb, int
 static void print_usage(FILE *to) {
         for (size_t i = 0; i < ELEMENTS(sub_verbs); i++)
                 fprintf(to, "%s glovebox image %s\n", i ? "      " : "usage:", sub_verbs[i].usage);
+        fprintf(to, "       glovebox image docker-build [OPTION...]\n");
 }
 
 static bool is_help(const char *word) {
@@ -528,6 +514,8 @@ int verb_image(int argc, char **argv) {
                 verb_print_help(stdout, verb_find("image"));
                 return 0;
         }
+        if (strcmp(name, "docker-build") == 0)
+                return docker_build_verb(argv + 2);
         const struct sub_verb *verb = find_sub_verb(name);
         if (!verb) {
                 fprintf(stderr, "glovebox: image: %s%s%s\n", *name ? "unknown verb \"" : "say what to do", name,

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "cli/input_feed.h"
+#include "cli/run_neighbours.h"
 #include "cli/ui/inline_image.h"
 #include "cli/ui/json_print.h"
 #include "cli/ui/terminal.h"
@@ -106,7 +107,10 @@ static int write_out(struct remote_run *remote, int fd, const char *bytes, size_
 }
 
 static int take_output(void *context, enum message_type type, const char *bytes, size_t size) {
-        return write_out(context, type == MESSAGE_OUT ? STDOUT_FILENO : STDERR_FILENO, bytes, size);
+        struct remote_run *remote = context;
+        if (type != MESSAGE_OUT && memmem(bytes, size, RUN_PIP_REFUSAL, strlen(RUN_PIP_REFUSAL)))
+                remote->pip_refused = true;
+        return write_out(remote, type == MESSAGE_OUT ? STDOUT_FILENO : STDERR_FILENO, bytes, size);
 }
 
 /* The text of a MIME bundle, or NULL. */
@@ -258,6 +262,11 @@ int remote_run_report(const struct remote_run *remote, const json_t *result, str
         if (text_at(result, "warning"))
                 print_harmless("", text_at(result, "warning"));
         report_cut(result);
+        if (remote->pip_refused && remote->session && !remote->quiet)
+                (void) fprintf(stderr,
+                               "glovebox: pip installs nothing in a box; install from outside with: glovebox session "
+                               "install %s PACKAGE\n",
+                               remote->session);
         if (!remote->quiet)
                 report_artifacts(result);
         return code < 0 ? 128 + SIGPIPE : remote_run_exit_status(result);

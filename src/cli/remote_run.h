@@ -22,6 +22,7 @@ struct remote_run {
 
         bool interrupted;  /* the first Ctrl-C was passed on */
         bool output_shown; /* at least one byte was passed on */
+        bool pip_refused;  /* on its standard error pip said that it installs nothing here */
         size_t displays_shown;
         int end_signal; /* set when DAEMON_CALL_LEFT: SIGPIPE if the output has no reader */
 };

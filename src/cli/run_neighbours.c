@@ -146,11 +146,23 @@ static void hint_at_module(const struct run_request *request, char *name) {
                        request->image, name, name);
 }
 
+/* What pip itself advises (apt, a virtual environment) helps nobody in a box. */
+static void hint_at_pip(const struct run_request *request) {
+        if (!request->quiet)
+                (void) fprintf(stderr,
+                               "glovebox: pip installs nothing in a box; to have a package in a session: glovebox "
+                               "session new NAME, glovebox session install NAME PACKAGE, glovebox exec NAME\n");
+}
+
 void run_neighbours_hint(const struct run_request *request, const char *last_words, size_t size) {
         char name[NAME_SHOWN_MAX + 1], path[4096];
         _cleanup_free_ char *words = strndup(last_words, size);
         if (!words)
                 return;
+        if (strstr(words, RUN_PIP_REFUSAL)) {
+                hint_at_pip(request);
+                return;
+        }
         if (find_name(words, "No module named '", name)) {
                 hint_at_module(request, name);
                 return;

@@ -4,6 +4,9 @@
 
 #include "cli/run_request.h"
 
+/* In what pip writes when the image does not let it install (PEP 668). */
+#define RUN_PIP_REFUSAL "externally-managed-environment"
+
 /* Decides whether the script's directory is shown, and which. One that every user can write to, or that the mount
  * policy forbids, is not: then the script is alone, and the request says why. The policy is asked here, with the
  * caller's own HOME, and by the process that makes the box: the user did not name this directory. */

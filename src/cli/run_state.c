@@ -97,8 +97,7 @@ void run_fill_relay(struct run *run, struct relay_target *target) {
                 relay->input = request->code;
                 relay->input_size = request->code_size;
         }
-        if (request->source == RUN_FROM_FILE || request->language == RUN_PYTHON) /* for hints */
-                relay->error.tail = run->last_words;
+        relay->error.tail = run->last_words; /* for hints */
 }
 
 int run_open_pipes(struct run *run, struct relay_target *target, int ret_theirs[static 3], struct err *err) {

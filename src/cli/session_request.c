@@ -37,6 +37,11 @@ static const struct option_choice modes[] = {
                 LIMIT_ROWS(FIELD(run.request.limits), UNSHOWN),                                                        \
                 BOX_FILE_ROWS(FIELD(run.request), "the session has its own directory"),                                \
                 BOX_NETWORK_ROWS(FIELD(run.request), UNSHOWN), BOX_ENGINE_ROWS(FIELD(run.request)),                    \
+                { .name = "users",                                                                                     \
+                  .kind = OPTION_FLAG,                                                                                 \
+                  .offset = FIELD(users),                                                                              \
+                  .group = "Isolation",                                                                                \
+                  .help = "the session has root and other users, for exec --user; needs a daemon of root" },           \
                 BOX_WEAKER_ROW(FIELD(run.request.allow_weaker))
 
 #define JSON_ROW                                                                                                       \
@@ -63,6 +68,13 @@ static const struct option_row exec_rows[] = {
           .group = "Code",
           .choices = languages,
           .help = "python, bash or sh; default: by the file's suffix (.py, .sh, .bash), else Python" },
+        { .name = "user",
+          .letter = 'u',
+          .kind = OPTION_TEXT,
+          .offset = FIELD(user),
+          .argument = "USER",
+          .group = "Code",
+          .help = "run a command as this user of the session, which must have been made with --users" },
         CREATION_ROWS,
         JSON_ROW,
         { .name = "quiet",
@@ -212,6 +224,8 @@ int session_request_put(const struct session_options *options, json_t *body, str
         const struct run_request *request = &options->run.request;
         if (put_texts(options, body, err) < 0 || put_limits(&request->limits, body, err) < 0 ||
             put_env(request, body, err) < 0 || put_network(request, body, err) < 0 || put_paths(request, body, err) < 0)
+                return -1;
+        if (options->users && put_field(body, "users", json_true(), "--users", err) < 0)
                 return -1;
         return request->allow_weaker ? put_field(body, "allow_weaker", json_true(), "--allow-weaker", err) : 0;
 }

@@ -13,12 +13,14 @@ enum session_mode { SESSION_MODE_UNSAID, SESSION_MODE_FAST, SESSION_MODE_FRESH }
 struct session_options {
         struct run_options run; /* its socket_choice says where the daemon is */
         int mode;               /* enum session_mode */
+        bool users;
+        const char *user; /* of one command, or NULL */
 };
 
 #define SESSION_OPTIONS_DEFAULT ((struct session_options) { .run = { .language = RUN_LANGUAGE_BY_NAME } })
 
 extern const struct option_table exec_option_table;
-enum { SESSION_NEW_ROWS = 21 };
+enum { SESSION_NEW_ROWS = 22 };
 extern const struct option_row session_new_rows[SESSION_NEW_ROWS];
 
 void session_options_release(struct session_options *options);

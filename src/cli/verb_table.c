@@ -1,4 +1,5 @@
 #include "base/memory.h"
+#include "cli/docker_build_verb.h"
 #include "cli/exec_verb.h"
 #include "cli/key_verb.h"
 #include "cli/mcp_verb.h"
@@ -71,6 +72,10 @@ static const struct verb_part image_parts[] = {
           .summary = "install the layer of Python packages with pip",
           .options = TABLE(image_build_rows),
           .completion = COMPLETE_IMAGES },
+        { .name = "docker-build",
+          .operands = "",
+          .summary = "build the standard image of boxes with docker or podman",
+          .options = { .rows = docker_build_rows, .n_rows = DOCKER_BUILD_ROWS, .operands_anywhere = true } },
         { .name = "rm",
           .operands = "NAME",
           .summary = "delete an image; asks first if sessions use it",

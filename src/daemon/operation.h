@@ -52,6 +52,7 @@ struct run_request {
         json_t *argv; /* a list of texts */
         const char *shell;
         const char *cwd;
+        const char *user;       /* who runs it, in a sandbox with users; NULL: the sandbox's own user */
         const char *stdin_path; /* a file in the box; NULL: the input is empty */
 
         /* both */

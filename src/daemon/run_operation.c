@@ -13,6 +13,7 @@
 #include "session/session_config.h"
 #include "session/session_config_check.h"
 #include "session/spill.h"
+#include "session/user_permit.h"
 #include "session/waiting.h"
 #include "store/disk_reserve.h"
 
@@ -102,7 +103,8 @@ static struct run *make_run(struct caller *caller, const struct run_request *req
                 return NULL;
         if (session->ephemeral)
                 session->light = request->is_light || suits_light_kernel(session, request, payload);
-        if (run_fits(session, payload, err) == 0 && check_queue(session, err) == 0) {
+        if (user_permit_check(session, payload, err) == 0 && run_fits(session, payload, err) == 0 &&
+            check_queue(session, err) == 0) {
                 run = run_make(session, payload,
                                request->timeout_ms ? request->timeout_ms : session->row.limits.timeout_ms);
                 if (!run)
@@ -327,6 +329,7 @@ int operation_command(struct caller *caller, const struct run_request *request, 
         set_text(payload, "stdin", request->stdin_path);
         set_text(payload, "input", request->input);
         set_value(payload, "env", request->env);
+        set_text(payload, "user", request->user);
         return submit_run(caller, request, payload, err);
 }
 

@@ -12,7 +12,7 @@ static const struct {
         { "file", offsetof(struct run_request, file) },       { "shell", offsetof(struct run_request, shell) },
         { "cwd", offsetof(struct run_request, cwd) },         { "stdin", offsetof(struct run_request, stdin_path) },
         { "input", offsetof(struct run_request, input) },     { "code", offsetof(struct run_request, code) },
-        { "run_id", offsetof(struct run_request, run_id) },
+        { "run_id", offsetof(struct run_request, run_id) },   { "user", offsetof(struct run_request, user) },
 };
 
 /* null is as good as nothing. */

@@ -88,9 +88,9 @@ static json_t *info_to_json(const struct caller *caller, const struct session_in
 }
 
 static int request_session_create(struct caller *caller, json_t *json, struct err *err) {
-        static const char *const known[] = { "op",           "session",  "image",  "mode",      "limits",
-                                             "env",          "mounts",   "data",   "workspace", "network",
-                                             "allow_weaker", "operator", "engine", "isolation", NULL };
+        static const char *const known[] = { "op",     "session",   "image",     "mode",    "limits",       "env",
+                                             "mounts", "data",      "workspace", "network", "allow_weaker", "operator",
+                                             "engine", "isolation", "users",     NULL };
         struct session_created created;
         if (session_config_check_members(json, "session.create", known, err) < 0 ||
             operation_session_create(caller, get_session(json), json, &created, err) < 0)

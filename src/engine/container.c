@@ -384,7 +384,8 @@ static int make(const struct service *service, const struct engine_order *order,
                 return -1;
         if (start(service, order, id, err) < 0 ||
             handshake_accept(order->listen_fd, loop_now_ms() + START_MS, is_alive, &alive, &control,
-                             order->network ? &listener : NULL, order->ret_workspace_fd ? &workspace : NULL, err) < 0 ||
+                             order->network && !order->relays ? &listener : NULL,
+                             order->ret_workspace_fd ? &workspace : NULL, err) < 0 ||
             find_pid(service, id, order->runtime, &pid, err) < 0) {
                 struct err ignored;
                 (void) remove_box(service, order->name, &ignored);
@@ -394,7 +395,7 @@ static int make(const struct service *service, const struct engine_order *order,
                                   .pidfd = pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1,
                                   .control_fd = take_fd(&control),
                                   .cgroup = { .v2_fd = -1, .tasks_fd = { -1, -1, -1 }, .entry_fd = -1 } };
-        if (order->network)
+        if (listener >= 0)
                 *ret_listener_fd = take_fd(&listener);
         if (order->ret_workspace_fd)
                 *order->ret_workspace_fd = take_fd(&workspace);

@@ -91,6 +91,7 @@ struct engine_order {
         uid_t uid;
         gid_t gid;
         bool network; /* make the socket that the proxy accepts on */
+        bool relays;  /* the box relays to one in the seat: its own cannot be handed out */
         bool is_users; /* the daemon is not root: sources are plain paths, and the box is of the user of the daemon */
         int *ret_workspace_fd; /* unless NULL: the box has it by itself, and hands it out */
         bool has_bounds; /* the engine bounds memory and processes; else resource limits do what they can */

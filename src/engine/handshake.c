@@ -37,8 +37,8 @@ static int take_listener(int control_fd, int *ret_listener_fd, struct err *err) 
         }
         fd_close(&fd);
         return err_set(err, ERR_UNSUPPORTED,
-                       "this box cannot hand out the socket of its proxy: a runtime with a kernel "
-                       "of its own (gVisor) has no network here; leave the network out, or use another runtime");
+                       "this box cannot hand out the socket of its proxy: its runtime has a network stack of its own "
+                       "(gVisor); name it with --gvisor-runtime, so that a relay is used");
 }
 
 /* One that is in the box alone: a tmpfs of the engine's. */

@@ -4,6 +4,9 @@
 #define ENGINE_PROGRAMS "/opt/glovebox/engine" /* read-only: `entry`, `agent`, `commands` */
 #define ENGINE_SOCKET "/run/glovebox/socket"
 #define ENGINE_SOCKET_DIR "/run/glovebox"
+#define ENGINE_PROXY_NAME "proxy" /* beside the socket, where the box has a relay: the proxy accepts on it */
+#define ENGINE_PROXY ENGINE_SOCKET_DIR "/" ENGINE_PROXY_NAME
+
 /* Letters of the entry's fifth argument. */
 #define ENTRY_UNBOUNDED "u"       /* the engine bounds neither memory nor processes */
 #define ENTRY_HANDS_WORKSPACE "w" /* hand out /workspace */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/fd_passing.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "box/agent_image.h"
@@ -88,15 +89,15 @@ static int keep_programs(const char *directory, struct err *err) {
 }
 
 /* By /proc/self/fd: the path of a data directory may be longer than a socket's address. */
-static int listen_at(const char *inside, struct err *err) {
+static int listen_at(const char *inside, const char *name, int backlog, struct err *err) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         _cleanup_fd_ int dir = open(inside, O_PATH | O_DIRECTORY | O_CLOEXEC);
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (dir < 0 || fd < 0)
                 return err_sys(err, errno, "opening %.300s", inside);
-        (void) snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/socket", dir);
-        if (bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 || fchmodat(dir, "socket", 0666, 0) < 0 ||
-            listen(fd, 1) < 0)
+        (void) snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", dir, name);
+        if (bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 || fchmodat(dir, name, 0666, 0) < 0 ||
+            listen(fd, backlog) < 0)
                 return err_sys(err, errno, "listening in %.300s", inside);
         return take_fd(&fd);
 }
@@ -117,7 +118,7 @@ int seat_open(const char *data_dir, const char *name, struct seat *ret_seat, str
                 return -1;
         if (chmod(inside, 0755) < 0)
                 return err_sys(err, errno, "opening %.300s to the box", inside);
-        ret_seat->listen_fd = listen_at(inside, err);
+        ret_seat->listen_fd = listen_at(inside, "socket", 1, err);
         if (ret_seat->listen_fd < 0 || seat_show_path(ret_seat, inside, ENGINE_SOCKET_DIR, false, err) < 0)
                 return -1;
         char hosts[520], resolver[520];
@@ -127,6 +128,16 @@ int seat_open(const char *data_dir, const char *name, struct seat *ret_seat, str
             seat_show_path(ret_seat, resolver, "/etc/resolv.conf", false, err) < 0)
                 return -1;
         return seat_show_path(ret_seat, programs, ENGINE_PROGRAMS, false, err);
+}
+
+int seat_open_proxy(const struct seat *seat, struct err *err) {
+        enum { BACKLOG = 128 };
+        char inside[540];
+        (void) snprintf(inside, sizeof(inside), "%s/in", seat->path);
+        int fd = listen_at(inside, ENGINE_PROXY_NAME, BACKLOG, err);
+        if (fd >= 0)
+                fd_passing_refuse(fd); /* connections inherit it */
+        return fd;
 }
 
 int seat_show_path(struct seat *seat, const char *source, const char *destination, bool writable, struct err *err) {
@@ -202,7 +213,8 @@ void seat_remove(const char *name) {
                 if (rmdir(path) < 0)
                         (void) unlink(path); /* of an empty file; a mount that is still there is in use */
         }
-        static const char *const rest[] = { "/in/socket", ("/in/" ENGINE_ARGUMENTS_NAME), "/in", "" };
+        static const char *const rest[] = { "/in/socket", ("/in/" ENGINE_PROXY_NAME), ("/in/" ENGINE_ARGUMENTS_NAME),
+                                            "/in", "" };
         for (size_t i = 0; i < ELEMENTS(rest); i++) {
                 (void) snprintf(path, sizeof(path), "%s/%.64s%s", seat_root, name, rest[i]);
                 (void) remove(path);

@@ -1,6 +1,7 @@
 /* The seat of a box: a directory of the daemon's own from which an engine mounts.
  *
  *   /run/glovebox-boxes/<name>/in/socket   the agent connects here once; gone afterwards
+ *   /run/glovebox-boxes/<name>/in/proxy    the proxy accepts here, where the box has a relay (guest/entry/relay.h)
  *   /run/glovebox-boxes/<name>/0, 1, …     trees that are to be shown, attached until the engine has mounted them
  *   <data>/engine/agent, entry             our programs (/run cannot be executed from on many hosts)
  *
@@ -37,6 +38,9 @@ struct seat {
 
 /* Makes the directory and the socket, and shows our programs. The seat is large: not for the stack of a deep call. */
 int seat_open(const char *data_dir, const char *name, struct seat *ret_seat, struct err *err);
+
+/* Makes the socket of the proxy in it, listening. Returns the descriptor, or -1. */
+int seat_open_proxy(const struct seat *seat, struct err *err);
 
 /* Shows a tree (borrowed) at a destination of the box. Of a daemon that is not root it is the source itself, open. */
 int seat_show_tree(struct seat *seat, const struct box_mount *mount, struct err *err);

@@ -98,44 +98,107 @@ static int receive_all(int fd, uint64_t deadline_ms, char **ret_bytes, size_t *r
         return 0;
 }
 
-static int take_apart(char *bytes, size_t size, struct unix_http_answer *ret_answer, struct err *err) {
+int unix_http_read_head(const char *bytes, size_t size, size_t *ret_head, int *ret_status, struct err *err) {
         int status = 0;
-        char *end = strstr(bytes, "\r\n\r\n");
-        if (!end || sscanf(bytes, "HTTP/1.%*1[01] %3d", &status) != 1 || status < 100) {
-                free(bytes);
+        const char *end = memmem(bytes, size, "\r\n\r\n", 4);
+        *ret_head = 0;
+        if (!end && size < UNIX_HTTP_HEAD_MAX && !memchr(bytes, '\0', size))
+                return 0;
+        if (!end || sscanf(bytes, "HTTP/1.%*1[01] %3d", &status) != 1 || status < 100)
                 return err_set(err, ERR_PROTOCOL, "what answers there does not speak HTTP");
+        *ret_head = (size_t) (end - bytes) + 4;
+        *ret_status = status;
+        return 0;
+}
+
+/* Takes the bytes. */
+static int take_apart(char *bytes, size_t size, struct unix_http_answer *ret_answer, struct err *err) {
+        size_t head = 0;
+        int status = 0, code = unix_http_read_head(bytes, size, &head, &status, err);
+        if (code == 0 && head == 0)
+                code = err_set(err, ERR_PROTOCOL, "what answers there does not speak HTTP");
+        if (code < 0) {
+                free(bytes);
+                return -1;
         }
-        size_t head = (size_t) (end - bytes) + 4;
         memmove(bytes, bytes + head, size - head + 1);
         *ret_answer = (struct unix_http_answer) { .status = status, .body = bytes, .size = size - head };
         return 0;
 }
 
-int unix_http(const char *socket_path, const char *method, const char *path, const char *body, uint64_t deadline_ms,
-              struct unix_http_answer *ret_answer, struct err *err) {
-        _cleanup_fd_ int fd = open_connection(socket_path, err);
+static int send_request(int fd, const char *method, const char *path, const char *type, const char *body, size_t size,
+                        uint64_t deadline_ms) {
         _cleanup_free_ char *head = NULL;
-        size_t body_size = body ? strlen(body) : 0, size = 0;
-        char *bytes = NULL;
-        if (fd < 0)
-                return -1;
-        int length = asprintf(&head,
-                              "%s %s HTTP/1.0\r\nHost: engine\r\nContent-Type: application/json\r\n"
-                              "Content-Length: %zu\r\n\r\n",
-                              method, path, body_size);
+        int length =
+                asprintf(&head, "%s %s HTTP/1.0\r\nHost: engine\r\nContent-Type: %s\r\nContent-Length: %zu\r\n\r\n",
+                         method, path, type, size);
         if (length < 0) {
                 head = NULL;
-                return err_set(err, ERR_SYSTEM, "out of memory");
+                return -ENOMEM;
         }
         int code = send_text(fd, head, (size_t) length, deadline_ms);
-        if (code == 0 && body)
-                code = send_text(fd, body, body_size, deadline_ms);
-        if (code == 0)
-                code = receive_all(fd, deadline_ms, &bytes, &size);
+        return code == 0 && size > 0 ? send_text(fd, body, size, deadline_ms) : code;
+}
+
+static int explain_transport(int code, const char *socket_path, struct err *err) {
         if (code == -ETIMEDOUT)
                 return err_set(err, ERR_TIMEOUT, "no answer from %.200s in time: is what listens there stuck?",
                                socket_path);
-        if (code < 0)
-                return err_sys(err, -code, "talking to %.200s", socket_path);
-        return take_apart(bytes, size, ret_answer, err);
+        return err_sys(err, -code, "talking to %.200s", socket_path);
+}
+
+int unix_http(const char *socket_path, const char *method, const char *path, const char *body, uint64_t deadline_ms,
+              struct unix_http_answer *ret_answer, struct err *err) {
+        _cleanup_fd_ int fd = open_connection(socket_path, err);
+        size_t size = 0;
+        char *bytes = NULL;
+        if (fd < 0)
+                return -1;
+        int code = send_request(fd, method, path, "application/json", body, body ? strlen(body) : 0, deadline_ms);
+        if (code == 0)
+                code = receive_all(fd, deadline_ms, &bytes, &size);
+        return code < 0 ? explain_transport(code, socket_path, err) : take_apart(bytes, size, ret_answer, err);
+}
+
+/* The next bytes into `to`, or -errno; 0: the end. */
+static ssize_t receive_some(int fd, char *to, size_t room, uint64_t deadline_ms) {
+        for (;;) {
+                ssize_t n = recv(fd, to, room, 0);
+                if (n >= 0)
+                        return n;
+                int code = errno == EAGAIN || errno == EINTR ? wait_for(fd, POLLIN, deadline_ms) : -errno;
+                if (code < 0)
+                        return code;
+        }
+}
+
+int unix_http_post(const struct unix_http_upload *upload, int *ret_status, struct err *err) {
+        _cleanup_fd_ int fd = open_connection(upload->socket_path, err);
+        _cleanup_free_ char *buffer = malloc(UNIX_HTTP_HEAD_MAX + 1);
+        size_t used = 0;
+        bool has_head = false;
+        if (fd < 0)
+                return -1;
+        if (!buffer)
+                return err_set(err, ERR_SYSTEM, "out of memory");
+        ssize_t n =
+                send_request(fd, "POST", upload->path, upload->type, upload->body, upload->size, upload->deadline_ms);
+        while (n >= 0) {
+                size_t head = 0;
+                n = receive_some(fd, buffer + used, UNIX_HTTP_HEAD_MAX - used, upload->deadline_ms);
+                if (n <= 0)
+                        break;
+                used += (size_t) n;
+                buffer[used] = '\0';
+                if (!has_head && unix_http_read_head(buffer, used, &head, ret_status, err) < 0)
+                        return -1;
+                has_head |= head > 0;
+                if (!has_head)
+                        continue;
+                upload->on_bytes(upload->context, buffer + head, used - head);
+                used = 0;
+        }
+        if (n < 0)
+                return explain_transport((int) n, upload->socket_path, err);
+        return has_head ? 0 : err_set(err, ERR_PROTOCOL, "what answers there does not speak HTTP");
 }

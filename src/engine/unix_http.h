@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 
-enum { UNIX_HTTP_ANSWER_MAX = 4 << 20 };
+enum { UNIX_HTTP_ANSWER_MAX = 4 << 20, UNIX_HTTP_HEAD_MAX = 64 << 10 };
 
 struct unix_http_answer {
         int status;
@@ -20,3 +20,20 @@ struct unix_http_answer {
 int unix_http(const char *socket_path, const char *method, const char *path, const char *body, uint64_t deadline_ms,
               struct unix_http_answer *ret_answer, struct err *err);
 void unix_http_release(struct unix_http_answer *answer);
+
+/* A request whose answer comes over minutes. */
+struct unix_http_upload {
+        const char *socket_path, *path;
+        const char *type, *body; /* the body and its kind */
+        size_t size;
+        uint64_t deadline_ms;
+        void (*on_bytes)(void *context, const char *bytes, size_t size); /* of the answer's body, as they come */
+        void *context;
+};
+
+/* Posts it. The status may be any; what `on_bytes` got by then may be a part of an answer when it fails. */
+int unix_http_post(const struct unix_http_upload *upload, int *ret_status, struct err *err);
+
+/* What has come of an answer, `size` bytes and NUL: its head's size, with the status; 0: the head is not whole yet.
+ * ERR_PROTOCOL when it is no HTTP. */
+int unix_http_read_head(const char *bytes, size_t size, size_t *ret_head, int *ret_status, struct err *err);

@@ -16,11 +16,19 @@
 #include "base/open_beneath.h"
 #include "image/interrupt.h"
 #include "image/record.h"
+#include "image/standard_packages.h"
 #include "image/store.h"
 
-static const char *const scientific[] = {
-        "numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "pyarrow", "rdkit"
-};
+enum { STANDARD_PACKAGES_MAX = 64 };
+
+/* Cuts the text in place. */
+static size_t split_lines(char *text, const char *ret_lines[static STANDARD_PACKAGES_MAX]) {
+        size_t n = 0;
+        for (char *rest = text, *line; n < STANDARD_PACKAGES_MAX && (line = strsep(&rest, "\n"));)
+                if (*line)
+                        ret_lines[n++] = line;
+        return n;
+}
 
 int layer_describe(int host_fd, json_t **ret_record, struct err *err) {
         if (host_fd < 0)
@@ -187,7 +195,8 @@ int layer_build(const char *data_dir, const struct layer_request *request, json_
                 .report = request->report,
                 .context = request->context,
         };
-        _cleanup_free_ char *requirements = NULL;
+        _cleanup_free_ char *requirements = NULL, *standard = NULL;
+        const char *packages[STANDARD_PACKAGES_MAX];
         if (check_packages(request, err) < 0)
                 return -1;
         if (request->requirements) {
@@ -196,8 +205,11 @@ int layer_build(const char *data_dir, const struct layer_request *request, json_
                         return err_sys(err, errno, "cannot read %.300s", request->requirements);
                 job.requirements = requirements;
         } else if (job.n_packages == 0) {
-                job.packages = scientific;
-                job.n_packages = ELEMENTS(scientific);
+                standard = strndup(standard_packages, standard_packages_size());
+                if (!standard)
+                        return err_sys(err, ENOMEM, "cannot list the packages");
+                job.n_packages = split_lines(standard, packages);
+                job.packages = packages;
         }
         _cleanup_fd_ int images_fd = -1;
         if (store_open(data_dir, &images_fd, err) < 0)

@@ -6,12 +6,13 @@
 
 #include "kernel/kernel.h"
 #include "session/manager.h"
+#include "session/session_config.h"
 #include "session/session_engine.h"
 
 void kernel_order_fill(const struct registry_session *row, struct maker_request *ret_request) {
         struct maker_request request = { .limits = row->limits,
                                          .allow_weaker = row->allow_weaker,
-                                         .fresh = strcmp(row->mode, "fresh") == 0,
+                                         .fresh = strcmp(row->mode, "fresh") == 0 || session_config_has_users(row),
                                          .of_key = *row->owner != '\0' };
         struct session_engine engine = session_engine_of(row);
         memcpy(request.engine, engine.name, sizeof(request.engine));

@@ -22,6 +22,7 @@
 #include "session/outputs.h"
 #include "session/serve_options.h"
 #include "session/session.h"
+#include "session/session_config.h"
 #include "store/disk_reserve.h"
 #include "store/reaper.h"
 
@@ -177,7 +178,7 @@ void manager_sweep(struct session_manager *manager) {
         uint64_t now = loop_now_ms(), idle_ms = manager->options->idle_ms;
         for (struct session *session = manager->sessions; idle_ms && session; session = session->next)
                 if (session->state == SESSION_IDLE && now - session->used_ms >= idle_ms)
-                        (void) session_hibernate(session, false, NULL, NULL);
+                        (void) session_hibernate(session, session_config_has_users(&session->row), NULL, NULL);
         for (struct session *session = manager->sessions; session; session = session->next)
                 if (session->touched && !session->ephemeral)
                         session->touched =

@@ -101,7 +101,8 @@ static int check_network(const struct session_manager *manager, json_t *json, bo
 /* What only the maker needs is kept as JSON. */
 static int read_options(const struct caller *caller, json_t *json, bool has_network, struct registry_session *row,
                         struct err *err) {
-        static const char *const keys[] = { "env", "mounts", "data", "script", "script_at", "operator", "network" };
+        static const char *const keys[] = { "env",       "mounts",   "data",    "script",
+                                            "script_at", "operator", "network", "users" };
         json_t *kept = json_object();
         if (session_engine_choose(caller->manager, json, row, kept, err) < 0) {
                 json_decref(kept);
@@ -110,7 +111,8 @@ static int read_options(const struct caller *caller, json_t *json, bool has_netw
         for (size_t i = 0; i < ELEMENTS(keys); i++)
                 if (json_object_get(json, keys[i]) &&
                     (caller_is_operator(caller) || strcmp(keys[i], "operator") != 0) &&
-                    (has_network || strcmp(keys[i], "network") != 0))
+                    (has_network || strcmp(keys[i], "network") != 0) &&
+                    (json_is_true(json_object_get(json, "users")) || strcmp(keys[i], "users") != 0))
                         json_object_set(kept, keys[i], json_object_get(json, keys[i]));
         if (json_object_get(kept, "engine") &&
             strcmp(json_string_value(json_object_get(kept, "engine")), ENGINE_REMOTE) == 0)
@@ -165,6 +167,15 @@ int session_config_from_json(const struct caller *caller, json_t *json, enum ses
         return 0;
 }
 
+bool session_config_has_users(const struct registry_session *row) {
+        if (!strstr(row->options, "\"users\""))
+                return false;
+        json_t *options = json_loads(row->options, 0, NULL);
+        bool has_users = json_is_true(json_object_get(options, "users"));
+        json_decref(options);
+        return has_users;
+}
+
 static void list_limits(const struct limits *has, json_t *json, json_t *list) {
         const char *key;
         json_t *value;
@@ -181,7 +192,7 @@ json_t *session_config_list_unchanged(const struct session *session, json_t *jso
         const struct {
                 const char *key, *value;
         } texts[] = { { "image", row->image }, { "mode", row->mode }, { "workspace", row->workspace } };
-        static const char *const kept_keys[] = { "env", "mounts", "data", "network", "engine" };
+        static const char *const kept_keys[] = { "env", "mounts", "data", "network", "engine", "users" };
         json_t *list = json_array(), *kept = *row->options ? json_loads(row->options, 0, NULL) : NULL;
         for (size_t i = 0; i < ELEMENTS(texts); i++) {
                 const char *asked = json_string_value(json_object_get(json, texts[i].key));
@@ -192,7 +203,8 @@ json_t *session_config_list_unchanged(const struct session *session, json_t *jso
         for (size_t i = 0; i < ELEMENTS(kept_keys); i++) {
                 json_t *asked = json_object_get(json, kept_keys[i]), *has = json_object_get(kept, kept_keys[i]);
                 const char *text = json_string_value(asked);
-                bool is_none = !has && text && strcmp(text, "none") == 0; /* a network that is none is not kept */
+                /* A network that is none is not kept, nor are users that are not wanted. */
+                bool is_none = !has && ((text && strcmp(text, "none") == 0) || json_is_false(asked));
                 if (asked && !is_none && !json_equal(asked, has))
                         (void) json_array_append_new(list, json_string(kept_keys[i]));
         }

@@ -4,6 +4,7 @@
 
 #include "base/fd.h"
 #include "base/memory.h"
+#include "box/host/identity.h"
 #include "box/policy.h"
 #include "image/image.h"
 #include "session/caller.h"
@@ -114,6 +115,18 @@ static int check_image(const struct session_manager *manager, const char *name, 
         return 0;
 }
 
+static int check_users(json_t *json, const struct registry_session *row, struct err *err) {
+        json_t *users = session_config_check_get(json, "users");
+        if (users && !json_is_boolean(users))
+                return err_set(err, ERR_USAGE, "\"users\" must be true or false");
+        if (!json_is_true(users))
+                return 0;
+        if (!session_engine_is_native(row))
+                return err_set(err, ERR_UNSUPPORTED,
+                               "only the engine native gives a sandbox users; choose it, or leave \"users\" out");
+        return identity_check_users(err);
+}
+
 int session_config_check(const struct caller *caller, json_t *json, enum session_config_look look,
                          const struct registry_session *row, struct err *err) {
         const struct session_manager *manager = caller->manager;
@@ -121,6 +134,8 @@ int session_config_check(const struct caller *caller, json_t *json, enum session
         bool is_operator = caller_is_operator(caller) && json_is_true(json_object_get(json, "operator"));
         const struct policy policy = maker_policy(manager->maker_settings, is_operator, !caller_is_operator(caller));
         bool later = look == SESSION_CONFIG_LOOK_LATER;
+        if (check_users(json, row, err) < 0)
+                return -1;
         if (session_engine_is_remote(row)) /* images and directories are those of the other host: it checks them */
                 return session_config_check_env(session_config_check_get(json, "env"), err);
         if ((session_engine_is_native(row) && check_image(manager, row->image, err) < 0) ||

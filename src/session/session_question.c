@@ -1,4 +1,5 @@
 #include "session/session_question.h"
+#include "session/session_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,11 @@ int session_hibernate(struct session *session, bool trim_only, struct caller *ca
         if (!session->kernel || session->asked != SESSION_ASKED_NOTHING || session->runs)
                 return err_set(err, ERR_BUSY, "session %s %s", session->row.name,
                                session->kernel ? "is running; interrupt it first" : "has no kernel to put to sleep");
+        if (!trim_only && session_config_has_users(&session->row))
+                return err_set(err, ERR_UNSUPPORTED,
+                               "session %s has users: they and their files are in its box, which a sleep would end; "
+                               "trim it instead (depth \"trim\")",
+                               session->row.name);
         int code = trim_only ? ask_kernel(session, KERNEL_TRIM, "\"directory\":\"/run/session\"", err)
                              : ask_kernel(session, KERNEL_SLEEP, SLEEP_REQUEST, err);
         if (code < 0)

@@ -13,6 +13,7 @@
 #include "session/caller.h"
 #include "session/install.h"
 #include "session/session.h"
+#include "session/session_config.h"
 #include "session/session_engine.h"
 #include "store/disk_reserve.h"
 #include "store/session_file.h"
@@ -30,7 +31,12 @@ static int make_directories(struct session *session, struct err *err) {
                 return 0; /* made with the kernel */
         if (mkdir(session->state_dir, 0700) < 0 && errno != EEXIST)
                 return err_sys(err, errno, "making %s", session->state_dir);
-        if (*session->workspace && !*session->row.workspace && mkdir(session->workspace, 0755) < 0 && errno != EEXIST) {
+        if (!*session->workspace || *session->row.workspace)
+                return 0;
+        bool is_made = mkdir(session->workspace, 0755) == 0;
+        if (is_made && session_config_has_users(&session->row)) /* whatever the umask: for other users of the box */
+                is_made = chmod(session->workspace, 0755) == 0;
+        if (!is_made && errno != EEXIST) {
                 int code = errno;
                 (void) rmdir(session->state_dir); /* unless something is in it already */
                 return err_sys(err, code, "making %s", session->workspace);

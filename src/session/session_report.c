@@ -10,6 +10,7 @@
 #include "session/network.h"
 #include "session/serve_options.h"
 #include "session/session.h"
+#include "session/session_config.h"
 #include "session/session_engine.h"
 
 int session_open_journal(const struct session *session, struct journal **ret_journal, struct err *err) {
@@ -63,6 +64,7 @@ json_t *session_isolation(const struct session *session) {
         const struct box_spec spec = { .image = &image,
                                        .limits = session->row.limits,
                                        .without_proc = session->row.allow_weaker && host_refuses_proc(),
+                                       .users = session_config_has_users(&session->row),
                                        .host_uid = session->kernel ? session->kernel->host_uid : 0,
                                        .network = rules ? egress_rules_describe(rules, network) : NULL };
         json_t *report = report_make(&spec, &session->manager->host, session->manager->rootless);

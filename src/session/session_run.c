@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "session/artifact_collect.h"
+#include "session/user_permit.h"
 #include "session/waiting.h"
 
 /* ---- deadlines and interrupts ---- */
@@ -68,6 +69,8 @@ static int send_run(struct run *run, struct journal_request *request, struct err
         run_write_request(run, &payload);
         if (payload.failed)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
+        if (user_permit_send(run, err) < 0) /* before the request: a kernel that has it finds the permit */
+                return -1;
         request->payload = payload.bytes;
         request->size = payload.size;
         memcpy(request->id, run->id, sizeof(request->id));

@@ -104,6 +104,9 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct s
                 return -1;
         if (open_image(job, engine, err) < 0)
                 return -1;
+        /* Its sockets are not the host's. From any other box a UNIX socket to the proxy would carry descriptors, whose
+         * close could block the proxy where the kernel cannot refuse them (fd_passing_refuse). */
+        bool is_gvisor = strcmp(request->runtime, job->settings->engines->gvisor) == 0;
         struct engine_order order = { .name = request->group,
                                       .owner = job->settings->owner,
                                       .image = request->image,
@@ -113,11 +116,16 @@ static int make_box(struct spawn_job *job, const struct engine *engine, struct s
                                       .has_bounds = engine_has_bounds(engine, job->settings->engines),
                                       .ret_workspace_fd =
                                               job->is_plain && request->ephemeral ? &job->workspace_fd : NULL,
-                                      .network = request->network };
+                                      .network = request->network,
+                                      .relays = request->network && is_gvisor };
         if (engine->reserve && engine->reserve(job->settings->engines, &order, &job->uid, &job->gid, err) < 0)
                 return -1;
         if (spawn_job_open_trees(job, err) < 0 || seat_open(job->settings->data_dir, request->group, seat, err) < 0)
                 return -1;
+        if (order.relays && (job->listener_fd = seat_open_proxy(seat, err)) < 0) {
+                seat_release(seat);
+                return -1;
+        }
         int code = show_all(job, seat, err);
         order.seat = seat->path;
         order.listen_fd = seat->listen_fd;

@@ -92,7 +92,11 @@ static int open_workspace(struct spawn_job *job, const struct policy *policy, st
                 return -1;
         if (source < 0)
                 return -1;
-        job->workspace_fd = share(job, source, true);
+        /* In a directory that a caller named, only the box's own user makes files: nobody else can remove others'. */
+        if (job->has_users && request->workspace_is_ours)
+                job->workspace_fd = tree_clone_for_users(source, job->uid, job->gid, IDENTITY_DISK_UID);
+        else
+                job->workspace_fd = share(job, source, true);
         return job->workspace_fd < 0 ? tree_explain(job->workspace_fd, request->workspace, err) : 0;
 }
 
@@ -345,6 +349,7 @@ int spawn_job_start_kernel(struct spawn_job *job, struct maker_reply *reply, str
 static int read_options(struct spawn_job *job, struct err *err) {
         const char *options = job->request->options;
         job->options = json_loads(*options ? options : "{}", JSON_REJECT_DUPLICATES, NULL);
+        job->has_users = json_is_true(json_object_get(job->options, "users")) && !job->request->installs;
         return job->options ? 0 : err_set(err, ERR_USAGE, "the session's options are not JSON");
 }
 
@@ -369,6 +374,7 @@ static void fill_spec(struct spawn_job *job) {
                                         .limits = request->limits,
                                         .allow_weaker = request->allow_weaker,
                                         .without_proc = request->allow_weaker && host_refuses_proc(),
+                                        .users = job->has_users,
                                         .host_uid = job->uid,
                                         .host_gid = job->gid,
                                         .workspace_fd = job->workspace_fd,
@@ -432,12 +438,18 @@ static int start_box(struct spawn_job *job, struct err *err) {
 }
 
 static int make_box(struct spawn_job *job, struct err *err) {
-        if (identity_lease(&job->uid, &job->gid, &job->lease_fd, err) < 0)
+        int code = job->has_users ? identity_lease_users(&job->uid, &job->gid, &job->lease_fd, err)
+                                  : identity_lease(&job->uid, &job->gid, &job->lease_fd, err);
+        if (code < 0)
                 return -1;
         job->is_leased = job->lease_fd >= 0;
         if (spawn_job_open_trees(job, err) < 0)
                 return -1;
         fill_spec(job);
+        if (job->has_users && job->spec.without_proc)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "a sandbox with users needs /proc, which this host does not give to boxes; leave "
+                               "\"users\" out");
         return start_box(job, err);
 }
 

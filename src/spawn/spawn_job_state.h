@@ -31,6 +31,7 @@ struct spawn_job {
         struct image image;
         uint64_t fingerprint; /* of the image */
         int lease_fd, workspace_fd, listener_fd;
+        bool has_users; /* spec.h; its `uid` is one of many */
         bool is_plain;  /* of another engine, and the daemon is not root: sources instead of trees */
         bool is_leased; /* the box has a user of its own, to whom the ids of files are mapped */
         uid_t uid;

@@ -27,14 +27,15 @@ enum frame_type {
         FRAME_INPUT_END = 5, /* no more INPUT */
         FRAME_RESIZE = 6,    /* u32 rows, u32 columns */
         FRAME_ACK = 7,       /* u64 bytes of OUTPUT taken since the start */
+        FRAME_PERMIT = 8, /* text run, text user, cwd, argc, argv…, envc, envp…: what the kernel may start as a user */
         /* agent to host */
         FRAME_READY = 16,
         FRAME_STARTED = 17, /* u32 pid inside the box */
-        FRAME_FAILED = 18,  /* u32 errno, text which step */
-        FRAME_EXITED = 19,  /* u32 wait status, u64 cpu time in us, u64 peak memory in KiB */
-        FRAME_OUTPUT = 20,  /* u32 stream (1, 2), bytes */
-        FRAME_TAKEN = 21,   /* u64 bytes of INPUT taken since the start */
-        FRAME_DONE = 22,    /* what the request promises */
+        FRAME_FAILED = 18, /* u32 errno, text which step */
+        FRAME_EXITED = 19, /* u32 wait status, u64 cpu time in us, u64 peak memory in KiB */
+        FRAME_OUTPUT = 20, /* u32 stream (1, 2), bytes */
+        FRAME_TAKEN = 21, /* u64 bytes of INPUT taken since the start */
+        FRAME_DONE = 22, /* what the request promises */
         FRAME_CHANGED = 23, /* text name, u32 what, u32 whether a directory, u32 what two halves of a move share */
         /* host to agent: files */
         FRAME_STAT = 32, /* path, u32 follow → u32 mode, u64 size, u64 mtime in ns, u32 uid, u32 gid, text target */

@@ -87,7 +87,7 @@ def test_dockerfile_copies_what_is_there_and_starts_the_program(binary: Path) ->
         assert (ROOT / name).exists(), f"COPY {name}: there is no such file"
     copied = {name for names in sources for name in names}
     subdirs = re.findall(r"^subdir\('([^']+)", (ROOT / "meson.build").read_text(), re.MULTILINE)
-    needed = {"meson.build", "meson_options.txt", "web", "tools", "docs/glovebox.1", *subdirs}
+    needed = {"meson.build", "meson_options.txt", "web", "tools", "images", "docs/glovebox.1", *subdirs}
     missing = {name for name in needed if not any(name == one or name.startswith(one + "/") for one in copied)}
     assert not missing, f"the build needs more than is copied: {missing}"
     ignored = (ROOT / ".dockerignore").read_text().splitlines()

@@ -1,7 +1,8 @@
 """The daemon is killed when it is about to make its n-th system call, for every n of a small piece of work.
 
 Between two calls nothing that a daemon does is visible outside, so these are all instants at which it can die. Here
-only some of them are tried, spread over the whole; GLOVEBOX_EVERY_CALL=1 (`make soak`) tries all."""
+only some of them are tried, spread over the whole. `make soak` (GLOVEBOX_EVERY_CALL_MINUTES=N) tries all, in random
+order, as far as it comes in N minutes: a start alone has hundreds of calls, and each takes seconds."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import os
 import platform
 import random
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +26,8 @@ from test_restarts import ended, state
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="optional: knows the calls of x86-64 only")
 
 POINTS = 8
+KINDS = ("start", "run", "large", "waiting", "trim", "sleep", "wake")
+SECONDS_EACH = 60 * float(os.environ.get("GLOVEBOX_EVERY_CALL_MINUTES", "0")) / len(KINDS)  # 0: some points alone
 LARGE = "c" * 30000
 _controls = itertools.count()
 
@@ -124,16 +128,22 @@ class Work:
 
 
 def points(n_calls: int) -> Iterator[int]:
-    if os.environ.get("GLOVEBOX_EVERY_CALL"):
-        yield from range(1, n_calls + 1)
-        return
     choose = random.Random(n_calls)
-    for i in range(POINTS):
-        yield 1 + (i * n_calls + choose.randrange(n_calls)) // POINTS
+    spread = [1 + (i * n_calls + choose.randrange(n_calls)) // POINTS for i in range(POINTS)]
+    if not SECONDS_EACH:
+        yield from spread
+        return
+    end = time.monotonic() + SECONDS_EACH
+    for n_tried, index in enumerate(random.sample(range(1, n_calls + 1), n_calls)):
+        if time.monotonic() > end:
+            print(f"{n_tried} of {n_calls} calls tried")
+            return
+        yield index
+    print(f"all {n_calls} calls tried")
 
 
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("kind", ["start", "run", "large", "waiting", "trim", "sleep", "wake"])
+@pytest.mark.timeout(1200 + 2 * SECONDS_EACH)
+@pytest.mark.parametrize("kind", KINDS)
 def test_l02_killed_at_any_call_nothing_is_lost_and_nothing_is_done_twice(start_daemon: StartDaemon, kind: str) -> None:
     daemon = start_daemon(start=False)
     work = Work(daemon, kind)

@@ -27,7 +27,8 @@ from support.images import archive
 pytestmark = pytest.mark.timeout(1800)  # the image is built with the first test
 KEY = "a-key-of-the-tests-alone"
 # What packaging/Dockerfile copies.
-CONTEXT = "packaging meson.build meson_options.txt src guest tools web docs/glovebox.1 tests/support tests/unit".split()
+CONTEXT = "packaging meson.build meson_options.txt src guest images tools web docs/glovebox.1".split()
+CONTEXT += ["tests/support", "tests/unit"]
 CADDY = ('CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]',)
 CADDY += ("ENV XDG_CONFIG_HOME=/config", "ENV XDG_DATA_HOME=/data")
 

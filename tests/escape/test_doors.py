@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from escapes import harness
 from escapes.kernels import NOT_FOR_KERNELS, WHICH_DOOR, KernelRunner, warm_daemon
+from escapes.users import RootRunner
 from escapes.world import World
 from support.daemon import Daemon, process_state, wait_for
 from support.daemons import StartDaemon, make_daemons
@@ -27,6 +28,32 @@ from support.glovebox import USER_ID
 ATTEMPTS = {name: item for name, item in harness.attempts().items() if item.only in ("", "glovebox")}
 FINGERPRINT = Path(__file__).resolve().parents[1] / "support/fingerprint.py"
 ASKED = [name for name in ATTEMPTS if name not in NOT_FOR_KERNELS]
+# What root of a box with users may do, as it concerns nothing but the box; or what has to be tried otherwise there.
+ROOT_IS_ROOT = "it is root, with six capabilities in the namespace of the box"
+OWN_LAYER = "/etc, /home, /run and the like are a private layer of the box"
+NAMED = "in a directory that a caller named root makes no file: EOVERFLOW"
+ON_DISK = "a session's own directory is on disk, and its limit is watched: test_disk.py"
+OWN_TO_ROOT = {
+    "mounts-find-the-host-s-file-systems-still-mounted": OWN_LAYER,
+    "kernel-have-any-capability": ROOT_IS_ROOT,
+    "kernel-become-root-with-setuid": ROOT_IS_ROOT,
+    "kernel-be-root": ROOT_IS_ROOT,
+    "processes-run-a-program-from-memory-with-more-rights": ROOT_IS_ROOT,
+    "files-give-a-file-to-root": ROOT_IS_ROOT,
+    "files-create-a-file-in-each-read-only-place": OWN_LAYER,
+    "files-write-to-a-file-of-the-image": OWN_LAYER,
+    "files-write-to-a-file-of-the-image-by-its-descriptor": OWN_LAYER,
+    "files-write-to-a-file-of-the-image-through-another-root-link": OWN_LAYER,
+    "files-make-a-nameless-file-in-the-image-and-link-it": OWN_LAYER,
+    "files-change-the-mode-time-or-attributes-of-the-image": OWN_LAYER,
+    "files-map-a-file-of-the-image-shared-and-writable": OWN_LAYER,
+    "files-read-the-shadow-file": OWN_LAYER,
+    "files-leave-a-set-user-id-program-in-the-workspace": NAMED,
+    "files-swap-the-artifacts-directory-for-a-link": NAMED,
+    "resources-fill-the-workspace-with-many-files": ON_DISK,
+    "resources-find-a-writable-place-without-bounds": ON_DISK,
+}
+FOR_ROOT = [name for name in ASKED if name not in OWN_TO_ROOT]
 
 
 @dataclass
@@ -62,6 +89,18 @@ def test_kernel_holds(house: House, mode: str, group: str) -> None:
         pytest.skip("optional: sealed by the code of `run`, which test_escape.py tries as a user")
     verdicts = harness.run_group(KernelRunner(house.daemon, mode), house.world, group, ASKED)
     assert set(verdicts) == {name for name in ASKED if ATTEMPTS[name].group == group}
+    wrong = [f"{name}: {verdict}: {why}" for name, (verdict, why) in verdicts.items() if verdict != "BLOCKED"]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("group", harness.bundle.load().GROUPS)
+def test_root_of_a_box_with_users_holds(house: House, group: str) -> None:
+    """All attempts again, by root of a box with users, who has six capabilities there."""
+    if house.daemon.glovebox.who == "user":
+        pytest.skip("optional: only a daemon of root gives a sandbox users")
+    verdicts = harness.run_group(RootRunner(house.daemon), house.world, group, FOR_ROOT)
+    assert set(verdicts) == {name for name in FOR_ROOT if ATTEMPTS[name].group == group}
     wrong = [f"{name}: {verdict}: {why}" for name, (verdict, why) in verdicts.items() if verdict != "BLOCKED"]
     assert not wrong, "\n".join(wrong)
 
@@ -317,3 +356,4 @@ def test_a_box_that_waited_in_the_pool_is_sealed_as_any_and_used_once(start_daem
 
 def test_every_attempt_left_out_exists_and_there_are_few() -> None:
     assert set(NOT_FOR_KERNELS) <= set(ATTEMPTS) and len(NOT_FOR_KERNELS) < 10
+    assert set(OWN_TO_ROOT) <= set(ASKED) and len(OWN_TO_ROOT) < 20

@@ -18,21 +18,37 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import includes
 from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import bash
-from inspect_ai.util import OutputLimitExceededError, SandboxEnvironment, SandboxEnvironmentSpec
+from inspect_ai.util import (
+    OutputLimitExceededError,
+    SandboxEnvironment,
+    SandboxEnvironmentSpec,
+    SandboxUserUnsupportedError,
+)
 from inspect_ai.util._sandbox.limits import override_max_read_file_size
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 from support.glovebox import REPOSITORY
 
-# What a box refuses on purpose.
-REFUSED = {"test_exec_as_user": "a box has one user without privileges, and no process in it can add another"}
-
 
 @pytest.fixture
-async def sandbox_env(request: pytest.FixtureRequest, socket_path: str) -> AsyncIterator[SandboxEnvironment]:
-    if reason := REFUSED.get(request.node.originalname):
-        request.node.add_marker(pytest.mark.xfail(reason=f"optional: {reason}", strict=True))
-    async with await AsyncSandbox.create(socket=socket_path) as sandbox:
-        yield GloveboxSandboxEnvironment(sandbox)
+async def sandbox_env(socket_path: str) -> AsyncIterator[SandboxEnvironment]:
+    """As an evaluation gets it."""
+    config = GloveboxConfig(socket=socket_path)
+    environments = await GloveboxSandboxEnvironment.sample_init("task", config, {})
+    yield environments["default"]
+    await GloveboxSandboxEnvironment.sample_cleanup("task", config, environments, False)
+
+
+async def test_without_users_another_user_is_refused(socket_path: str) -> None:
+    async with await AsyncSandbox.create(socket=socket_path, users=False) as sandbox:
+        environment = GloveboxSandboxEnvironment(sandbox)
+        assert (await environment.exec(["whoami"], user="sandbox")).stdout == "sandbox\n"
+        with pytest.raises(SandboxUserUnsupportedError, match="users"):
+            await environment.exec(["whoami"], user="root")
+
+
+async def test_a_long_command_of_a_user_runs(sandbox_env: SandboxEnvironment) -> None:
+    done = await sandbox_env.exec(["sh", "-c", "whoami; echo $#", "sh", *["x" * 65536] * 12], user="root")
+    assert done.stdout == "root\n12\n", done.stderr
 
 
 async def test_output_beyond_the_limit_is_an_error(sandbox_env: SandboxEnvironment) -> None:

@@ -18,11 +18,13 @@
 #include "base/fd.h"
 #include "guest/agent/bounds.h"
 #include "guest/agent/child.h"
+#include "guest/agent/identity.h"
 #include "guest/agent/link.h"
 #include "guest/agent/path.h"
 #include "guest/agent/process.h"
 #include "guest/agent/removal.h"
 #include "guest/agent/terminal.h"
+#include "guest/agent/users.h"
 #include "guest/agent/watch.h"
 #include "guest/agent/write.h"
 
@@ -140,6 +142,22 @@ void process_release(struct process *process) {
         free(process->cwd);
         frame_free_texts(process->argv);
         frame_free_texts(process->envp);
+}
+
+/* In a box with users everybody whom the host names is there, but for those without a name. */
+int identity_begin(void) {
+        return 0;
+}
+
+struct identity identity_of_sandbox(void) {
+        return (struct identity) { .uid = 1000, .gid = 1000 };
+}
+
+int identity_find(const char *user, struct identity *ret_identity) {
+        if (!*user)
+                return -ENOENT;
+        *ret_identity = (struct identity) { .uid = 1001, .gid = 1001, .name = "user", .home = "/", .shell = "/bin/sh" };
+        return 0;
 }
 
 int terminal_open(struct streams *ret_streams, uint32_t rows, uint32_t columns, int ret_theirs[static 3]) {
@@ -296,6 +314,7 @@ static void finish(void) {
         writes_release();
         watches_release();
         removals_release();
+        users_release();
         link_release();
         frame_inbox_release(&host.inbox);
         close(host.fd);

@@ -174,3 +174,16 @@ def test_a_module_that_the_image_lacks_is_named_with_what_to_do(daemon: Daemon, 
     assert done.stderr.splitlines()[-1].startswith("glovebox: image host has no module no_such_module;")
     assert "glovebox session install NAME no_such_module" in done.stderr
     assert "glovebox" not in run("--quiet", "-c", "import no_such_module").stderr
+
+
+REFUSE = "import sys; print('error: externally-managed-environment', file=sys.stderr); sys.exit(1)"
+
+
+@pytest.mark.parametrize(
+    "words", [("-c", REFUSE), ("-l", "bash", "-c", f'python3 -c "{REFUSE}"'), ("--", "python3", "-c", REFUSE)]
+)
+def test_a_pip_that_refuses_says_what_to_do(daemon: Daemon, run: Run, words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert done.returncode == 1
+    assert "glovebox session install NAME PACKAGE" in done.stderr.splitlines()[-1], done.stderr
+    assert "glovebox" not in run("--quiet", *words).stderr

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
-from glovebox import CommandExitError, Sandbox, StdoutEvent
+from glovebox import CommandExitError, InvalidArgumentError, Sandbox, StdoutEvent, UnsupportedError
 
 
 def test_a_command_gives_status_and_output(sandbox: Sandbox) -> None:
@@ -95,3 +96,21 @@ def test_waiting_has_a_limit_and_the_command_goes_on(sandbox: Sandbox) -> None:
     with pytest.raises(TimeoutError, match="goes on"):
         handle.wait(0.1)
     assert handle.wait(30).stdout == "done\n"
+
+
+def test_commands_of_other_users(where: dict[str, Any]) -> None:
+    with Sandbox.create(users=True, **where) as sandbox:
+        sandbox.commands.run(["useradd", "-m", "eve"], user="root")
+        assert sandbox.commands.run("whoami; cat", user="eve", stdin="given").stdout == "eve\ngiven"
+        assert sandbox.commands.run("whoami").stdout == "sandbox\n"
+        assert sandbox.isolation()["users"] is True
+        missing = sandbox.commands.run("true", user="nobody-here", check=False)
+        assert missing.exit_code == 126 and "nobody-here" in missing.stderr
+        with pytest.raises(InvalidArgumentError, match="background"):
+            sandbox.commands.run("true", user="root", background=True)
+
+
+def test_a_sandbox_without_users_says_how_to_get_them(sandbox: Sandbox) -> None:
+    assert sandbox.commands.run("whoami", user="sandbox").stdout == "sandbox\n"
+    with pytest.raises(UnsupportedError, match="users"):
+        sandbox.commands.run("whoami", user="root")

@@ -11,10 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from support.cgroups import hierarchies
 from support.client import Client
 from support.daemon import Daemon, memory_of, wait_for
+from support.daemons import StartDaemon
 from support.glovebox import REPOSITORY, slowness
 from test_hostile_kernel import FIND
 
@@ -191,6 +194,9 @@ print(json.dumps([runs, bare]))
 """
 
 
+# Control groups where a daemon has them without the tests' own parent: that is what decides who waits for whom.
+USUAL_GROUPS = {"GLOVEBOX_CGROUP_PARENT": ""}
+
 PLACES = [str(REPOSITORY / "bench"), str(REPOSITORY / "tests"), str(REPOSITORY / "tests/session")]
 
 
@@ -221,11 +227,13 @@ def p99(took: list[float]) -> float:
     return statistics.quantiles(took, n=100)[98]
 
 
-def test_many_hostile_boxes_delay_no_other_session(daemon: Daemon, client: Client) -> None:
+def test_many_hostile_boxes_delay_no_other_session(start_daemon: StartDaemon) -> None:
     """The loop's longest turn counts in processor time of its own, which a busy machine hardly changes. How long a
     quiet session waits depends on who else wants the processors: only a machine of its own has the full bar
     (GLOVEBOX_TEST_FULL=1). The clients of the hostile boxes are a process of nice 19: twenty threads that read floods
     would take both processors of a small machine, and are not what is measured."""
+    daemon = start_daemon(env=USUAL_GROUPS)
+    client = daemon.client()
     boxes = 20 if IS_FULL else 8
     seconds = 20 if IS_FULL else 6
     client.execute("1 + 1", "quiet")
@@ -259,6 +267,38 @@ def test_a_box_that_computes_long_weighs_less_than_one_that_answers_at_once(daem
         client.execute("1 + 1", "long")
         time.sleep(0.02)
     wait_for("its weight to come back", lambda: client.execute("1", "long") and min(groups.cpu_weights()) >= 0.25)
+
+
+def cpu_group(pid: int) -> Path:
+    """Of a process, where processors have a v1 hierarchy of their own."""
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "cpu":
+            return hierarchies()["cpu"] / path.lstrip("/")
+    return pytest.skip("optional: no v1 hierarchy for processors alone")
+
+
+def test_a_box_that_computes_long_is_idle_beside_the_daemon_while_others_answer(start_daemon: StartDaemon) -> None:
+    """Beside, not below: in one group with it, a box that answers at once would wait for the turn of all boxes."""
+    daemon = start_daemon(env=USUAL_GROUPS)
+    client, computing = daemon.client(), daemon.client()
+    client.execute("1", "short")
+    computing.execute("1", "long")
+    pids = {one["name"]: one["pid"] for one in client.request("session.list")["sessions"]}
+    group = cpu_group(pids["long"])
+    assert group.parent == cpu_group(pids["short"]).parent == hierarchies()["cpu"]
+    number = computing.begin("execute", session="long", code="while True: pass", timeout_ms=60000)
+
+    def idle() -> bool:
+        client.execute("1", "short")
+        return (group / "cpu.idle").read_text() == "1\n"
+
+    wait_for("the box that computes to be idle", idle)
+    assert (cpu_group(pids["short"]) / "cpu.idle").read_text() == "0\n"
+    wait_for("it to be ordinary again without others", lambda: (group / "cpu.idle").read_text() == "0\n", 20)
+    assert int((group / "cpu.shares").read_text()) <= 128
+    client.request("session.interrupt", session="long")
+    computing.finish(number)
 
 
 def test_processes_that_compute_after_the_run_weigh_less_too(daemon: Daemon, client: Client) -> None:

@@ -219,6 +219,13 @@ def test_hibernated_session_wakes_with_its_variables(served_glovebox: Glovebox) 
 # ---- the daemon ----
 
 
+def test_a_pip_that_refuses_inside_a_script_says_what_to_do(served_glovebox: Glovebox) -> None:
+    script = "echo 'error: externally-managed-environment' >&2; exit 1"
+    for words in (("-l", "sh", "-c", script), ("-c", f'import os; os.system("{script}")')):
+        done = served_glovebox("exec", "demo", *words)
+        assert "glovebox session install demo PACKAGE" in done.stderr.splitlines()[-1], done.stderr
+
+
 def test_hibernate_prints_what_holds_a_session_awake(served_glovebox: Glovebox) -> None:
     good(served_glovebox("exec", "demo", "-c", "kept = 41; stream = (i for i in range(3)); next(stream)"))
     lines = good(served_glovebox("session", "hibernate", "demo")).splitlines()

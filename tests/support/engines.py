@@ -116,6 +116,14 @@ def _running(engine: Engine, archive_name: str) -> Iterator[Engine]:
         engine.stop()
 
 
+def _remove(directory: Path) -> None:
+    """With what an engine left mounted in it, such as the network of containers without one."""
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for mount in reversed([path for path in mounts if path.startswith(f"{directory}/")]):
+        subprocess.run(["umount", "-l", mount], capture_output=True, check=False)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def docker() -> Iterator[Engine]:
     directory = Path(tempfile.mkdtemp(prefix="glovebox-docker-", dir="/tmp"))
@@ -126,7 +134,7 @@ def docker() -> Iterator[Engine]:
         with _running(Engine("docker", directory, [_find("dockerd"), *options], {}), "debian12-venv") as engine:
             yield engine
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        _remove(directory)
 
 
 @contextlib.contextmanager
@@ -144,9 +152,7 @@ def podman(runtime: str = "") -> Iterator[Engine]:
         with _running(engine, "debian12-venv"):
             yield engine
     finally:
-        for mount in ("root/overlay",):
-            subprocess.run(["umount", "-l", directory / mount], capture_output=True, check=False)
-        shutil.rmtree(directory, ignore_errors=True)
+        _remove(directory)
 
 
 # In a mount namespace of its own, where the ordinary user of the tests has a name and a range of further ids.
@@ -190,4 +196,4 @@ def podman_of_user() -> Iterator[Engine]:
     finally:
         with contextlib.suppress(OSError, ValueError):  # what keeps the user's namespaces
             os.kill(int((directory / "run/libpod/tmp/pause.pid").read_text()), signal.SIGKILL)
-        shutil.rmtree(directory, ignore_errors=True)
+        _remove(directory)

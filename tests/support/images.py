@@ -22,6 +22,7 @@ DIRECTORY = Path(os.environ.get("GLOVEBOX_TEST_IMAGES", REPOSITORY / "build/test
 SUITES = {"debian13": "trixie"}  # the others are bookworm
 PACKAGES = {"debian12": "python3", "debian12-venv": "python3,python3-venv", "debian13": "python3,python3-numpy"}
 PACKAGES |= {"debian12-apt": "ca-certificates", "caddy": "caddy,ca-certificates"}
+PACKAGES["debian12-science"] = "python3,python3-venv,libexpat1,libstdc++6,libxext6,libxrender1"
 VARIANTS = {"debian12-apt": "apt", "caddy": "minbase"}
 CHANGES = ("ENV COLOUR=teal", "ENV PATH=/opt/own/bin:/usr/bin:/bin", "ENV HOME=/elsewhere", "WORKDIR /srv")
 
@@ -128,6 +129,7 @@ MAKERS: dict[str, Callable[[str, Path], None]] = {
     "debian12": _debian,
     "debian12-venv": _debian,
     "debian12-apt": _debian,
+    "debian12-science": _debian,
     "debian13": _debian,
     "caddy": _debian,
     "docker-save": _docker,

@@ -29,6 +29,8 @@ def command_check(request: dict[str, Any]) -> list[str]:
     environment_check(request)
     if not isinstance(request.get("stdin", ""), str):
         raise CommandError("stdin must be a path")
+    if not isinstance(request.get("user", ""), str):
+        raise CommandError("user must be a text")
     return argv
 
 
@@ -77,9 +79,15 @@ def command_run(request: dict[str, Any], show: Callable[[dict[str, str]], None] 
                 read_fd, write_fd = os.pipe()
                 stack.callback(os.close, read_fd)
                 stdin = read_fd
-            process = subprocess.Popen(
-                argv, cwd=request.get("cwd"), env=env, stdin=stdin, stdout=1, stderr=2, start_new_session=True
-            )
+            process: Any
+            if "user" in request:
+                from glovebox_kernel.user_process import UserProcess
+
+                process = UserProcess(request["id"], stdin if isinstance(stdin, int) else stdin.fileno())
+            else:
+                process = subprocess.Popen(
+                    argv, cwd=request.get("cwd"), env=env, stdin=stdin, stdout=1, stderr=2, start_new_session=True
+                )
     except FileNotFoundError as error:
         os.write(2, f"glovebox: {error.filename or argv[0]}: there is no such command or directory\n".encode())
         return EXIT_NOT_FOUND
@@ -96,7 +104,7 @@ def command_run(request: dict[str, Any], show: Callable[[dict[str, str]], None] 
     return 128 - code if code < 0 else code
 
 
-def _feed(process: subprocess.Popen[bytes], fd: int, token: Any, show: Callable[[dict[str, str]], None]) -> None:
+def _feed(process: Any, fd: int, token: Any, show: Callable[[dict[str, str]], None]) -> None:
     """The client's input into the pipe, until the process ends or wants no more."""
     from glovebox_kernel.host_input import HostInput, token_check
 
@@ -122,10 +130,13 @@ def _feed(process: subprocess.Popen[bytes], fd: int, token: Any, show: Callable[
         source.finish()
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
+def _end_group(process: Any) -> None:
     for number, patience_s in ((signal.SIGINT, 0.5), (signal.SIGKILL, None)):
         try:
-            os.killpg(process.pid, number)
+            if isinstance(process, subprocess.Popen):
+                os.killpg(process.pid, number)
+            else:
+                process.signal_group(number)
         except ProcessLookupError:
             return
         try:

@@ -437,6 +437,10 @@ def serve(kernel: Kernel, is_awaited: bool = False) -> NoReturn:
 def main() -> None:
     import argparse
 
+    from glovebox_kernel.user_process import channel_take
+
+    channel_take()
+
     parser = argparse.ArgumentParser(prog="glovebox_kernel", description="The Python kernel of a Glovebox box.")
     parser.add_argument("--requests", type=int, default=3, help="the inherited pipe of requests (default: 3)")
     parser.add_argument("--replies", type=int, default=4, help="the inherited pipe of replies (default: 4)")

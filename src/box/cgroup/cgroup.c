@@ -407,7 +407,13 @@ void cgroup_set_weight(const struct cgroup *cgroup, unsigned weight) {
         char text[16];
         _cleanup_fd_ int dir_fd = open_group(cgroup, CGROUP_CPU);
         (void) snprintf(text, sizeof(text), "%u", value);
-        if (dir_fd >= 0)
+        if (dir_fd < 0)
+                return;
+        /* An idle group has no other weight. Linux before 5.15 knows none, nor does it have the file. */
+        bool is_idle = weight == CGROUP_WEIGHT_IDLE && cgroup_file_write(dir_fd, "cpu.idle", "1") == 0;
+        if (weight != CGROUP_WEIGHT_IDLE)
+                (void) cgroup_file_write(dir_fd, "cpu.idle", "0");
+        if (!is_idle)
                 (void) cgroup_file_write(dir_fd, v2 ? "cpu.weight" : "cpu.shares", text);
 }
 

@@ -3,7 +3,7 @@
  *
  * Three kinds of host: pure cgroup v2; v1 controllers beside an empty cgroup2 tree (hybrid: the empty tree still gives
  * cgroup.kill and CLONE_INTO_CGROUP); v1 alone. A box is one directory of the same name in each hierarchy it needs,
- * below `glovebox/` in the group we may write to. */
+ * below `glovebox/` in the group we may write to; for processors, on v1, at the root of the hierarchy if we may. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,7 +30,8 @@ struct cgroup_host {
 
 /* Looks at /proc/self/cgroup, /proc/self/mountinfo and at what may be written. Never fails: says what is missing.
  * Changes nothing: the parents are made, and v2 controllers enabled, by the first cgroup_create that needs them.
- * $GLOVEBOX_CGROUP_PARENT names the directory below each hierarchy's root to work in (default "glovebox"). */
+ * $GLOVEBOX_CGROUP_PARENT names the directory below each hierarchy's root to work in, all boxes in it (default
+ * "glovebox"). */
 void cgroup_host_look(struct cgroup_host *host);
 
 /* For boxes whose processes are not cloned into their groups but enter them, as a forked kernel does: that takes 40 µs
@@ -74,8 +75,9 @@ int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err);
 int cgroup_change_limits(const struct cgroup *cgroup, const struct limits *limits, struct err *err);
 
 /* How much of the processors the box gets when others want them too, in proportion to their weights. New boxes have the
- * full one. What the host cannot do is left out. */
-enum { CGROUP_WEIGHT_FULL = 1024 };
+ * full one. An idle box gets a processor that nobody else wants, and whoever wakes takes it at once. What the host
+ * cannot do is left out. */
+enum { CGROUP_WEIGHT_FULL = 1024, CGROUP_WEIGHT_IDLE = 1 };
 void cgroup_set_weight(const struct cgroup *cgroup, unsigned weight);
 
 struct cgroup_usage {

@@ -223,6 +223,23 @@ static void find_hierarchy(const char *mountinfo, const char *proc_cgroup, const
                 ret->own[0] = '\0';
 }
 
+/* Groups of boxes for processors lie at the root of their hierarchy, beside everything that competes with them. Below a
+ * group of their own, they have its turn together: boxes that compute for long use it up, and one that wakes for a
+ * millisecond waits for the next turn of all of them (bench/profile.md). Not if a directory was named, whose limits
+ * hold for all boxes, nor in a hierarchy that has another controller, too. */
+static void spread_processors(struct cgroup_host *host, const struct hierarchy *at) {
+        const struct hierarchy *cpu = &at[CGROUP_CPU];
+        char below[CGROUP_PATH_MAX + sizeof(host->relative)];
+        if (!cpu->mounted || !host->usable[CGROUP_CPU] || !may(cpu->mount.point, "", W_OK | X_OK))
+                return;
+        for (size_t i = 0; i <= V2; i++)
+                if (i != CGROUP_CPU && at[i].mounted && strcmp(at[i].mount.point, cpu->mount.point) == 0)
+                        return;
+        (void) snprintf(below, sizeof(below), "%s/%s", cpu->mount.point, host->relative);
+        if (strcmp(host->parent[CGROUP_CPU], below) == 0)
+                memcpy(host->parent[CGROUP_CPU], cpu->mount.point, strlen(cpu->mount.point) + 1);
+}
+
 void cgroup_host_look(struct cgroup_host *host) {
         *host = (struct cgroup_host) { .kind = CGROUP_NONE };
         const char *relative = getenv("GLOVEBOX_CGROUP_PARENT");
@@ -249,6 +266,8 @@ void cgroup_host_look(struct cgroup_host *host) {
         for (size_t c = 0; c < CGROUP_CONTROLLERS; c++)
                 if (at[c].mounted)
                         host->usable[c] = look_at_v1(host, c, &at[c]);
+        if (!relative || !*relative)
+                spread_processors(host, at);
         if (at[V2].mounted)
                 look_at_v2(host, &at[V2], at);
         cgroup_host_explain(host, at);
@@ -262,11 +281,12 @@ void cgroup_host_leave_v2(struct cgroup_host *host) {
                         return;
         _cleanup_free_ char *mountinfo = read_proc("/proc/self/mountinfo");
         _cleanup_free_ char *proc_cgroup = read_proc("/proc/self/cgroup");
-        struct hierarchy at;
+        struct hierarchy at, cpu;
         find_hierarchy(mountinfo ? mountinfo : "", proc_cgroup ? proc_cgroup : "", "cpuacct", &at);
+        find_hierarchy(mountinfo ? mountinfo : "", proc_cgroup ? proc_cgroup : "", "cpu", &cpu);
         if (!at.mounted || !look_at_v1(host, CGROUP_ACCOUNT, &at))
                 return;
-        if (strcmp(host->parent[CGROUP_ACCOUNT], host->parent[CGROUP_CPU]) == 0)
+        if (strcmp(at.mount.point, cpu.mount.point) == 0)
                 host->parent[CGROUP_ACCOUNT][0] = '\0'; /* mounted together: counted there */
         host->parent[V2][0] = '\0';
         host->kill = false;

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/memory.h"
 #include "box/host/container_view.h"
+#include "box/spec.h"
 
 #define LEASE_DIR "/run/glovebox"
 
@@ -88,6 +89,24 @@ bool identity_has_range(void) {
         return is_known;
 }
 
+/* Are all ids that boxes with users need known in this user namespace? */
+static bool users_are_mapped(const char *path) {
+        uint64_t outside;
+        return find_in_map(path, IDENTITY_USERS_UID, (uint64_t) IDENTITY_USERS_COUNT * BOX_IDS, &outside) &&
+               find_in_map(path, IDENTITY_DISK_UID, BOX_IDS, &outside);
+}
+
+int identity_check_users(struct err *err) {
+        static bool is_known; /* as above */
+        is_known = is_known || (users_are_mapped("/proc/self/uid_map") && users_are_mapped("/proc/self/gid_map"));
+        if (is_known)
+                return 0;
+        return err_set(
+                err, ERR_UNSUPPORTED,
+                "a sandbox with users needs user ids of its own on the host, and this daemon has none to give: run "
+                "it as root, not in a user namespace or container that maps few ids; or leave \"users\" out");
+}
+
 uid_t identity_outside(uid_t uid) {
         uint64_t outside;
         return find_in_map("/proc/self/uid_map", uid, 1, &outside) ? (uid_t) outside : uid;
@@ -110,34 +129,52 @@ static int open_lease_file(struct err *err) {
         return fd < 0 ? err_sys(err, errno, "opening " LEASE_DIR "/uids") : fd;
 }
 
+/* Locks one byte of the file: of `count` from `first` on, but for the first itself. Returns which it is, from 1 on. */
+static int lease_byte(unsigned first, unsigned count, unsigned *behind_last, int *ret_lease_fd, struct err *err) {
+        _cleanup_fd_ int fd = open_lease_file(err);
+        if (fd < 0)
+                return -1;
+        /* Start at a byte of its own, so that neighbours rarely try the same one; then behind the last one, so that a
+         * process with many boxes does not try all of theirs again for each. */
+        unsigned start = *behind_last ? *behind_last : (unsigned) getpid() % count;
+        for (unsigned i = 0; i < count; i++) {
+                unsigned n = (start + i) % count;
+                if (n == 0)
+                        continue;
+                struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = first + n, .l_len = 1 };
+                if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
+                        *ret_lease_fd = take_fd(&fd);
+                        *behind_last = n + 1;
+                        return (int) n;
+                }
+                if (errno != EAGAIN && errno != EACCES)
+                        return err_sys(err, errno, "leasing a user id");
+        }
+        return err_set(err, ERR_LIMIT, "all %u user ids for boxes of this kind are taken; end some boxes", count - 1);
+}
+
 int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err *err) {
+        static unsigned behind_last;
         if (!identity_has_range()) {
                 *ret_uid = geteuid();
                 *ret_gid = getegid();
                 *ret_lease_fd = -1;
                 return 0;
         }
-        _cleanup_fd_ int fd = open_lease_file(err);
-        if (fd < 0)
+        int n = lease_byte(0, IDENTITY_COUNT, &behind_last, ret_lease_fd, err);
+        if (n < 0)
                 return -1;
-        /* Start at a byte of its own, so that neighbours rarely try the same one; then behind the last one, so that a
-         * process with many boxes does not try all of theirs again for each. */
+        *ret_uid = *ret_gid = IDENTITY_FIRST_UID + (unsigned) n;
+        return 0;
+}
+
+int identity_lease_users(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err *err) {
         static unsigned behind_last;
-        unsigned start = behind_last ? behind_last : (unsigned) getpid() % IDENTITY_COUNT;
-        for (unsigned i = 0; i < IDENTITY_COUNT; i++) {
-                unsigned n = (start + i) % IDENTITY_COUNT;
-                if (n == 0)
-                        continue;
-                struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1 };
-                if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
-                        *ret_uid = IDENTITY_FIRST_UID + n;
-                        *ret_gid = IDENTITY_FIRST_UID + n;
-                        *ret_lease_fd = take_fd(&fd);
-                        behind_last = n + 1;
-                        return 0;
-                }
-                if (errno != EAGAIN && errno != EACCES)
-                        return err_sys(err, errno, "leasing a user id");
-        }
-        return err_set(err, ERR_LIMIT, "all %d user ids for boxes are taken; end some boxes", IDENTITY_COUNT - 1);
+        int n = identity_check_users(err) < 0
+                        ? -1
+                        : lease_byte(IDENTITY_COUNT, IDENTITY_USERS_COUNT, &behind_last, ret_lease_fd, err);
+        if (n < 0)
+                return -1;
+        *ret_uid = *ret_gid = IDENTITY_USERS_UID + (unsigned) n * BOX_IDS + BOX_UID;
+        return 0;
 }

@@ -18,6 +18,15 @@ bool identity_has_sys_admin(void);
  * *ret_lease_fd is open. Where only our own id is mapped (rootless), that id, and *ret_lease_fd is -1. */
 int identity_lease(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err *err);
 
+/* The same for a box with users (spec.h): *ret_uid is what BOX_UID is outside, and the ids around it are the box's.
+ * ERR_UNSUPPORTED, with the reason, where there can be none. */
+int identity_lease_users(uid_t *ret_uid, gid_t *ret_gid, int *ret_lease_fd, struct err *err);
+int identity_check_users(struct err *err);
+
+/* Of those boxes: BOX_IDS ids each, while it lives. Files that their users leave in a workspace belong on disk to
+ * IDENTITY_DISK_UID + their id in the box, which no process has: a session's next box has other ids. */
+enum { IDENTITY_USERS_UID = 0x71000000, IDENTITY_USERS_COUNT = 2048, IDENTITY_DISK_UID = 0x7a000000 };
+
 /* Host ids of boxes. The first one is never leased: supervisors and nurseries run as it. */
 enum { IDENTITY_FIRST_UID = 0x70000000, IDENTITY_COUNT = 0x10000 };
 

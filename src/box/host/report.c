@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "box/host/identity.h"
 #include "box/seal/landlock.h"
+#include "box/seal/privilege.h"
 #include "box/seal/seccomp.h"
 
 static const char *const namespaces[] = { "user", "mount", "pid", "network", "ipc", "uts", "cgroup" };
@@ -42,6 +43,14 @@ static json_t *weaker_of(const struct box_spec *spec, const struct cgroup_host *
         return array;
 }
 
+/* Of its processes; in a box with users only those of its root, and only in the namespace of the box. */
+static json_t *capabilities_of(const struct box_spec *spec) {
+        json_t *array = json_array();
+        for (size_t i = 0; spec->users && privilege_users_names[i]; i++)
+                json_array_append_new(array, json_string(privilege_users_names[i]));
+        return array;
+}
+
 json_t *report_make(const struct box_spec *spec, const struct cgroup_host *host, bool rootless) {
         json_t *report = json_object();
         int abi = landlock_abi();
@@ -53,10 +62,14 @@ json_t *report_make(const struct box_spec *spec, const struct cgroup_host *host,
                 json_array_append_new(names, json_string(namespaces[i]));
         json_object_set_new(report, "namespaces", names);
         char map[64];
-        (void) snprintf(map, sizeof(map), "%d %u 1", BOX_UID, identity_outside(spec->host_uid));
+        if (spec->users)
+                (void) snprintf(map, sizeof(map), "0 %u %d", identity_outside(spec->host_uid) - BOX_UID, BOX_IDS);
+        else
+                (void) snprintf(map, sizeof(map), "%d %u 1", BOX_UID, identity_outside(spec->host_uid));
         json_object_set_new(report, "uid_map", json_string(map));
         json_object_set_new(report, "rootless", json_boolean(rootless));
-        json_object_set_new(report, "capabilities", json_array());
+        json_object_set_new(report, "users", json_boolean(spec->users));
+        json_object_set_new(report, "capabilities", capabilities_of(spec));
         json_object_set_new(report, "no_new_privs", json_true());
         json_object_set_new(report, "seccomp_sha256", json_string(seccomp_program_sha256));
         json_object_set_new(report, "landlock_abi", json_integer(abi < 0 ? 0 : abi));

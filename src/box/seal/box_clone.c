@@ -26,10 +26,10 @@ void stage_fds_close(struct stage_fds *fds) {
                 fd_close(&fds->device_fds[i]);
 }
 
-static int write_id_map(pid_t pid, const char *file, unsigned inside, unsigned outside) {
+static int write_id_map(pid_t pid, const char *file, unsigned inside, unsigned outside, unsigned count) {
         char path[64], line[64];
         (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
-        int length = snprintf(line, sizeof(line), "%u %u 1", inside, outside);
+        int length = snprintf(line, sizeof(line), "%u %u %u", inside, outside, count);
         _cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
         return fd < 0 ? -errno : fd_write_all(fd, line, (size_t) length);
 }
@@ -54,10 +54,11 @@ static bool may_set_groups(void) {
 /* The parent's half of the sealing: ids. What we could not do to a child that is gone is only a consequence. */
 static int map_ids(const struct box_spec *spec, pid_t pid, bool drop_groups, struct err *err) {
         int code = drop_groups ? 0 : deny_setgroups(pid);
+        unsigned below = spec->users ? BOX_UID : 0, count = spec->users ? BOX_IDS : 1;
         if (code == 0)
-                code = write_id_map(pid, "gid_map", BOX_GID, spec->host_gid);
+                code = write_id_map(pid, "gid_map", BOX_GID - below, spec->host_gid - below, count);
         if (code == 0)
-                code = write_id_map(pid, "uid_map", BOX_UID, spec->host_uid);
+                code = write_id_map(pid, "uid_map", BOX_UID - below, spec->host_uid - below, count);
         return code < 0 ? err_sys(err, -code, "mapping the box's user id") : 0;
 }
 

@@ -20,10 +20,21 @@
 enum {
         SECUREBITS = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED |
                      SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
+        /* Of a box with users: its root is root, and loses its capabilities when it becomes somebody else. */
+        USERS_SECUREBITS = SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
+                           SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
         MAX_CAPABILITY = 63, /* what the kernel's two 32-bit words can hold */
         OOM_SCORE = 500,
 };
 #define OOM_SCORE_TEXT "500"
+
+/* Who one is, and whose files and processes one may handle. All are below 32. */
+#define BIT(cap) (1u << (cap))
+static const uint32_t users_capabilities =
+        BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_KILL) | BIT(CAP_SETGID) | BIT(CAP_SETUID);
+
+const char *const privilege_users_names[] = { "CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL",
+                                              "CAP_SETGID", "CAP_SETUID",       NULL };
 
 int privilege_join_fresh_keyring(void) {
         if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0)
@@ -32,8 +43,10 @@ int privilege_join_fresh_keyring(void) {
 }
 
 /* Dropping needs CAP_SETPCAP, which may be gone together with everything else: then nothing may be set. */
-static int drop_bounding_set(void) {
+static int drop_bounding_set(uint32_t kept) {
         for (unsigned long cap = 0; cap <= MAX_CAPABILITY; cap++) {
+                if (cap < 32 && (kept & (1u << cap)))
+                        continue;
                 if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
                         continue;
                 if (errno == EINVAL)
@@ -45,10 +58,10 @@ static int drop_bounding_set(void) {
         return 0;
 }
 
-static int drop_process_sets(void) {
+static int drop_process_sets(uint32_t kept) {
         struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-        struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
-        return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
+        struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { { .effective = kept, .permitted = kept } };
+        return syscall(SYS_capset, &header, sets) < 0 ? -errno : 0;
 }
 
 /* *ret_sets is what they are then. Without being inheritable nothing stays ambient. */
@@ -76,39 +89,49 @@ int privilege_pass_on_no_more(void) {
         return set_inheritable(false, sets);
 }
 
-static bool nothing_is_left(void) {
+static bool nothing_else_is_left(uint32_t kept, int securebits) {
         struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { 0 };
         if (syscall(SYS_capget, &header, sets) < 0)
                 return false;
-        for (size_t i = 0; i < ELEMENTS(sets); i++)
-                if (sets[i].effective || sets[i].permitted || sets[i].inheritable) /* what is ambient is in these two */
-                        return false;
+        for (size_t i = 0; i < ELEMENTS(sets); i++) {
+                uint32_t own = i == 0 ? kept : 0;
+                if (sets[i].effective != own || sets[i].permitted != own || sets[i].inheritable)
+                        return false; /* what is ambient is inheritable */
+        }
         for (unsigned long cap = 0; cap <= MAX_CAPABILITY; cap++) {
                 int set = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
                 if (set < 0 && errno == EINVAL)
                         break; /* past the last one that this kernel has */
-                if (set != 0)
+                if (set != (cap < 32 && (kept & (1u << cap)) ? 1 : 0))
                         return false;
         }
-        return prctl(PR_GET_SECUREBITS, 0, 0, 0, 0) == SECUREBITS && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
+        return prctl(PR_GET_SECUREBITS, 0, 0, 0, 0) == securebits && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
 }
 
-int privilege_drop_all(void) {
+static int drop_all_but(uint32_t kept, int securebits) {
         /* The bounding set and the securebits need CAP_SETPCAP, so the process sets go after them. */
-        int code = drop_bounding_set();
+        int code = drop_bounding_set(kept);
         if (code < 0)
                 return code;
         if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
                 return -errno;
-        if (prctl(PR_GET_SECUREBITS, 0, 0, 0, 0) != SECUREBITS && prctl(PR_SET_SECUREBITS, SECUREBITS, 0, 0, 0) < 0)
+        if (prctl(PR_GET_SECUREBITS, 0, 0, 0, 0) != securebits && prctl(PR_SET_SECUREBITS, securebits, 0, 0, 0) < 0)
                 return -errno;
-        code = drop_process_sets();
+        code = drop_process_sets(kept);
         if (code < 0)
                 return code;
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return -errno;
-        return nothing_is_left() ? 0 : -EPERM;
+        return nothing_else_is_left(kept, securebits) ? 0 : -EPERM;
+}
+
+int privilege_drop_all(void) {
+        return drop_all_but(0, SECUREBITS);
+}
+
+int privilege_keep_for_users(void) {
+        return drop_all_but(users_capabilities, USERS_SECUREBITS);
 }
 
 int privilege_offer_to_oom(void) {
@@ -139,34 +162,45 @@ static int bound(unsigned resource, rlim_t soft, rlim_t hard) {
         return setrlimit((__rlimit_resource_t) resource, &limit) < 0 ? -errno : 0;
 }
 
+struct rlimit_row {
+        unsigned resource;
+        rlim_t soft, hard;
+        bool wanted;
+};
+
+static int set_rlimits(const struct rlimit_row *rows, size_t n_rows) {
+        int code = 0;
+        for (size_t i = 0; i < n_rows && code == 0; i++)
+                code = rows[i].wanted ? bound(rows[i].resource, rows[i].soft, rows[i].hard) : 0;
+        return code;
+}
+
+int privilege_set_user_rlimits(const struct limits *limits, int has_pids_cgroup) {
+        const struct rlimit_row rows[] = {
+                { RLIMIT_MEMLOCK, 8 * MIB, 8 * MIB, true },
+                { RLIMIT_MSGQUEUE, 819200, 819200, true },
+                { RLIMIT_SIGPENDING, 1024, 1024, true },
+                /* Counted per user and not per box, hence only where there is nothing better. */
+                { RLIMIT_NPROC, limits->pids, limits->pids, !has_pids_cgroup },
+        };
+        return set_rlimits(rows, ELEMENTS(rows));
+}
+
 int privilege_set_rlimits(const struct limits *limits, int has_memory_cgroup, int has_pids_cgroup) {
         /* Interpreters, BLAS and Arrow reserve far more address space than they use: below 4 GiB they do not start, so
          * on a host without a memory controller this bounds the damage and not the box. */
         rlim_t address_space = limits->memory_bytes > 4 * GIB ? limits->memory_bytes : 4 * GIB;
-        const struct {
-                unsigned resource;
-                rlim_t soft, hard;
-                bool wanted;
-        } rows[] = {
+        const struct rlimit_row rows[] = {
                 { RLIMIT_NOFILE, 1024, 4096, true },
                 /* 1 and not 0: both write no file, but with 0 the kernel still starts a host program that core_pattern
                  * pipes to, and hands it the tenant's memory. */
                 { RLIMIT_CORE, 1, 1, true },
                 { RLIMIT_FSIZE, limits->disk_bytes, limits->disk_bytes, true },
-                { RLIMIT_MEMLOCK, 8 * MIB, 8 * MIB, true },
                 { RLIMIT_STACK, 8 * MIB, 8 * MIB, true },
-                { RLIMIT_MSGQUEUE, 819200, 819200, true },
-                { RLIMIT_SIGPENDING, 1024, 1024, true },
                 { RLIMIT_RTPRIO, 0, 0, true },
                 { RLIMIT_NICE, 0, 0, true },
-                /* Counted per user and not per box, hence only where there is nothing better. */
-                { RLIMIT_NPROC, limits->pids, limits->pids, !has_pids_cgroup },
                 { RLIMIT_AS, address_space, address_space, !has_memory_cgroup },
         };
-        for (size_t i = 0; i < ELEMENTS(rows); i++) {
-                int code = rows[i].wanted ? bound(rows[i].resource, rows[i].soft, rows[i].hard) : 0;
-                if (code < 0)
-                        return code;
-        }
-        return 0;
+        int code = privilege_set_user_rlimits(limits, has_pids_cgroup);
+        return code < 0 ? code : set_rlimits(rows, ELEMENTS(rows));
 }

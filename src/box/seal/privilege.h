@@ -18,6 +18,11 @@ int privilege_pass_on_no_more(void);
  * back; -EPERM if anything is left. */
 int privilege_drop_all(void);
 
+/* The same for a box with users, but for what it takes to switch between users and to manage their files: those
+ * capabilities stay, in the namespace of the box, for its root. */
+int privilege_keep_for_users(void);
+extern const char *const privilege_users_names[]; /* of these, ended by NULL */
+
 /* First in line when the host's memory runs out. Needs /proc, and to be before Landlock, which forbids it to the box.
  * Never lowers what the host's administrator set. */
 int privilege_offer_to_oom(void);
@@ -25,3 +30,7 @@ int privilege_offer_to_oom(void);
 /* Resource limits that back the control groups. `weaker` (no memory or pids controller) adds the address-space and
  * process bounds that are all such a host has. */
 int privilege_set_rlimits(const struct limits *limits, int has_memory_cgroup, int has_pids_cgroup);
+
+/* Those of them that are counted for a user: what they are when a user namespace is made bounds all users of it
+ * together. */
+int privilege_set_user_rlimits(const struct limits *limits, int has_pids_cgroup);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -14,6 +15,7 @@
 #include "box/seal/mount_point.h"
 #include "box/seal/stage.h"
 #include "box/seal/tree.h"
+#include "box/seal/users.h"
 
 /* Of terminals: the host has 4,096 in all (kernel.pty.max). */
 #define BOX_TERMINALS_MAX "32"
@@ -57,7 +59,11 @@ static int attach_root(struct stage *stage, int tree_fd, const char *place, stru
 }
 
 int rootfs_root_at(struct stage *stage, const char *place, struct err *err) {
-        _cleanup_fd_ int tree = tree_make_tmpfs(ROOT_BYTES, ROOT_FILES, BOX_UID, BOX_GID, 0755);
+        /* Of a box with users: theirs, with what they keep outside of the workspace. */
+        const struct box_spec *spec = stage->spec;
+        _cleanup_fd_ int tree = spec->users ? tree_make_tmpfs(ROOT_BYTES + spec->limits.tmp_bytes, LIMITS_TMP_FILES,
+                                                              BOX_ROOT_UID, BOX_ROOT_UID, 0755)
+                                            : tree_make_tmpfs(ROOT_BYTES, ROOT_FILES, BOX_UID, BOX_GID, 0755);
         return attach_root(stage, tree, place, err);
 }
 
@@ -110,8 +116,13 @@ static int cover_etc_file(int root_fd, int ours_fd, const char *name, const char
 }
 
 static int rootfs_etc_file(struct stage *stage, int etc_fd, const char *name, const char *text, struct err *err) {
+        if (stage->spec->users) { /* in place of the copy of the image's */
+                if (users_has_etc_file(name))
+                        return 0;
+                (void) unlinkat(etc_fd, name, 0);
+        }
         int code = mount_point_write_in(etc_fd, name, text, strlen(text));
-        if (code == 0 && !stage->spec->image->own_etc)
+        if (code == 0 && !stage->spec->image->own_etc && !stage->spec->users)
                 code = cover_etc_file(stage->root_fd, etc_fd, name, text);
         return code < 0 ? err_sys(err, -code, "writing /etc/%s", name) : 0;
 }
@@ -120,8 +131,8 @@ int rootfs_etc(struct stage *stage, struct err *err) {
         if (stage->spec->from_template)
                 return 0;
         const struct image *image = stage->spec->image;
-        bool own = image->own_etc;
-        _cleanup_fd_ int etc_fd = mount_point_make_directory(stage->root_fd, own ? "etc" : "run/etc");
+        bool own = image->own_etc, is_writable = stage->spec->users;
+        _cleanup_fd_ int etc_fd = mount_point_make_directory(stage->root_fd, own || is_writable ? "etc" : "run/etc");
         if (etc_fd < 0)
                 return err_sys(err, -etc_fd, "making /etc");
         char passwd[512];
@@ -135,7 +146,8 @@ int rootfs_etc(struct stage *stage, struct err *err) {
                 if ((own || etc_files[i].covers) &&
                     rootfs_etc_file(stage, etc_fd, etc_files[i].name, etc_files[i].text, err) < 0)
                         return -1;
-        return 0;
+        int code = is_writable ? users_write_etc(etc_fd) : 0;
+        return code < 0 ? err_sys(err, -code, "writing the users of the box") : 0;
 }
 
 static const struct {
@@ -335,6 +347,19 @@ static int cover_project_links(int root_fd, const char *shown) {
         return empty < 0 ? empty : mount_point_put(empty, target);
 }
 
+/* Where results go is there from the start. A workspace that cannot be written to is the caller's choice. */
+static void make_artifacts(const struct stage *stage) {
+        if (stage->spec->users) { /* it is the sandbox's own user's, as in every box */
+                (void) setfsgid(BOX_GID);
+                (void) setfsuid(BOX_UID);
+        }
+        (void) mkdirat(stage->root_fd, "workspace/artifacts", 0755);
+        if (stage->spec->users) {
+                (void) setfsuid(BOX_ROOT_UID);
+                (void) setfsgid(BOX_ROOT_UID);
+        }
+}
+
 int rootfs_writable(struct stage *stage, struct err *err) {
         const struct limits *limits = &stage->spec->limits;
         int code = attach_tmpfs(stage, "tmp", limits->tmp_bytes, LIMITS_TMP_FILES, 01777);
@@ -350,10 +375,11 @@ int rootfs_writable(struct stage *stage, struct err *err) {
                 make_late_places(stage->root_fd);
         if (code == 0 && !stage->spec->from_template)
                 code = link_python(stage);
+        if (code == 0 && stage->spec->users)
+                code = users_make_writable(stage);
         if (code < 0)
                 return err_sys(err, -code, "making the writable directories");
-        /* Where results go is there from the start. A workspace that cannot be written to is the caller's choice. */
-        (void) mkdirat(stage->root_fd, "workspace/artifacts", 0755);
+        make_artifacts(stage);
         return 0;
 }
 

@@ -21,6 +21,7 @@
 #include "box/seal/environment.h"
 #include "box/seal/mount_point.h"
 #include "box/seal/stage.h"
+#include "box/seal/users.h"
 
 #define OPENED "run/opened" /* where a tree lies while its entries are taken out of it */
 
@@ -56,7 +57,7 @@ static void list_needs(struct opening *opening) {
         need(opening, BOX_HOME, true);
         if (*spec->image->python)
                 need(opening, BOX_EXTRA_PROGRAMS, true);
-        if (!spec->image->own_etc) {
+        if (!spec->image->own_etc && !spec->users) {
                 need(opening, "/etc/passwd", true);
                 need(opening, "/etc/group", true);
         }
@@ -189,8 +190,17 @@ static int open_tree_up(const struct opening *opening, int tree_fd, const char *
         return code < 0 && result == 0 ? err_sys(opening->err, -code, "detaching %s of the image", path) : result;
 }
 
+/* Of a box with users: a copy, which its root may change. */
+static int copy_etc(const struct opening *opening, int tree_fd) {
+        _cleanup_fd_ int etc_fd = mount_point_make_directory(opening->stage->root_fd, "etc");
+        int code = etc_fd < 0 ? etc_fd : users_copy_etc(tree_fd, etc_fd);
+        return code < 0 ? err_sys(opening->err, -code, "copying /etc of the image") : 0;
+}
+
 static int show_tree(const struct opening *opening, int tree_fd, const char *path) {
         struct stat status;
+        if (opening->stage->spec->users && strcmp(path, "/etc") == 0)
+                return copy_etc(opening, tree_fd);
         if (fstat(tree_fd, &status) < 0)
                 return err_sys(opening->err, errno, "looking at %s of the image", path);
         bool is_directory = S_ISDIR(status.st_mode);

@@ -28,6 +28,7 @@
 #include "box/seal/landlock.h"
 #include "box/seal/privilege.h"
 #include "box/seal/seccomp.h"
+#include "box/seal/users.h"
 
 enum { AGENT_CONTROL_FD = 3, PROXY_BACKLOG = 128 };
 
@@ -59,8 +60,11 @@ static int step_identity(struct stage *stage, struct err *err) {
                 return -1;
         if (stage->drop_groups && setgroups(0, NULL) < 0)
                 return err_sys(err, errno, "giving up supplementary groups");
-        /* Uid 0 is not mapped, so the capabilities that the set-up needs outlive this change of ids. */
-        if (setresgid(BOX_GID, BOX_GID, BOX_GID) < 0 || setresuid(BOX_UID, BOX_UID, BOX_UID) < 0)
+        /* Uid 0 is not mapped, so the capabilities that the set-up needs outlive this change of ids. In a box with
+         * users it is, and what is built here belongs to it. */
+        uid_t uid = stage->spec->users ? BOX_ROOT_UID : BOX_UID;
+        gid_t gid = stage->spec->users ? BOX_ROOT_UID : BOX_GID;
+        if (setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
                 return err_sys(err, errno, "becoming the user of the box");
         return 0;
 }
@@ -154,6 +158,8 @@ static int step_lock_mounts(struct stage *stage, struct err *err) {
         if (!stage->spec->without_proc && pwrite(stage->mount_bound_fd, "0", 1, 0) != 1)
                 return err_sys(err, errno, "closing max_mnt_namespaces");
         fd_close(&stage->mount_bound_fd);
+        if (stage->spec->users)
+                return users_lock(stage, err);
         if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || unshare(CLONE_NEWUSER) < 0)
                 return err_sys(err, errno, "locking the mounts");
         int code = write_self(stage, "setgroups", "deny");
@@ -178,16 +184,17 @@ static int step_offer_to_oom(struct stage *stage, struct err *err) {
 }
 
 static int step_drop_privileges(struct stage *stage, struct err *err) {
-        (void) stage;
-        int code = privilege_drop_all();
+        int code = stage->spec->users ? privilege_keep_for_users() : privilege_drop_all();
         return code < 0 ? err_sys(err, -code, "giving up privileges") : 0;
 }
 
 static int step_landlock(struct stage *stage, struct err *err) {
         if (landlock_abi() == 0)
                 return 0; /* the report says so; the mount namespace is the wall, this is the second one */
-        const char *writable[8 + 64] = { BOX_WORKSPACE, "/tmp", BOX_HOME, "/dev/shm" };
+        const char *writable[4 + USERS_PLACES_MAX + 64] = { BOX_WORKSPACE, "/tmp", BOX_HOME, "/dev/shm" };
         size_t n = 4;
+        if (stage->spec->users)
+                n += users_places(&writable[n]);
         for (size_t i = 0; i < stage->spec->n_mounts && n < ELEMENTS(writable); i++)
                 if (stage->spec->mounts[i].writable)
                         writable[n++] = stage->spec->mounts[i].destination;
@@ -231,7 +238,8 @@ static int step_seccomp(struct stage *stage, struct err *err) {
 }
 
 static int step_become_agent(struct stage *stage, struct err *err) {
-        char *const argv[] = { (char[]) { "agent" }, NULL };
+        char *const argv[] = { (char[]) { "agent" }, (char[]) { "3" }, stage->spec->users ? (char[]) { "users" } : NULL,
+                               NULL };
         char *const envp[] = { NULL };
         (void) syscall(SYS_execveat, stage->fds->agent_fd, "", argv, envp, AT_EMPTY_PATH);
         return err_sys(err, errno, "starting the agent");

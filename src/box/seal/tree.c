@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/syscalls.h"
 #include "box/seal/mount_point.h"
+#include "box/spec.h"
 
 static int clone_with(int fd, struct mount_attr *attributes) {
         _cleanup_fd_ int tree =
@@ -31,18 +32,30 @@ int tree_clone(int fd, bool writable) {
         return clone_with(fd, &attributes);
 }
 
-/* With `for_root`, root may create files through the mount too; on disk they belong to another user. */
-static int write_map(pid_t pid, const char *file, unsigned inside, unsigned outside, bool for_root) {
-        char path[64], lines[96];
+/* How ids on disk are those of a box. */
+struct mapping {
+        uid_t owner_uid, box_uid;
+        gid_t owner_gid, box_gid;
+        bool for_root; /* root may create files through the mount too; on disk they belong to another user */
+        uid_t disk_id; /* of a box with users: what its id 0 is on disk; 0: there is only one user */
+};
+
+static int write_map(pid_t pid, const char *file, unsigned inside, unsigned outside, const struct mapping *mapping) {
+        char path[64], lines[160];
+        unsigned disk = mapping->disk_id, base = outside - BOX_UID;
         (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
-        int length = for_root ? snprintf(lines, sizeof(lines), "%u %u 1\n%u 0 1", inside, outside, inside ? 0 : outside)
-                              : snprintf(lines, sizeof(lines), "%u %u 1", inside, outside);
+        int length = snprintf(lines, sizeof(lines), "%u %u 1", inside, outside);
+        if (mapping->for_root)
+                length = snprintf(lines, sizeof(lines), "%u %u 1\n%u 0 1", inside, outside, inside ? 0 : outside);
+        if (disk)
+                length = snprintf(lines, sizeof(lines), "%u %u 1\n%u %u %d\n%u %u %d", inside, outside, disk, base,
+                                  BOX_UID, disk + BOX_UID + 1, outside + 1, BOX_IDS - BOX_UID - 1);
         _cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
         return fd < 0 ? -errno : fd_write_all(fd, lines, (size_t) length);
 }
 
 /* A user namespace that exists only to describe a mapping; the process in it ends before this returns. */
-static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid, bool for_root) {
+static int make_mapping(const struct mapping *mapping) {
         int pidfd = -1;
         struct clone_args args = { .flags = CLONE_NEWUSER | CLONE_PIDFD,
                                    .exit_signal = SIGCHLD,
@@ -60,9 +73,9 @@ static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t b
         }
         _cleanup_fd_ int owned_pidfd = pidfd;
         (void) owned_pidfd;
-        int code = write_map(pid, "uid_map", owner_uid, box_uid, for_root);
+        int code = write_map(pid, "uid_map", mapping->owner_uid, mapping->box_uid, mapping);
         if (code == 0)
-                code = write_map(pid, "gid_map", owner_gid, box_gid, for_root);
+                code = write_map(pid, "gid_map", mapping->owner_gid, mapping->box_gid, mapping);
         _cleanup_fd_ int namespace_fd = -1;
         if (code == 0) {
                 char path[64];
@@ -76,28 +89,47 @@ static int make_mapping(uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t b
         return code < 0 ? code : take_fd(&namespace_fd);
 }
 
-static int clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid,
-                        bool for_root) {
-        _cleanup_fd_ int mapping = make_mapping(owner_uid, owner_gid, box_uid, box_gid, for_root);
-        if (mapping < 0)
-                return mapping;
+static int clone_mapped(int fd, bool writable, const struct mapping *mapping) {
+        _cleanup_fd_ int mapping_fd = make_mapping(mapping);
+        if (mapping_fd < 0)
+                return mapping_fd;
         struct mount_attr attributes = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_IDMAP,
-                                         .userns_fd = (uint32_t) mapping };
+                                         .userns_fd = (uint32_t) mapping_fd };
         if (!writable)
                 attributes.attr_set |= MOUNT_ATTR_RDONLY;
         return clone_with(fd, &attributes);
 }
 
 int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, uid_t box_uid, gid_t box_gid) {
-        return clone_mapped(fd, writable, owner_uid, owner_gid, box_uid, box_gid, false);
+        const struct mapping mapping = {
+                .owner_uid = owner_uid, .owner_gid = owner_gid, .box_uid = box_uid, .box_gid = box_gid
+        };
+        return clone_mapped(fd, writable, &mapping);
 }
 
 int tree_clone_served(int fd, bool writable, uid_t box_uid, gid_t box_gid) {
         struct stat status;
         if (fstat(fd, &status) < 0)
                 return -errno;
-        int tree = clone_mapped(fd, writable, status.st_uid, status.st_gid, box_uid, box_gid, true);
+        const struct mapping mapping = { .owner_uid = status.st_uid,
+                                         .owner_gid = status.st_gid,
+                                         .box_uid = box_uid,
+                                         .box_gid = box_gid,
+                                         .for_root = true };
+        int tree = clone_mapped(fd, writable, &mapping);
         return (tree == -EINVAL || tree == -EPERM) && !writable ? tree_clone(fd, false) : tree;
+}
+
+int tree_clone_for_users(int fd, uid_t box_uid, gid_t box_gid, uid_t disk_id) {
+        struct stat status;
+        if (fstat(fd, &status) < 0)
+                return -errno;
+        const struct mapping mapping = { .owner_uid = status.st_uid,
+                                         .owner_gid = status.st_gid,
+                                         .box_uid = box_uid,
+                                         .box_gid = box_gid,
+                                         .disk_id = disk_id };
+        return clone_mapped(fd, true, &mapping);
 }
 
 int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t box_gid) {

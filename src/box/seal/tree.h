@@ -26,6 +26,10 @@ int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t bo
  * gives it to the box's user then. */
 int tree_clone_served(int fd, bool writable, uid_t box_uid, gid_t box_gid);
 
+/* The same for a box with users: files of its other users belong on disk to disk_id + their id in the box. Only for
+ * directories of Glovebox's own. */
+int tree_clone_for_users(int fd, uid_t box_uid, gid_t box_gid, uid_t disk_id);
+
 /* Says why tree_clone_owned answered -code, and what to do. Returns -1. */
 int tree_explain(int code, const char *source, struct err *err);
 

@@ -109,7 +109,7 @@ class KernelRunner(Runner):
         """Boxes and their files go away after the answer; what does not is for the judges to see."""
         state = self.daemon.data / "state"
         with contextlib.suppress(AssertionError):
-            wait_for("everything to be gone", lambda: not self.left_things() and not os.listdir(state), 30.0)
+            wait_for("everything to be gone", lambda: not self.left_things() and not os.listdir(state), 60.0)
 
     def _ended(self, answer: dict[str, Any], start: Start) -> Ended:
         said = answer["stdout"].splitlines()

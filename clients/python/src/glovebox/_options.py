@@ -24,7 +24,7 @@ def create_fields(
     memory: Size | None, cpus: float | None, timeout: float | None, network: Network | None, mounts: Mounts | None,
     env: Mapping[str, str] | None, engine: str | None, image: str | None, mode: str | None, pids: int | None,
     disk: Size | None, tmp: Size | None, workspace: str | os.PathLike[str] | None,
-    data: str | os.PathLike[str] | None, allow_weaker: bool | None,
+    data: str | os.PathLike[str] | None, allow_weaker: bool | None, users: bool | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The members of `session.create`; what is None is the daemon's to choose."""
     if engine is not None and engine not in ENGINES:
@@ -41,6 +41,7 @@ def create_fields(
         "workspace": None if workspace is None else os.path.abspath(os.fspath(workspace)),
         "data": None if data is None else os.path.abspath(os.fspath(data)),
         "allow_weaker": allow_weaker,
+        "users": users,
     }
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Union, overload
 
 from .._options import env_of, timeout_ms
-from ..errors import CommandExitError, FileMissingError
+from ..errors import CommandExitError, FileMissingError, InvalidArgumentError
 from ..models import CommandResult, artifact_of
 from .background import AsyncCommandHandle, start_background
 from .files import WORKSPACE, Data, PathLike, absolute
@@ -35,20 +35,20 @@ class AsyncCommands:
     async def run(
         self, cmd: Command, *, background: Literal[False] = False, check: bool = True, stdin: Data | None = None,
         env: Mapping[str, str] | None = None, cwd: PathLike | None = None, timeout: float | None = None,
-        on_stdout: Callback | None = None, on_stderr: Callback | None = None,
+        user: str | None = None, on_stdout: Callback | None = None, on_stderr: Callback | None = None,
     ) -> CommandResult: ...  # fmt: skip
 
     @overload
     async def run(
         self, cmd: Command, *, background: Literal[True], check: bool = True, stdin: Data | None = None,
         env: Mapping[str, str] | None = None, cwd: PathLike | None = None, timeout: float | None = None,
-        on_stdout: Callback | None = None, on_stderr: Callback | None = None,
+        user: str | None = None, on_stdout: Callback | None = None, on_stderr: Callback | None = None,
     ) -> AsyncCommandHandle: ...  # fmt: skip
 
     async def run(
         self, cmd: Command, *, background: bool = False, check: bool = True, stdin: Data | None = None,
         env: Mapping[str, str] | None = None, cwd: PathLike | None = None, timeout: float | None = None,
-        on_stdout: Callback | None = None, on_stderr: Callback | None = None,
+        user: str | None = None, on_stdout: Callback | None = None, on_stderr: Callback | None = None,
     ) -> CommandResult | AsyncCommandHandle:  # fmt: skip
         """Runs a command to its end, or with `background=True` returns a handle at once.
 
@@ -57,6 +57,9 @@ class AsyncCommands:
         is interrupted, and killed if it does not react; by default the sandbox's limit applies. `on_stdout` and
         `on_stderr` get the output as it is written.
 
+        `user` is who runs it, by name or number, as /etc/passwd of the sandbox has it: for sandboxes created with
+        `users=True`. By default it is the sandbox's own user, as for code.
+
         Commands and code of `run_code` execute one after the other. A background command starts when its turn comes
         and then runs beside them; it has no time limit, and ends when the sandbox ends or restarts.
         """
@@ -64,6 +67,10 @@ class AsyncCommands:
         what["cwd"] = WORKSPACE if cwd is None else absolute(cwd)
         if env is not None:
             what["env"] = env_of(env)
+        if user is not None and background:
+            raise InvalidArgumentError("a command in the background runs as the sandbox's own user; leave `user` out")
+        if user is not None:
+            what["user"] = user
         if background:
             return await start_background(self._sandbox, what, stdin, check, on_stdout, on_stderr)
         if stdin is None:

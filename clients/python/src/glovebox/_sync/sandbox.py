@@ -74,7 +74,8 @@ class Sandbox:
         preload: Sequence[str] = (), env: Mapping[str, str] | None = None, engine: str | None = None,
         image: str | None = None, mode: str | None = None, pids: int | None = None, disk: Size | None = None,
         tmp: Size | None = None, workspace: str | os.PathLike[str] | None = None,
-        data: str | os.PathLike[str] | None = None, allow_weaker: bool | None = None, exist_ok: bool = False,
+        data: str | os.PathLike[str] | None = None, users: bool | None = None, allow_weaker: bool | None = None,
+        exist_ok: bool = False,
         socket: str | os.PathLike[str] | None = None, url: str | None = None, api_key: str | None = None,
         start: bool | None = None,
     ) -> Sandbox:  # fmt: skip
@@ -91,13 +92,16 @@ class Sandbox:
         - `packages`: installed before this returns, as by `install()`; `preload`: modules imported before it returns.
         - `env`: environment variables; `image`: an imported image; `engine`: `"native"`, `"docker"`,
           `"podman"` or `"remote"`, as the daemon has them.
+        - `users`: True gives it root and other users, as which `commands.run(…, user="root")` runs commands. Code still
+          runs as the sandbox's own user. Needs a daemon that runs as root, and the engine `"native"`. Users, and files
+          outside of /workspace, last until the sandbox restarts.
         - `allow_weaker`: run even if this host cannot enforce everything.
         - `socket`, or `url` and `api_key`: which daemon. By default the running one, or one that is started
           (`start=False` forbids that).
         """
         fields = create_fields(
             memory, cpus, timeout, network, mounts, env, engine, image, mode, pids, disk, tmp, workspace, data,
-            allow_weaker,
+            allow_weaker, users,
         )  # fmt: skip
         transport = transport_for(find_target(socket, url, api_key, start))
         chosen = f"sandbox-{os.urandom(6).hex()}" if name is None else name

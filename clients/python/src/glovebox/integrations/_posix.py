@@ -17,6 +17,7 @@ from ..models import CommandResult
 
 WORKSPACE = "/workspace"
 REQUEST_MAX = 512 << 10  # longer argument lists travel in a file: the daemon takes requests of at most 1 MiB
+USER_REQUEST_MAX = 96 << 10  # and commands as another user of at most 128 KiB
 
 # The exit status of these scripts is an errno, 0 or one of _ERRNOS.
 _ERRNOS = (errno.ENOENT, errno.EACCES, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL)
@@ -77,7 +78,10 @@ _EXEC_FROM_FILE = """
 import os, sys
 with open(sys.argv[1], "rb") as file:
     words = file.read().split(b"\\0")
-os.unlink(sys.argv[1])
+try:
+    os.unlink(sys.argv[1])
+except PermissionError:  # another user runs this
+    pass
 try:
     os.execvp(words[0], words)
 except OSError as error:
@@ -158,13 +162,17 @@ async def _run(sandbox: AsyncSandbox, script: str, path: str, stdin: bytes | Non
 
 async def run_argv(
     sandbox: AsyncSandbox, argv: list[str], *, stdin: str | bytes | None = None, cwd: str | None = None,
-    env: dict[str, str] | None = None, timeout: float | None = None,
+    env: dict[str, str] | None = None, timeout: float | None = None, user: str | None = None,
 ) -> CommandResult:  # fmt: skip
     """Runs a program with arguments that may be longer in all than a request to the daemon."""
     if any("\0" in word for word in argv):
         raise ValueError("an argument has no NUL character")
-    if sum(len(word) for word in argv) > REQUEST_MAX:
-        path = f"{WORKSPACE}/.glovebox/argv-{os.urandom(8).hex()}"
-        await sandbox.files.write(path, "\0".join(argv))
+    if sum(len(word) for word in argv) > (REQUEST_MAX if user is None else USER_REQUEST_MAX):
+        if user is None:
+            path = f"{WORKSPACE}/.glovebox/argv-{os.urandom(8).hex()}"
+            await sandbox.files.write(path, "\0".join(argv))
+        else:  # where all users read it
+            path = f"/tmp/.glovebox-argv-{os.urandom(8).hex()}"
+            await write_bytes(sandbox, path, "\0".join(argv).encode())
         argv = ["python3", "-c", _EXEC_FROM_FILE, path]
-    return await sandbox.commands.run(argv, stdin=stdin, cwd=cwd, env=env, timeout=timeout, check=False)
+    return await sandbox.commands.run(argv, stdin=stdin, cwd=cwd, env=env, timeout=timeout, check=False, user=user)

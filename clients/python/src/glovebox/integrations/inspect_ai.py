@@ -26,10 +26,9 @@ from inspect_ai.util import (
 from pydantic import BaseModel, ConfigDict
 
 from .. import AsyncSandbox
-from ..errors import ConnectionLostError, DaemonUnavailableError, SandboxClosedError
+from ..errors import ConnectionLostError, DaemonUnavailableError, SandboxClosedError, UnsupportedError
 from ._posix import read_bytes, run_argv, write_bytes
 
-USERS = ("sandbox", "1000")  # the one user that a box has, by name and number
 NOT_EXECUTABLE = 126
 
 
@@ -48,11 +47,12 @@ class GloveboxConfig(BaseModel):  # type: ignore[misc,unused-ignore]
     image: str | None = None
     socket: str | None = None
     url: str | None = None
+    users: bool | None = None  # None: if the daemon can; False: one user, and a quicker start
 
 
 @sandboxenv(name="glovebox")
 class GloveboxSandboxEnvironment(SandboxEnvironment):  # type: ignore[misc,unused-ignore]
-    """A sandbox for each sample. Commands of one sandbox take turns; there are no other users in it."""
+    """A sandbox for each sample, with root and other users where the daemon runs as root. Its commands take turns."""
 
     def __init__(self, sandbox: AsyncSandbox) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class GloveboxSandboxEnvironment(SandboxEnvironment):  # type: ignore[misc,unuse
         if isinstance(config, str):
             config = GloveboxConfig(image=config)
         options = config.model_dump(exclude_none=True) if config is not None else {}
-        return {"default": cls(await AsyncSandbox.create(**options))}
+        return {"default": cls(await _create(options))}
 
     @classmethod
     async def sample_cleanup(
@@ -84,10 +84,10 @@ class GloveboxSandboxEnvironment(SandboxEnvironment):  # type: ignore[misc,unuse
         env: dict[str, str] | None = None, user: str | None = None, timeout: int | None = None,
         timeout_retry: bool = True, concurrency: bool = True,
     ) -> ExecResult[str]:  # fmt: skip
-        if user is not None and user not in USERS:
-            raise SandboxUserUnsupportedError(f"a box has one user, {USERS[0]!r}; it cannot run as {user!r}")
         try:
-            done = await run_argv(self.sandbox, cmd, stdin=input, cwd=cwd, env=env, timeout=timeout)
+            done = await run_argv(self.sandbox, cmd, stdin=input, cwd=cwd, env=env, timeout=timeout, user=user)
+        except UnsupportedError as error:
+            raise SandboxUserUnsupportedError(str(error)) from error
         except (SandboxClosedError, ConnectionLostError, DaemonUnavailableError) as error:
             raise SandboxUnavailableError(str(error)) from error
         _check_size(done.stdout)
@@ -113,6 +113,15 @@ class GloveboxSandboxEnvironment(SandboxEnvironment):  # type: ignore[misc,unuse
         if content is None:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
         return content.decode() if text else content
+
+
+async def _create(options: dict[str, Any]) -> AsyncSandbox:
+    if "users" in options:
+        return await AsyncSandbox.create(**options)
+    try:
+        return await AsyncSandbox.create(**options, users=True)
+    except UnsupportedError:
+        return await AsyncSandbox.create(**options)
 
 
 def _check_size(output: str) -> None:

@@ -1,0 +1,9 @@
+/* The way to the proxy out of a box whose runtime has a network stack of its own (gVisor): a socket of that stack
+ * cannot be handed to the host, so a process in the box listens, and connects to a socket that the host listens on. */
+#pragma once
+
+#include <stdint.h>
+
+/* Listens on this port of the loopback interface and starts the process, which keeps no other descriptor. What it does
+ * is what any code in the box can do: it is as sealed as its caller. Returns 0 or -errno. */
+int relay_start(uint16_t port);
