@@ -30,7 +30,7 @@ KEY = "a-key-of-the-tests-alone"
 CONTEXT = "packaging meson.build meson_options.txt src guest images tools web docs/glovebox.1".split()
 CONTEXT += ["tests/support", "tests/unit"]
 CADDY = ('CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]',)
-CADDY += ("ENV XDG_CONFIG_HOME=/config XDG_DATA_HOME=/data",)
+CADDY += ("ENV XDG_CONFIG_HOME=/config", "ENV XDG_DATA_HOME=/data")
 
 
 def import_base(engine: engines.Engine, name: str, image: str, changes: tuple[str, ...] = ()) -> None:
@@ -215,6 +215,7 @@ def request(port: int, context: ssl.SSLContext, method: str, path: str, body: di
     return answer.status, json.loads(answer.read() or b"{}")  # a front whose service is not there yet says nothing
 
 
+@pytest.mark.parametrize("packaged", ["docker"], indirect=True)
 def test_the_compose_file_serves_behind_tls(packaged: Packaged, tmp_path: Path) -> None:
     compose = shutil.which("docker-compose")
     assert compose, "docker-compose is missing: run tools/setup.sh test"
