@@ -35,7 +35,7 @@
 #include "view.h"
 #include "wire/frame.h"
 
-enum { CONTROL_FD = 3, ARGUMENTS = 6, BACKLOG = 128, WRITABLE_MAX = 128, ARGUMENTS_SIZE_MAX = 256 << 10 };
+enum { CONTROL_FD = 3, ARGUMENTS = 6, WRITABLE_MAX = 128, ARGUMENTS_SIZE_MAX = 256 << 10 };
 
 static int connect_to_host(void) {
         const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = ENGINE_SOCKET };
@@ -48,15 +48,9 @@ static int connect_to_host(void) {
         return placed < 0 ? -errno : placed;
 }
 
-/* In the box's own network, where nothing else listens yet. */
 static int hand_out_listener(int host_fd, uint16_t port) {
-        const struct sockaddr_in address = { .sin_family = AF_INET,
-                                             .sin_port = htons(port),
-                                             .sin_addr = { htonl(INADDR_LOOPBACK) } };
-        _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (fd < 0 || bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 || listen(fd, BACKLOG) < 0)
-                return -errno;
-        return fd_passing_send(host_fd, "L", 1, &fd, 1, MSG_NOSIGNAL);
+        _cleanup_fd_ int fd = relay_listen(port);
+        return fd < 0 ? fd : fd_passing_send(host_fd, "L", 1, &fd, 1, MSG_NOSIGNAL);
 }
 
 /* A tmpfs of the engine's, which the host cannot reach otherwise. */

@@ -144,13 +144,20 @@ static void relay_become(int listener_fd) {
                 relay_turn();
 }
 
-int relay_start(uint16_t port) {
+int relay_listen(uint16_t port) {
         const struct sockaddr_in address = { .sin_family = AF_INET,
                                              .sin_port = htons(port),
                                              .sin_addr = { htonl(INADDR_LOOPBACK) } };
         _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0 || bind(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 || listen(fd, BACKLOG) < 0)
                 return -errno;
+        return take_fd(&fd);
+}
+
+int relay_start(uint16_t port) {
+        _cleanup_fd_ int fd = relay_listen(port);
+        if (fd < 0)
+                return fd;
         pid_t pid = fork();
         if (pid == 0)
                 relay_become(fd);

@@ -4,6 +4,9 @@
 
 #include <stdint.h>
 
-/* Listens on this port of the loopback interface and starts the process, which keeps no other descriptor. What it does
- * is what any code in the box can do: it is as sealed as its caller. Returns 0 or -errno. */
+/* A listening socket on this port of the loopback interface, where nothing else listens yet; or -errno. */
+int relay_listen(uint16_t port);
+
+/* Listens there and starts the process, which keeps no other descriptor. What it does is what any code in the box can
+ * do: it is as sealed as its caller. Returns 0 or -errno. */
 int relay_start(uint16_t port);

@@ -321,14 +321,21 @@ static int receiving_prepare(struct receiving *receiving, const struct file_requ
                                                 : 0;
 }
 
-void receiving_begin(struct api_request *api_request, const struct file_request *request) {
+/* NULL: the request is answered. */
+static struct receiving *receiving_new(struct api_request *api_request) {
         struct receiving *receiving = calloc(1, sizeof(*receiving));
-        struct err err = { 0 };
-        if (!receiving) {
+        if (receiving)
+                receiving->api_request = api_request;
+        else
                 api_request_problem(api_request, 503, "busy", "the service is out of memory", "try again in a moment");
+        return receiving;
+}
+
+void receiving_begin(struct api_request *api_request, const struct file_request *request) {
+        struct receiving *receiving = receiving_new(api_request);
+        struct err err = { 0 };
+        if (!receiving)
                 return;
-        }
-        receiving->api_request = api_request;
         if (receiving_prepare(receiving, request, &err) < 0)
                 receiving_refuse(receiving, &err);
         else
@@ -361,13 +368,10 @@ static void on_made(void *context, const char *text, size_t size, const struct e
 static const struct remote_ask_events make_events = { .done = on_made };
 
 void receiving_begin_far(struct api_request *api_request, struct session *session, const struct file_request *request) {
-        struct receiving *receiving = calloc(1, sizeof(*receiving));
+        struct receiving *receiving = receiving_new(api_request);
         struct err err = { 0 };
-        if (!receiving) {
-                api_request_problem(api_request, 503, "busy", "the service is out of memory", "try again in a moment");
+        if (!receiving)
                 return;
-        }
-        receiving->api_request = api_request;
         receiving->is_far = true;
         (void) snprintf(receiving->session, sizeof(receiving->session), "%s", session->row.id);
         (void) snprintf(receiving->directory, sizeof(receiving->directory), "%s", request->path);
