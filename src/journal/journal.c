@@ -345,6 +345,21 @@ int journal_take(struct journal *journal, enum journal_stream stream, int pipe_f
         return 0;
 }
 
+bool journal_has_late_output(const struct journal *journal) {
+        if (!journal_open_run(journal))
+                return false;
+        const struct journal_entry *run = &journal->runs[journal->n_runs - 1];
+        return journal->end[JOURNAL_OUT] > run->recorded[JOURNAL_OUT] ||
+               journal->end[JOURNAL_ERR] > run->recorded[JOURNAL_ERR];
+}
+
+void journal_record_late_output(struct journal *journal) {
+        if (!journal_has_late_output(journal))
+                return;
+        journal->recorded_ms = journal_clock_ms(CLOCK_MONOTONIC);
+        (void) journal_record_streams(journal);
+}
+
 int journal_end(struct journal *journal, const char *result, size_t size, enum journal_holds holds, struct err *err) {
         if (!journal->is_open)
                 return no_run(err);

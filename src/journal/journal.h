@@ -113,6 +113,12 @@ int journal_clear_inbox(struct journal *journal, struct err *err);
 int journal_take(struct journal *journal, enum journal_stream stream, int pipe_fd, size_t max, size_t *ret_size,
                  bool *ret_closed, struct err *err);
 
+/* Output was taken that no event names yet. The caller makes one after JOURNAL_LATE_MS, or a program that prints and
+ * then computes would seem to have printed less. Without room or memory for the event the bytes wait for the next. */
+enum { JOURNAL_LATE_MS = 100 };
+bool journal_has_late_output(const struct journal *journal);
+void journal_record_late_output(struct journal *journal);
+
 /* Ends the open run with its result (JSON text, stored as is), and says where the variables are afterwards. When this
  * fails (ERR_LIMIT, ERR_NO_SPACE) the run is still open: try again with a smaller result. */
 int journal_end(struct journal *journal, const char *result, size_t size, enum journal_holds holds, struct err *err);

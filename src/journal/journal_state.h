@@ -8,7 +8,7 @@ enum {
         JOURNAL_MARK_EVERY = 64,     /* stream events between two marks of the index */
         JOURNAL_EVENTS_EACH = 4096,  /* stream events of a run that are never merged */
         JOURNAL_EVENT_BYTES = 1024,  /* later ones have this size, or come after this time; */
-        JOURNAL_EVENT_MS = 100,
+        JOURNAL_EVENT_MS = JOURNAL_LATE_MS,
         JOURNAL_DOUBLINGS_MAX = 4,   /* the size is doubled after as many again, up to so often */
         JOURNAL_STREAM_EVENTS_MAX = 1 << 16, /* of all runs that lie in the files: a journal is opened in one go */
         JOURNAL_RUNS_SLACK = 900, /* dropped runs that may lie in the files until they are rewritten */

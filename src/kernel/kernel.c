@@ -81,6 +81,7 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
 static void take_apart(struct kernel *kernel) {
         loop_timer_drop(&kernel->start_timer);
         loop_timer_drop(&kernel->pause_timer);
+        loop_timer_drop(&kernel->late_timer);
         loop_timer_drop(&kernel->rotate_timer);
         loop_unwatch(&kernel->replies_watch);
         loop_unwatch(&kernel->requests_watch);

@@ -67,9 +67,20 @@ static void pause_watch(struct kernel *kernel, struct loop_watch *watch) {
                 (void) loop_watch_change(watch, 0);
 }
 
+static void on_late(void *context) {
+        struct kernel *kernel = context;
+        kernel->late_timer = NULL;
+        if (!journal_has_late_output(kernel->journal))
+                return;
+        journal_record_late_output(kernel->journal);
+        kernel->listener->output(kernel);
+}
+
 static void on_output(struct kernel *kernel, enum journal_stream stream) {
         if (journal_open_run(kernel->journal)) {
                 take_output(kernel, stream, OUTPUT_BUDGET, OUTPUT_US);
+                if (!kernel->late_timer && journal_has_late_output(kernel->journal))
+                        kernel->late_timer = loop_timer(kernel->loop, loop_now_ms() + JOURNAL_LATE_MS, on_late, kernel);
                 if (journal_is_cut(kernel->journal, stream))
                         pause_watch(kernel, kernel->output_watch[stream]);
         } else /* something in the background writes between runs: the next run takes it */

@@ -216,3 +216,22 @@ def test_all_callers_of_a_run_are_answered_as_they_asked(daemon: Daemon, client:
             answered
         )
         assert answered["result"] == done["result"] == {"text/plain": "'the result'"}
+
+
+def test_the_last_words_of_a_run_that_printed_very_often_are_shown_at_once(client: Client) -> None:
+    """Its events are merged; what is left must not wait for the next output."""
+    code = (
+        "import os, time\n"
+        "for _ in range(20_000):\n    os.write(1, b'x')\n    time.sleep(1e-5)\n"
+        "os.write(1, b'last words')\ntime.sleep(50)"
+    )
+    number = client.begin("execute", session="often", code=code, stream=True, timeout_ms=60_000)
+    seen, n_pieces = b"", 0
+    for kind, payload in client.output(number):
+        assert kind == OUT, "the run ended first"
+        seen, n_pieces = (seen + payload[4:])[-20:], n_pieces + 1
+        if seen.endswith(b"last words"):
+            break
+    assert n_pieces > 4096, "so few that none were merged"
+    client.request("session.interrupt", session="often")
+    assert client.finish(number)["status"] == "interrupted"

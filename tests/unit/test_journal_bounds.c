@@ -54,6 +54,15 @@ static void test_byte_by_byte_output_makes_a_bounded_number_of_events(void) {
         struct journal_run run;
         ok(journal_find(f.journal, "drip", &run, &f.err) == 0 && run.bytes[JOURNAL_OUT] == BYTES, "all bytes are kept");
         ok(run.events > 4000 && run.events < 5000, "in %llu events", (unsigned long long) run.events);
+        size_t total = BYTES;
+        while (!journal_has_late_output(f.journal))
+                total += feed(&f, JOURNAL_OUT, "x", 1);
+        journal_record_late_output(f.journal);
+        must(journal_find(f.journal, "drip", &run, &f.err) == 0, f.err.message);
+        struct journal_event last;
+        ok(!journal_has_late_output(f.journal) && journal_event(f.journal, "drip", run.events, &last, &f.err) == 0 &&
+                   last.offset + last.size == total,
+           "an event for the last bytes is made without more output");
         ok(end(&f, "{}", 2) == 0 && open_it(&f) == 0, "ended and opened again");
         size_t at = 0, wrong = 0;
         struct journal_event event;
@@ -63,7 +72,7 @@ static void test_byte_by_byte_output_makes_a_bounded_number_of_events(void) {
                 wrong += event.offset != at || event.size == 0;
                 at += event.size;
         }
-        ok(wrong == 0 && at == BYTES && event.kind == JOURNAL_EVENT_RESULT,
+        ok(wrong == 0 && at == total && event.kind == JOURNAL_EVENT_RESULT,
            "the events tell of each byte once, in order");
         tear_down(&f);
 }
