@@ -132,7 +132,7 @@ struct kernel {
         unsigned n_unmeasured; /* runs since that were too short to be measured */
         size_t reply_bytes; /* since the last request */
         struct loop_timer *pause_timer; /* it sends too much: it is read again later */
-        struct loop_timer *late_timer;  /* it has printed something that is to be shown by then */
+        struct loop_timer *late_timer; /* it has printed something that is to be shown by then */
         struct loop_timer *rotate_timer; /* old runs are leaving its journal */
         size_t n_repeated; /* frames of that type since the last request */
         bool replays; /* its replies to the last daemon are read again */

@@ -105,31 +105,29 @@ void ask_remove(struct mcp_call *call, const char *name, ask_finish *finish) {
         finish(call, "{}", 2);
 }
 
-int ask_open_file(struct mcp_call *call, const char *name, const char *path, char ret_relative[static 4096],
-                  struct stat *ret_status, struct err *err) {
-        (void) call;
-        (void) ret_relative;
-        (void) ret_status;
+void ask_open(struct mcp_call *call, const char *name, const char *path, json_t *arguments, ask_opened *then) {
+        struct err err;
         must(is_name(name) && strlen(path) < 4096);
-        return err_set(err, ERR_NOT_FOUND, "there is no such file");
+        (void) err_set(&err, ERR_NOT_FOUND, "there is no such file");
+        then(call, arguments, NULL, &err);
 }
 
-json_t *ask_list_directory(int directory_fd, bool *ret_cut, struct err *err) {
-        (void) directory_fd;
+json_t *ask_list_directory(const struct ask_file *file, bool *ret_cut, struct err *err) {
+        (void) file;
         (void) ret_cut;
         (void) err_set(err, ERR_NOT_FOUND, "there is no such directory");
         return NULL;
 }
 
-int ask_write_file(struct mcp_call *call, const char *name, const char *path, const char *content, size_t size,
-                   struct err *err) {
-        (void) call;
-        (void) err;
+void ask_write(struct mcp_call *call, const char *name, const char *path, const struct ask_bytes *content,
+               ask_written *then) {
+        struct err err;
         must(is_name(name) && strlen(path) < 4096);
         unsigned sum = 0;
-        for (size_t i = 0; i < size; i++) /* all of it is there to be read */
-                sum += (unsigned char) content[i];
-        return sum == 77 ? err_set(err, ERR_REFUSED, "no") : 0;
+        for (size_t i = 0; i < content->size; i++) /* all of it is there to be read */
+                sum += (unsigned char) content->bytes[i];
+        (void) err_set(&err, ERR_REFUSED, "no");
+        then(call, path, content->size, sum == 77 ? &err : NULL);
 }
 
 /* ---- the transport ---- */
