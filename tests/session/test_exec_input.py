@@ -96,8 +96,8 @@ def test_interrupt_reaches_code_that_waits_for_input(served_glovebox: Glovebox) 
     assert good(served_glovebox("exec", "demo", "-c", "kept")) == "1\n"
 
 
-def test_second_interrupt_says_what_happens_and_the_next_call_what_was_lost(served_glovebox: Glovebox) -> None:
-    code = "import time\nprint('on', flush=True)\nwhile True:\n  try: time.sleep(60)\n  except KeyboardInterrupt: pass"
+def interrupt_twice(served_glovebox: Glovebox, code: str) -> str:
+    """Ctrl-C and Ctrl-C again while the code runs; what was printed about it."""
     good(served_glovebox("exec", "demo", "-c", "kept = 1"))
     with served_glovebox.popen("exec", "demo", "-c", code) as process:
         assert process.stdout and process.stderr and process.stdout.readline() == "on\n"
@@ -105,8 +105,13 @@ def test_second_interrupt_says_what_happens_and_the_next_call_what_was_lost(serv
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-        said = process.stderr.read()
-        assert "variables of session demo are lost" in said and "goes on" not in said
+        return process.stderr.read()
+
+
+def test_second_interrupt_says_what_happens_and_the_next_call_what_was_lost(served_glovebox: Glovebox) -> None:
+    code = "import time\nprint('on', flush=True)\nwhile True:\n  try: time.sleep(60)\n  except KeyboardInterrupt: pass"
+    said = interrupt_twice(served_glovebox, code)
+    assert "variables of session demo are lost" in said and "goes on" not in said
     state = ("session", "show", "demo", "--json")
     wait_for("its end", lambda: json.loads(good(served_glovebox(*state)))["state"] != "running")
     after = served_glovebox("exec", "demo", "-c", "'kept' in globals()")
@@ -117,13 +122,6 @@ def test_second_interrupt_says_what_happens_and_the_next_call_what_was_lost(serv
 def test_second_interrupt_does_not_harm_code_that_reacts(served_glovebox: Glovebox) -> None:
     """It was given time to end by itself; then nothing is lost, and no call says so."""
     code = "import time\nprint('on', flush=True)\ntry: time.sleep(60)\nfinally: time.sleep(0.7); kept += 1"
-    good(served_glovebox("exec", "demo", "-c", "kept = 1"))
-    with served_glovebox.popen("exec", "demo", "-c", code) as process:
-        assert process.stdout and process.stderr and process.stdout.readline() == "on\n"
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert "if it has not reacted within 2 s" in process.stderr.read()
+    assert "if it has not reacted within 2 s" in interrupt_twice(served_glovebox, code)
     after = served_glovebox("exec", "demo", "-c", "kept")
     assert after.stdout == "2\n" and "lost" not in after.stderr, after

@@ -107,34 +107,25 @@ int tree_clone_mapped(int fd, bool writable, uid_t owner_uid, gid_t owner_gid, u
         return clone_mapped(fd, writable, &mapping);
 }
 
-/* Who owns the directory is who the box's own user is. */
-static int map_owner(int fd, uid_t box_uid, gid_t box_gid, struct mapping *ret_mapping) {
+/* Who owns the directory is the box's own user in it. */
+static int clone_for_owner(int fd, bool writable, struct mapping mapping) {
         struct stat status;
         if (fstat(fd, &status) < 0)
                 return -errno;
-        *ret_mapping = (struct mapping) {
-                .owner_uid = status.st_uid, .owner_gid = status.st_gid, .box_uid = box_uid, .box_gid = box_gid
-        };
-        return 0;
+        mapping.owner_uid = status.st_uid;
+        mapping.owner_gid = status.st_gid;
+        return clone_mapped(fd, writable, &mapping);
 }
 
 int tree_clone_served(int fd, bool writable, uid_t box_uid, gid_t box_gid) {
-        struct mapping mapping;
-        int code = map_owner(fd, box_uid, box_gid, &mapping);
-        if (code < 0)
-                return code;
-        mapping.for_root = true;
-        int tree = clone_mapped(fd, writable, &mapping);
+        const struct mapping mapping = { .box_uid = box_uid, .box_gid = box_gid, .for_root = true };
+        int tree = clone_for_owner(fd, writable, mapping);
         return (tree == -EINVAL || tree == -EPERM) && !writable ? tree_clone(fd, false) : tree;
 }
 
 int tree_clone_for_users(int fd, uid_t box_uid, gid_t box_gid, uid_t disk_id) {
-        struct mapping mapping;
-        int code = map_owner(fd, box_uid, box_gid, &mapping);
-        if (code < 0)
-                return code;
-        mapping.disk_id = disk_id;
-        return clone_mapped(fd, true, &mapping);
+        const struct mapping mapping = { .box_uid = box_uid, .box_gid = box_gid, .disk_id = disk_id };
+        return clone_for_owner(fd, true, mapping);
 }
 
 int tree_clone_owned(int fd, bool writable, bool leased, uid_t box_uid, gid_t box_gid) {
