@@ -1,4 +1,4 @@
-#include "daemon/remote_request.h"
+#include "daemon/remote_request_state.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,55 +9,16 @@
 #include "base/fd.h"
 #include "base/json_bounds.h"
 #include "base/memory.h"
-#include "daemon/remote.h"
 #include "daemon/remote_answer.h"
 #include "daemon/socket_client.h"
-#include "daemon/upload.h"
-#include "session/manager.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 
 enum {
-        NUMBER = 1, /* of the only request of a connection */
         PAUSE_MIN_MS = 50,
         PAUSE_MAX_MS = 1000,
-        PARSED_MAX = 4 << 20,       /* answers and events larger than this are checked, not parsed */
+        PARSED_MAX = 4 << 20, /* answers and events larger than this are checked, not parsed */
         QUEUE_MAX = 8 << 20,
-        QUEUE_HIGH = 1 << 20, /* past it the client that sends a file has to wait */
-};
-
-struct remote_upload {
-        struct upload upload;
-        struct remote_request *request; /* NULL: over */
-};
-
-struct remote_request {
-        struct caller *caller; /* NULL: has left */
-        struct session_manager *manager;
-        char session_id[32], session_name[136], remote_name[REMOTE_NAME_MAX];
-        json_t *json;
-        char *code;
-        size_t code_size;
-        unsigned traits;
-        bool is_new, detach;
-
-        int fd; /* -1: not connected now */
-        bool is_fresh, is_told; /* the connection; it has said something */
-        struct loop_watch *watch;
-        struct message_parser parser;
-        struct message_queue queue;
-        struct loop_timer *timer; /* until it is tried again, or must have been answered */
-        uint64_t away_since_ms;   /* 0: it is not */
-        uint64_t pause_ms;
-
-        char run_id[33];
-        bool is_started;
-        uint64_t number;   /* of the last event that was passed on, ... */
-        uint64_t passed;   /* ... how much of it, ... */
-        bool is_error;
-        uint64_t skip;     /* ... and how much comes again */
-        uint64_t received; /* bytes of a file */
-        struct remote_upload *upload;
 };
 
 static void on_event(void *context, uint32_t events);
@@ -90,20 +51,9 @@ static void hang_up(struct remote_request *request, bool is_kept) {
         message_queue_release(&request->queue);
 }
 
-static void drop_upload(struct remote_request *request) {
-        struct remote_upload *upload = request->upload;
-        request->upload = NULL;
-        if (!upload)
-                return;
-        struct client *client = client_request_of(upload->upload.caller)->client;
-        upload->request = NULL;
-        client_hold(client, false);
-        upload_free(client, &upload->upload);
-}
-
-static void request_free(struct remote_request *request, bool keeps_connection) {
+void remote_request_free(struct remote_request *request, bool keeps_connection) {
         if (request->caller)
-                drop_upload(request);
+                remote_upload_drop(request);
         loop_timer_drop(&request->timer);
         hang_up(request, keeps_connection);
         json_decref(request->json);
@@ -117,11 +67,10 @@ static void on_leave(void *context) {
                 request->upload->request = NULL;
         request->upload = NULL;
         request->caller = NULL;
-        request_free(request, false);
+        remote_request_free(request, false);
 }
 
-static void on_feed(void *context) {
-        const struct remote_request *request = context;
+void remote_request_watch(const struct remote_request *request) {
         if (request->watch)
                 (void) loop_watch_change(request->watch,
                                          (uint32_t) EPOLLIN |
@@ -131,12 +80,16 @@ static void on_feed(void *context) {
 static void on_wanted(void *context);
 static const struct caller_source source = { .leave = on_leave, .feed = on_wanted };
 
+struct remote_request *remote_request_of(const struct caller *caller) {
+        return caller->source == &source ? caller->source_context : NULL;
+}
+
 static void refuse(struct remote_request *request, const struct err *err, bool keeps_connection) {
         struct caller *caller = request->caller;
         struct session *session = request->is_new && !request->is_started ? session_of(request) : NULL;
         const struct err copy = *err;
         note_state(request, request->is_started ? "idle" : NULL);
-        request_free(request, keeps_connection);
+        remote_request_free(request, keeps_connection);
         if (session)
                 session_remove(session, false);
         caller_refuse(caller, &copy);
@@ -152,7 +105,7 @@ static void answer_json(struct remote_request *request, json_t *answer) {
                 note_state(request, json_string_value(json_object_get(answer, "state")));
         if (request->traits & REMOTE_SESSION && session_of(request))
                 remote_answer_shape_session(answer, session_of(request), request->is_new);
-        request_free(request, true);
+        remote_request_free(request, true);
         if (session)
                 session_remove(session, false);
         caller_answer(caller, answer);
@@ -167,7 +120,7 @@ static void answer_text(struct remote_request *request, const char *bytes, size_
                 return;
         }
         note_state(request, "idle");
-        request_free(request, true);
+        remote_request_free(request, true);
         caller_answer_text(caller, text, size, NULL);
 }
 
@@ -241,7 +194,7 @@ static bool take_start(struct remote_request *request) {
         note_state(request, "running");
         if (request->detach) {
                 json_t *answer = json_pack("{s:s, s:s}", "run_id", request->run_id, "session", request->session_id);
-                request_free(request, false); /* the run goes on there */
+                remote_request_free(request, false); /* the run goes on there */
                 caller_answer(caller, answer);
                 return false;
         }
@@ -307,14 +260,14 @@ static void take_data(struct remote_request *request, const struct message *mess
 
 /* False: the request is over. */
 static bool take_message(struct remote_request *request, const struct message *message) {
-        if (message->request != NUMBER && message->request != TUNNEL_NOTICE) {
+        if (message->request != REMOTE_REQUEST_NUMBER && message->request != TUNNEL_NOTICE) {
                 struct err err;
                 (void) err_set(&err, ERR_PROTOCOL, "the remote answers something that was not asked");
                 refuse(request, &err, false);
                 return false;
         }
         request->is_told = true;
-        request->away_since_ms = message->request == NUMBER ? 0 : request->away_since_ms;
+        request->away_since_ms = message->request == REMOTE_REQUEST_NUMBER ? 0 : request->away_since_ms;
         switch (message->type) {
         case MESSAGE_EVENT:
                 return take_event(request, message);
@@ -406,17 +359,17 @@ static int send_request(struct remote_request *request) {
         _cleanup_free_ char *text = json_dumps(json, JSON_COMPACT);
         bool has_code = request->code && json_object_get(json, "code_follows");
         json_decref(json);
-        int code =
-                text ? message_queue_send(&request->queue, request->fd, MESSAGE_REQUEST, NUMBER, 0, text, strlen(text))
-                     : -ENOMEM;
+        int code = text ? message_queue_send(&request->queue, request->fd, MESSAGE_REQUEST, REMOTE_REQUEST_NUMBER, 0,
+                                             text, strlen(text))
+                        : -ENOMEM;
         for (size_t at = 0; has_code && code >= 0 && at < request->code_size;) {
                 size_t size = request->code_size - at < MESSAGE_DATA_MAX ? request->code_size - at : MESSAGE_DATA_MAX;
-                code = message_queue_send(&request->queue, request->fd, MESSAGE_DATA, NUMBER, 0, request->code + at,
-                                          size);
+                code = message_queue_send(&request->queue, request->fd, MESSAGE_DATA, REMOTE_REQUEST_NUMBER, 0,
+                                          request->code + at, size);
                 at += size;
         }
         if (has_code && code >= 0)
-                code = message_queue_send(&request->queue, request->fd, MESSAGE_END, NUMBER, 0, "", 0);
+                code = message_queue_send(&request->queue, request->fd, MESSAGE_END, REMOTE_REQUEST_NUMBER, 0, "", 0);
         return code < 0 ? code : 0;
 }
 
@@ -437,7 +390,7 @@ static void connect_now(struct remote_request *request) {
                 broken(request, &err);
                 return;
         }
-        on_feed(request);
+        remote_request_watch(request);
         /* A run says that it has begun at once; only its end may take any time. */
         loop_timer_drop(&request->timer);
         uint64_t wait_ms = 2 * manager->options->engines.remote_timeout_ms; /* to connect, and to answer */
@@ -476,7 +429,7 @@ static bool take_messages(struct remote_request *request) {
 /* The caller has room again: first for what was received, which may be the end of it. */
 static void on_wanted(void *context) {
         struct remote_request *request = context;
-        on_feed(request);
+        remote_request_watch(request);
         if (request->watch && request->traits & REMOTE_DOWNLOAD)
                 (void) take_messages(request);
 }
@@ -500,10 +453,10 @@ static void on_event(void *context, uint32_t events) {
                         broken(request, NULL);
                         return;
                 }
-                bool has_room = message_queue_size(&request->queue) < QUEUE_HIGH;
+                bool has_room = message_queue_size(&request->queue) < REMOTE_REQUEST_QUEUE_HIGH;
                 if (request->upload && has_room)
                         client_hold(client_request_of(request->caller)->client, false);
-                on_feed(request);
+                remote_request_watch(request);
                 if (has_room && request->traits & REMOTE_UPLOAD && request->caller->type->room) {
                         request->caller->type->room(request->caller); /* which may be the end of it */
                         return;
@@ -511,86 +464,6 @@ static void on_event(void *context, uint32_t events) {
         }
         if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
                 (void) receive(request);
-}
-
-/* ---- a file that is sent there ---- */
-
-static int on_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
-        struct remote_request *request = ((struct remote_upload *) upload)->request;
-        if (!request)
-                return 0;
-        int code = message_queue_send(&request->queue, request->fd, MESSAGE_DATA, NUMBER, 0, bytes, size);
-        if (code < 0) {
-                request->upload = NULL;
-                request->caller = NULL;
-                request_free(request, false);
-                ((struct remote_upload *) upload)->request = NULL;
-                return err_set(err, ERR_GONE, "the connection to the remote broke: send the file again");
-        }
-        on_feed(request);
-        if (message_queue_size(&request->queue) >= QUEUE_HIGH)
-                client_hold(client_request_of(upload->caller)->client, true);
-        return 0;
-}
-
-static void on_pieces_end(struct upload *upload) {
-        struct remote_request *request = ((struct remote_upload *) upload)->request;
-        if (!request)
-                return;
-        request->upload = NULL;
-        ((struct remote_upload *) upload)->request = NULL;
-        client_hold(client_request_of(upload->caller)->client, false);
-        if (request->fd >= 0)
-                (void) message_queue_send(&request->queue, request->fd, MESSAGE_END, NUMBER, 0, "", 0);
-        on_feed(request);
-}
-
-/* Also when the client is gone; then its request is told by on_leave. */
-static void on_abandoned(struct upload *upload) {
-        struct remote_request *request = ((struct remote_upload *) upload)->request;
-        if (request)
-                request->upload = NULL;
-}
-
-static int expect_upload(struct remote_request *request, struct err *err) {
-        struct remote_upload *upload = calloc(1, sizeof(*upload));
-        if (!upload)
-                return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
-        upload->upload = (struct upload) {
-                .caller = request->caller, .piece = on_piece, .finish = on_pieces_end, .abandon = on_abandoned
-        };
-        upload->request = request;
-        if (upload_begin(&upload->upload, err) < 0)
-                return -1;
-        request->upload = upload;
-        return 0;
-}
-
-/* ---- the same for a caller without messages ---- */
-
-static int send_piece(struct caller *caller, enum message_type type, const char *bytes, size_t size, struct err *err) {
-        struct remote_request *request = caller->source == &source ? caller->source_context : NULL;
-        int code = 0;
-        if (!request || request->fd < 0)
-                return err_set(err, ERR_GONE, "the connection to the remote broke: send the file again");
-        do {
-                size_t n = size < MESSAGE_DATA_MAX ? size : MESSAGE_DATA_MAX;
-                code = message_queue_send(&request->queue, request->fd, type, NUMBER, 0, bytes, n);
-                bytes += n;
-                size -= n;
-        } while (size > 0 && code >= 0);
-        if (code < 0)
-                return err_set(err, ERR_GONE, "the connection to the remote broke: send the file again");
-        on_feed(request);
-        return message_queue_size(&request->queue) >= QUEUE_HIGH ? 1 : 0;
-}
-
-int remote_request_send(struct caller *caller, const char *bytes, size_t size, struct err *err) {
-        return size == 0 ? 0 : send_piece(caller, MESSAGE_DATA, bytes, size, err);
-}
-
-int remote_request_send_end(struct caller *caller, struct err *err) {
-        return send_piece(caller, MESSAGE_END, "", 0, err) < 0 ? -1 : 0;
 }
 
 /* ---- the beginning ---- */
@@ -615,16 +488,17 @@ int remote_request_begin(const struct remote_order *order, struct err *err) {
                 (void) snprintf(request->run_id, sizeof(request->run_id), "%s", order->run_id);
         if (order->code && !(request->code = malloc(order->code_size + 1))) {
                 request->caller = NULL;
-                request_free(request, false);
+                remote_request_free(request, false);
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
         }
         if (order->code) {
                 memcpy(request->code, order->code, order->code_size);
                 request->code_size = order->code_size;
         }
-        if (order->traits & REMOTE_UPLOAD && client_request_of(order->caller) && expect_upload(request, err) < 0) {
+        if (order->traits & REMOTE_UPLOAD && client_request_of(order->caller) &&
+            remote_upload_expect(request, err) < 0) {
                 request->caller = NULL;
-                request_free(request, false);
+                remote_request_free(request, false);
                 return -1;
         }
         order->caller->source = &source;

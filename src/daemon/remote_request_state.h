@@ -1,0 +1,59 @@
+/* A request that was passed on to the remote, as its files share it: remote_request.c connects, asks and answers,
+ * remote_upload.c sends what the caller sends. */
+#pragma once
+
+#include "daemon/remote.h"
+#include "daemon/remote_request.h"
+#include "daemon/upload.h"
+#include "session/manager.h"
+
+enum {
+        REMOTE_REQUEST_NUMBER = 1,          /* of the only request of a connection */
+        REMOTE_REQUEST_QUEUE_HIGH = 1 << 20, /* past it the client that sends a file has to wait */
+};
+
+struct remote_upload {
+        struct upload upload;
+        struct remote_request *request; /* NULL: over */
+};
+
+struct remote_request {
+        struct caller *caller; /* NULL: has left */
+        struct session_manager *manager;
+        char session_id[32], session_name[136], remote_name[REMOTE_NAME_MAX];
+        json_t *json;
+        char *code;
+        size_t code_size;
+        unsigned traits;
+        bool is_new, detach;
+
+        int fd; /* -1: not connected now */
+        bool is_fresh, is_told; /* the connection; it has said something */
+        struct loop_watch *watch;
+        struct message_parser parser;
+        struct message_queue queue;
+        struct loop_timer *timer; /* until it is tried again, or must have been answered */
+        uint64_t away_since_ms;   /* 0: it is not */
+        uint64_t pause_ms;
+
+        char run_id[33];
+        bool is_started;
+        uint64_t number;   /* of the last event that was passed on, ... */
+        uint64_t passed;   /* ... how much of it, ... */
+        bool is_error;
+        uint64_t skip;     /* ... and how much comes again */
+        uint64_t received; /* bytes of a file */
+        struct remote_upload *upload;
+};
+
+void remote_request_free(struct remote_request *request, bool keeps_connection);
+
+/* The request of a caller, or NULL. */
+struct remote_request *remote_request_of(const struct caller *caller);
+
+/* Watches the connection again: it has something to send, or the caller takes more. */
+void remote_request_watch(const struct remote_request *request);
+
+/* DATA of a client of the daemon's socket is passed on; its end, and a caller that is gone, come by themselves. */
+int remote_upload_expect(struct remote_request *request, struct err *err);
+void remote_upload_drop(struct remote_request *request);
