@@ -52,5 +52,8 @@ char **spawn_job_make_environment(struct spawn_job *job, struct err *err);
 /* Everything that the box is to see, opened anew: the workspace, and the rest as job->mounts. */
 int spawn_job_open_trees(struct spawn_job *job, struct err *err);
 
+/* Of a box that is there: the workspace is one more mount, which covers the box's own. */
+int spawn_job_open_late_trees(struct spawn_job *job, struct err *err);
+
 /* The box is there: makes the kernel's pipes, and has it forked or executed. */
 int spawn_job_start_kernel(struct spawn_job *job, struct maker_reply *reply, struct err *err);
