@@ -27,7 +27,7 @@
 
 enum { CONTROL_FD = 3 };
 
-static void reap(int signal_fd) {
+static void reap_children(int signal_fd) {
         struct signalfd_siginfo ignored[8];
         (void) !read(signal_fd, ignored, sizeof(ignored));
         struct rusage usage;
@@ -70,7 +70,7 @@ static bool is_readable(int fd) {
         return poll(&polled, 1, 0) == 1;
 }
 
-static bool turn(int control_fd, int signal_fd) {
+static bool agent_turn(int control_fd, int signal_fd) {
         static struct polls polls;
         polls.n = 0;
         int wanted = (link_is_full() ? 0 : POLLIN) | (link_has_queue() ? POLLOUT : 0);
@@ -84,7 +84,7 @@ static bool turn(int control_fd, int signal_fd) {
         if (polls_happened(&polls, control) & ~POLLIN)
                 link_flush();
         if (polls_happened(&polls, deaths))
-                reap(signal_fd);
+                reap_children(signal_fd);
         children_move(&polls);
         watches_move(&polls);
         removals_move();
@@ -114,7 +114,7 @@ int main(int argc, char **argv) {
                 return EXIT_FAILURE;
         link_open(control_fd);
         link_send(FRAME_READY, 0, NULL);
-        while (turn(control_fd, signal_fd))
+        while (agent_turn(control_fd, signal_fd))
                 ;
         writes_release();
         users_release();

@@ -110,7 +110,7 @@ static int take_shares(const struct channel *channel, bool is_run, struct err *e
         return 0;
 }
 
-static int admit(void *context, json_t *json, bool *ret_is_run, struct err *err) {
+static int channel_admit(void *context, json_t *json, bool *ret_is_run, struct err *err) {
         struct channel *channel = context;
         const char *session = json_string_value(json_object_get(json, "session"));
         channel->service->counted.requests++;
@@ -150,7 +150,7 @@ static void on_gone(void *context) {
         free(channel);
 }
 
-static const struct client_guard guard = { .admit = admit, .settled = on_settled, .gone = on_gone };
+static const struct client_guard guard = { .admit = channel_admit, .settled = on_settled, .gone = on_gone };
 
 /* ---- the connection ---- */
 

@@ -30,7 +30,7 @@ struct mcp_request {
         bool takes_stream, is_begun, is_broken;
 };
 
-static struct mcp_request *of(struct mcp_call *call) {
+static struct mcp_request *mcp_request_of(struct mcp_call *call) {
         return (struct mcp_request *) call;
 }
 
@@ -47,7 +47,7 @@ static void put_event(struct mcp_request *own, const char *text, size_t size) {
 }
 
 static void on_notify(struct mcp_call *call, const char *text, size_t size) {
-        struct mcp_request *own = of(call);
+        struct mcp_request *own = mcp_request_of(call);
         struct http_request *request = own->api->request;
         if (!own->takes_stream || !request)
                 return;
@@ -73,7 +73,7 @@ static void send_whole(struct http_request *request, int status, const char *tex
 }
 
 static void on_respond(struct mcp_call *call, int status, const char *text, size_t size) {
-        struct mcp_request *own = of(call);
+        struct mcp_request *own = mcp_request_of(call);
         struct http_request *request = own->api->request;
         if (!request)
                 return;
@@ -89,15 +89,15 @@ static void on_respond(struct mcp_call *call, int status, const char *text, size
 }
 
 static int on_count_run(struct mcp_call *call, struct err *err) {
-        return api_request_count_run(of(call)->api, err);
+        return api_request_count_run(mcp_request_of(call)->api, err);
 }
 
 static int on_admit_sandbox(struct mcp_call *call, const char *name, struct err *err) {
-        return sandbox_has_room(of(call)->api, name, err) ? 0 : -1;
+        return sandbox_has_room(mcp_request_of(call)->api, name, err) ? 0 : -1;
 }
 
 static void on_release(struct mcp_call *call) {
-        struct mcp_request *own = of(call);
+        struct mcp_request *own = mcp_request_of(call);
         for (struct mcp_request **at = &own->api->service->mcp_requests; *at; at = &(*at)->next)
                 if (*at == own) {
                         *at = own->next;

@@ -66,7 +66,7 @@ int serving_name(struct api_request *api_request, const char *name) {
 }
 
 /* Is the tag in the list of an If-None-Match? */
-static bool is_listed(const char *list, const char *tag) {
+static bool tag_is_listed(const char *list, const char *tag) {
         return list && *tag && (strcmp(list, "*") == 0 || strstr(list, tag) != NULL);
 }
 
@@ -106,7 +106,7 @@ bool serving_head(struct api_request *api_request, const struct serving_file *fi
         enum http_range_kind kind = choose_range(request, file->size, file->tag, &ret_part->first, &ret_part->length);
         ret_part->status = kind == HTTP_RANGE_PART ? 206 : 200;
         ret_part->type = type_of(file->name);
-        if (is_listed(http_header(request, "If-None-Match"), file->tag)) {
+        if (tag_is_listed(http_header(request, "If-None-Match"), file->tag)) {
                 (void) http_add_header(request, "ETag", file->tag);
                 (void) http_respond(request, 304, NULL, "", 0);
                 api_request_free(api_request);

@@ -1,4 +1,4 @@
-/* JSON from a stranger, looked at before it is parsed. */
+/* A check of untrusted JSON before it is parsed. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,7 +1,6 @@
-/* JSON from a stranger, checked piece by piece as it comes, and kept as text: no tree is made of it, so it costs no
- * more memory than its bytes, and no more time at its end than at its beginning. Says where the members of the
- * outermost object are that the caller needs. Strict: RFC 8259, in one line, valid UTF-8, no lone surrogates, bounded
- * depth. */
+/* Checks untrusted JSON piece by piece as it arrives, and keeps it as text. It builds no tree, so the memory used is
+ * that of the bytes, and each piece takes the same time. It notes the positions of those members of the outermost
+ * object that the caller needs. Strict: RFC 8259, in one line, valid UTF-8, no lone surrogates, bounded depth. */
 #pragma once
 
 #include <stdbool.h>

@@ -12,7 +12,7 @@ void json_writer_release(struct json_writer *text) {
 }
 
 /* Where the next `size` bytes go, or NULL. */
-static char *make_room(struct json_writer *text, size_t size) {
+static char *json_writer_make_room(struct json_writer *text, size_t size) {
         if (text->failed || size > SIZE_MAX / 4 || text->size > SIZE_MAX / 4) {
                 text->failed = true;
                 return NULL;
@@ -33,7 +33,7 @@ static char *make_room(struct json_writer *text, size_t size) {
 }
 
 void json_writer_put(struct json_writer *text, const char *bytes, size_t size) {
-        char *to = size > 0 ? make_room(text, size) : NULL;
+        char *to = size > 0 ? json_writer_make_room(text, size) : NULL;
         if (!to)
                 return;
         memcpy(to, bytes, size);
@@ -146,7 +146,7 @@ void json_writer_put_string(struct json_writer *text, const char *bytes, size_t 
                 bytes = repaired;
         }
         size_t total = 2 + written_size_of(bytes, size);
-        char *to = make_room(text, total + BEHIND);
+        char *to = json_writer_make_room(text, total + BEHIND);
         if (!to)
                 return;
         if (!written[0].size)

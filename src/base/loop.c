@@ -162,7 +162,7 @@ static void loop_put(struct loop *loop, size_t place, struct loop_timer *timer) 
         timer->place = place;
 }
 
-static void sift(struct loop *loop, size_t place) {
+static void timer_sift_up(struct loop *loop, size_t place) {
         struct loop_timer *timer = loop->heap[place];
         while (place > 0 && loop->heap[(place - 1) / 2]->at_ms > timer->at_ms) {
                 loop_put(loop, place, loop->heap[(place - 1) / 2]);
@@ -196,7 +196,7 @@ struct loop_timer *loop_timer(struct loop *loop, uint64_t at_ms, void (*call)(vo
                 return NULL;
         *timer = (struct loop_timer) { .loop = loop, .at_ms = at_ms, .call = call, .context = context };
         loop_put(loop, loop->n_timers++, timer);
-        sift(loop, timer->place);
+        timer_sift_up(loop, timer->place);
         return timer;
 }
 
@@ -206,7 +206,7 @@ static void take_out(struct loop_timer *timer) {
         struct loop_timer *last = loop->heap[--loop->n_timers];
         if (last != timer) {
                 loop_put(loop, place, last);
-                sift(loop, place);
+                timer_sift_up(loop, place);
         }
 }
 

@@ -10,3 +10,6 @@ int utf8_repair(const char *bytes, size_t size, char **ret_text, size_t *ret_siz
 
 /* Is all of it well-formed? NUL bytes count as such. */
 bool utf8_is_valid(const char *bytes, size_t size);
+
+/* The number of bytes of the first character; 0 if it is ill-formed. size > 0. */
+size_t utf8_character_length(const char *bytes, size_t size);

@@ -57,6 +57,8 @@ static void on_drain_time(void *context) {
 }
 
 /* Refuses new requests and answers those under way, for a while. The second signal stops at once. */
+/* The first SIGTERM or SIGINT lets the requests of the front end finish, up to a time limit; a second one stops at
+ * once. */
 static void daemon_drain(struct daemon *daemon) {
         struct session_manager *manager = &daemon->manager;
         bool again = manager->draining;
@@ -74,11 +76,8 @@ static void on_signal(void *context, uint32_t events) {
         struct daemon *daemon = context;
         (void) events;
         struct signalfd_siginfo info;
-        while (read(daemon->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-                if (info.ssi_signo == SIGCHLD)
-                        continue; /* the maker's end shows on its socket */
+        while (read(daemon->signal_fd, &info, sizeof(info)) == sizeof(info))
                 daemon_drain(daemon);
-        }
 }
 
 static int watch_signals(struct daemon *daemon, struct err *err) {

@@ -13,7 +13,7 @@
 
 enum { WHAT_MAX = 80, PREFIX_MIN = 6 };
 
-static bool is_listed(const struct session *session, const struct caller *caller) {
+static bool session_is_visible(const struct session *session, const struct caller *caller) {
         return !session_is_going(session) && !session->helps &&
                (session->ephemeral || session_is_seen_by(session, caller->owner)) &&
                (caller_is_operator(caller) || strcmp(session->row.owner, caller->owner) == 0);
@@ -64,7 +64,7 @@ int operation_ps(struct caller *caller, struct err *err) {
         caller_begin(caller, "ps", NULL);
         json_t *list = json_array();
         for (struct session *session = caller->manager->sessions; session; session = session->next) {
-                if (!is_listed(session, caller))
+                if (!session_is_visible(session, caller))
                         continue;
                 const struct session_info info = session_info_of(session);
                 json_t *item = session_info_to_json(&info, &brief), *runs = json_array();
@@ -91,7 +91,7 @@ static struct session *find_target(struct caller *caller, const char *name, stru
         if (found)
                 return found;
         for (struct session *session = caller->manager->sessions; session; session = session->next) {
-                if (!is_listed(session, caller) ||
+                if (!session_is_visible(session, caller) ||
                     !(has_prefix(session->row.id, name) || (session->runs && has_prefix(session->runs->id, name))))
                         continue;
                 if (found) {

@@ -167,7 +167,7 @@ static struct run *find_run(const struct session *session, const char *run_id) {
         return run;
 }
 
-/* ---- a run that was asked for before ---- */
+/* ---- a request for a run that exists ---- */
 
 static int check_run_id(const struct run_request *request, struct err *err) {
         const char *id = request->run_id;
@@ -176,20 +176,13 @@ static int check_run_id(const struct run_request *request, struct err *err) {
         return err_set(err, ERR_USAGE, "\"run_id\" is 32 hexadecimal digits");
 }
 
-/* A client whose connection broke asks again under the same id: it gets that run, and none is executed twice. 1: the
- * run is there, and the caller has it; 0: there is none; -1. */
-static int join_run(struct caller *caller, const struct run_request *request, struct err *err) {
-        struct session *session = request->run_id && !request->is_ephemeral && request->session
-                                          ? session_find(caller->manager, caller->owner, request->session)
-                                          : NULL;
-        struct run *run = session ? find_run(session, request->run_id) : NULL;
-        caller->stream = request->stream;
-        if (run && request->detach)
-                caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run->id, "session", session->row.id));
-        else if (run)
-                run_add_caller(run, caller);
-        if (run || !session)
-                return run != NULL;
+static void answer_detached(struct caller *caller, const struct session *session, const char *run_id) {
+        caller_answer(caller, json_pack("{s:s, s:s}", "run_id", run_id, "session", session->row.id));
+}
+
+/* The same for a run that is over. 1: it is in the journal, and the caller has its result; 0: it is not; -1. */
+static int join_ended_run(struct caller *caller, struct session *session, const struct run_request *request,
+                          struct err *err) {
         struct err ignored;
         struct journal *owned, *journal = journal_of(session, &owned, &ignored);
         struct journal_run found;
@@ -198,8 +191,7 @@ static int join_run(struct caller *caller, const struct run_request *request, st
         int code = 0;
         if (journal && journal_find(journal, request->run_id, &found, &ignored) == 0) {
                 if (request->detach)
-                        caller_answer(caller,
-                                      json_pack("{s:s, s:s}", "run_id", request->run_id, "session", session->row.id));
+                        answer_detached(caller, session, request->run_id);
                 else if (request->stream)
                         code = send_events(caller, session, journal, &found, err);
                 else if ((code = read_result_text(journal, &found, &text, &size, err)) == 0)
@@ -208,6 +200,23 @@ static int join_run(struct caller *caller, const struct run_request *request, st
         }
         journal_close(owned);
         return code;
+}
+
+/* A client whose connection broke repeats its request with the same run id: it gets that run, and the code is not
+ * executed twice. 1: the run exists, and the caller is attached to it; 0: there is none; -1. */
+static int join_run(struct caller *caller, const struct run_request *request, struct err *err) {
+        struct session *session = request->run_id && !request->is_ephemeral && request->session
+                                          ? session_find(caller->manager, caller->owner, request->session)
+                                          : NULL;
+        struct run *run = session ? find_run(session, request->run_id) : NULL;
+        caller->stream = request->stream;
+        if (run && request->detach)
+                answer_detached(caller, session, run->id);
+        else if (run)
+                run_add_caller(run, caller);
+        if (run || !session)
+                return run != NULL;
+        return join_ended_run(caller, session, request, err);
 }
 
 /* 1: the remote has it; 0: it is to be done here; -1. */

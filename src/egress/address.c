@@ -58,7 +58,7 @@ static const struct {
         { { 0 }, 0, EGRESS_FORBIDDEN }, /* all else: mapped and compatible IPv4, link-local, site-local, multicast, … */
 };
 
-static bool has_prefix(const uint8_t *bytes, const uint8_t *prefix, unsigned bits) {
+static bool address_has_prefix(const uint8_t *bytes, const uint8_t *prefix, unsigned bits) {
         unsigned whole = bits / 8, rest = bits % 8;
         if (memcmp(bytes, prefix, whole) != 0)
                 return false;
@@ -77,7 +77,7 @@ static enum egress_class class_of_v6(const uint8_t bytes[static 16]) {
                 return class_of_v4(ntohl(inner)) == EGRESS_PUBLIC ? EGRESS_PUBLIC : EGRESS_FORBIDDEN;
         }
         size_t i = 0;
-        while (!has_prefix(bytes, v6_rows[i].prefix, v6_rows[i].bits))
+        while (!address_has_prefix(bytes, v6_rows[i].prefix, v6_rows[i].bits))
                 i++;
         return v6_rows[i].class;
 }

@@ -83,7 +83,7 @@ static void on_listener(void *context, uint32_t events) {
                 pause_listening(guest); /* the others' may end without it hearing of that */
 }
 
-static void dismiss(struct guest *guest) {
+static void guest_dismiss(struct guest *guest) {
         struct proxy *proxy = guest->proxy;
         loop_unwatch(&guest->listener_watch);
         loop_unwatch(&guest->pidfd_watch);
@@ -104,11 +104,11 @@ static void dismiss(struct guest *guest) {
 
 static void on_box_gone(void *context, uint32_t events) {
         (void) events;
-        dismiss(context);
+        guest_dismiss(context);
 }
 
 /* Takes the descriptors. */
-static void admit(struct proxy *proxy, const struct egress_rules *rules, size_t size, int fds[static ORDER_FDS]) {
+static void proxy_admit(struct proxy *proxy, const struct egress_rules *rules, size_t size, int fds[static ORDER_FDS]) {
         struct guest *guest = calloc(1, sizeof(*guest));
         struct egress_rules *copy = malloc(size);
         if (!guest || !copy || proxy->n_guests == PROXY_GUESTS_MAX) {
@@ -128,7 +128,7 @@ static void admit(struct proxy *proxy, const struct egress_rules *rules, size_t 
         proxy->n_guests++;
         guest->pidfd_watch = loop_watch(proxy->loop, guest->pidfd, EPOLLIN, on_box_gone, guest);
         if (!guest->pidfd_watch)
-                dismiss(guest);
+                guest_dismiss(guest);
         else
                 guest_listen(guest);
 }
@@ -145,7 +145,7 @@ static void on_order(void *context, uint32_t events) {
                 _exit(EXIT_SUCCESS); /* the parent has ended */
         if (rules.n_rules <= EGRESS_RULES_MAX && (size_t) size == order_size(&rules) && fds[ORDER_LISTENER] >= 0 &&
             fds[ORDER_PIDFD] >= 0) {
-                admit(proxy, &rules, (size_t) size, fds);
+                proxy_admit(proxy, &rules, (size_t) size, fds);
                 return;
         }
         fd_close(&fds[ORDER_LISTENER]);

@@ -231,7 +231,7 @@ static void tunnel_fail(struct tunnel *tunnel, const struct refusal *refusal) {
 }
 
 /* What else it sends is read away: closing over unread bytes would take the answer from it. */
-static void linger(struct tunnel *tunnel) {
+static void tunnel_linger(struct tunnel *tunnel) {
         static char nowhere[64 << 10];
         ssize_t n = read(tunnel->fds[CLIENT], nowhere, sizeof(nowhere));
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -511,7 +511,7 @@ static void tunnel_resolve(struct tunnel *tunnel) {
 
 /* ---- the request ---- */
 
-static void decide(struct tunnel *tunnel) {
+static void tunnel_decide(struct tunnel *tunnel) {
         static const struct egress_rule for_via = { .trusted = true };
         const struct egress_host *host = &tunnel->request.host;
         const struct egress_via *via = &tunnel->guest->rules->via;
@@ -556,7 +556,7 @@ static void read_head(struct tunnel *tunnel) {
         tunnel->head_used -= (size_t) size;
         memmove(tunnel->head, tunnel->head + size, tunnel->head_used);
         (void) tunnel_watch(tunnel, CLIENT, 0); /* whatever else it has to say waits */
-        decide(tunnel);
+        tunnel_decide(tunnel);
 }
 
 static void on_client(void *context, uint32_t events) {
@@ -565,7 +565,7 @@ static void on_client(void *context, uint32_t events) {
         if (tunnel->state == READING)
                 read_head(tunnel);
         else if (tunnel->state == LINGERING)
-                linger(tunnel);
+                tunnel_linger(tunnel);
         else if (tunnel->state == PASSING)
                 pass_bytes(tunnel);
 }

@@ -202,7 +202,7 @@ static void reach_deadline(struct http_conn_io *link) {
 
 static void on_turn(void *context);
 
-static void schedule(struct http_conn_io *link, uint64_t at_ms) {
+static void conn_schedule(struct http_conn_io *link, uint64_t at_ms) {
         if (link->turn)
                 return;
         link->turn = loop_timer(link->server->loop, at_ms, on_turn, link);
@@ -212,7 +212,7 @@ static void schedule(struct http_conn_io *link, uint64_t at_ms) {
 }
 
 static void conn_io_wake(struct http_connection *connection) {
-        schedule(link_of(connection), 0);
+        conn_schedule(link_of(connection), 0);
 }
 
 static void conn_io_move(struct http_conn_io *link) {
@@ -227,7 +227,7 @@ static void conn_io_move(struct http_conn_io *link) {
                 if (i < ROUNDS_PER_TURN)
                         continue;
                 if (has_more)
-                        schedule(link, loop_now_ms() + 1); /* not in this turn of the loop */
+                        conn_schedule(link, loop_now_ms() + 1); /* not in this turn of the loop */
                 return;
         }
 }

@@ -21,7 +21,7 @@ int64_t journal_clock_ms(int clock) {
         return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int pay(struct journal *journal, struct err *err);
+static int write_owed_result(struct journal *journal, struct err *err);
 
 struct journal *journal_alloc(void) {
         struct journal *journal = calloc(1, sizeof(*journal));
@@ -53,7 +53,7 @@ int journal_open(int dir_fd, struct journal **ret_journal, bool *ret_torn, struc
 void journal_free(struct journal *journal) {
         if (!journal)
                 return;
-        (void) pay(journal, NULL);
+        (void) write_owed_result(journal, NULL);
         for (size_t i = 0; i < journal->n_runs; i++)
                 free(journal->runs[i].marks);
         journal_rotation_release(journal);
@@ -90,7 +90,7 @@ static int no_run(struct err *err) {
         return err_set(err, ERR_USAGE, "no run is open in this session's journal");
 }
 
-static int busy(const struct journal *journal, struct err *err) {
+static int refuse_open_request(const struct journal *journal, struct err *err) {
         return err_set(err, ERR_BUSY, "%s %s has not ended: wait for it or interrupt it first",
                        journal->is_open ? "run" : "request", journal->request.id);
 }
@@ -126,10 +126,10 @@ static int write_request(struct journal *journal, struct journal_request *reques
 
 static int check_request(struct journal *journal, const struct journal_request *request, struct err *err) {
         if (journal->is_asked || (journal->is_open && !journal->owed))
-                return busy(journal, err);
+                return refuse_open_request(journal, err);
         if (!journal_is_run_id(request->id, strnlen(request->id, JOURNAL_ID_MAX + 1)))
                 return err_set(err, ERR_USAGE, "a run id has 1 to %d characters of [A-Za-z0-9_-]", JOURNAL_ID_MAX);
-        return pay(journal, err);
+        return write_owed_result(journal, err);
 }
 
 int journal_begin(struct journal *journal, const struct journal_request *run, struct err *err) {
@@ -177,7 +177,7 @@ int journal_ask(struct journal *journal, const struct journal_request *asked, st
 int journal_hold(struct journal *journal, enum journal_holds holds, struct err *err) {
         uint8_t fixed[JOURNAL_HOLDS_SIZE];
         if (journal->is_open)
-                return busy(journal, err);
+                return refuse_open_request(journal, err);
         journal_put_u64(fixed, (uint64_t) journal_clock_ms(CLOCK_REALTIME));
         journal_put_u32(fixed + 8, journal->inbox_mark);
         fixed[12] = (uint8_t) holds;
@@ -403,7 +403,7 @@ void journal_end_later(struct journal *journal, const char *result, size_t size,
 }
 
 /* Writes the result that there was no room for. */
-static int pay(struct journal *journal, struct err *err) {
+static int write_owed_result(struct journal *journal, struct err *err) {
         if (!journal->owed)
                 return 0;
         return journal_end(journal, journal->owed->result, journal->owed->size, journal->owed->holds, err);

@@ -44,21 +44,6 @@ void journal_put_u32(uint8_t *bytes, uint32_t number) {
         memcpy(bytes, &number, sizeof(number));
 }
 
-ssize_t journal_file_read(int fd, void *bytes, size_t size, uint64_t offset) {
-        size_t done = 0;
-        while (done < size) {
-                ssize_t n = pread(fd, (char *) bytes + done, size - done, (off_t) (offset + done));
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return -errno;
-                if (n == 0)
-                        break;
-                done += (size_t) n;
-        }
-        return (ssize_t) done;
-}
-
 static int write_head_part(int fd, const void *bytes, size_t size, off_t offset) {
         ssize_t n;
         do
@@ -100,7 +85,7 @@ static void read_cut(const uint8_t *bytes, struct journal_head *head) {
 
 int journal_head_read(int fd, struct journal_head *ret_head) {
         uint8_t bytes[JOURNAL_HEAD_SIZE];
-        ssize_t n = journal_file_read(fd, bytes, sizeof(bytes), 0);
+        ssize_t n = fd_read_at(fd, bytes, sizeof(bytes), 0);
         if (n < 0)
                 return (int) n;
         if ((size_t) n < sizeof(bytes) || memcmp(bytes, magic, sizeof(magic)) != 0)
@@ -178,8 +163,7 @@ static ssize_t journal_file_fill(struct journal_reader *reader, size_t size, con
         if (reader->buffered == 0 || reader->at < reader->buffer_at ||
             reader->at + size > reader->buffer_at + reader->buffered) {
                 size_t want = there < sizeof(reader->buffer) ? (size_t) there : sizeof(reader->buffer);
-                ssize_t n = journal_file_read(reader->fd, reader->buffer, want,
-                                              reader->at - reader->base + JOURNAL_HEAD_SIZE);
+                ssize_t n = fd_read_at(reader->fd, reader->buffer, want, reader->at - reader->base + JOURNAL_HEAD_SIZE);
                 if (n < 0)
                         return n;
                 reader->buffer_at = reader->at;

@@ -11,7 +11,7 @@
 #include "journal/journal_state.h"
 
 /* Files that are no journal are kept for a person to look at. `events` goes last: a death in between is continued. */
-static int set_aside(int dir_fd) {
+static int move_files_aside(int dir_fd) {
         static const char *const names[] = { "out.0", "out.1", "err.0", "err.1", "events" };
         for (size_t i = 0; i < ELEMENTS(names); i++) {
                 char aside[32];
@@ -43,7 +43,7 @@ static int open_events(struct journal *journal, bool *ret_torn) {
                 return code;
         fd_close(&journal->fds[JOURNAL_EVENTS]);
         *ret_torn = true;
-        code = set_aside(journal->dir_fd);
+        code = move_files_aside(journal->dir_fd);
         return code < 0 ? code : make_events(journal);
 }
 
@@ -169,7 +169,7 @@ static int apply_stream(struct journal *journal, const struct journal_record *re
 }
 
 /* What a record means, if it may stand where it stands. -EBADMSG if not. `limits`: where the streams' files end. */
-static int apply(struct journal *journal, const struct journal_record *record, const uint64_t *limits) {
+static int apply_record(struct journal *journal, const struct journal_record *record, const uint64_t *limits) {
         switch (record->kind) {
         case JOURNAL_KIND_BEGIN:
                 return apply_begin(journal, record);
@@ -251,7 +251,7 @@ static int journal_load_scan(struct journal *journal, const uint64_t *limits, bo
                 if (code == 0)
                         return 0;
                 if (code > 0)
-                        code = apply(journal, &record, limits);
+                        code = apply_record(journal, &record, limits);
                 if (code == -EBADMSG) {
                         *ret_torn = true;
                         code = skip_damage(journal, &reader);

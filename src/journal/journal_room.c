@@ -18,7 +18,7 @@ static bool is_end(enum journal_kind kind) {
 }
 
 /* Without changing the file's size, which is where its records end. */
-static int set_aside(int fd, uint64_t offset, uint64_t size) {
+static int allocate_room(int fd, uint64_t offset, uint64_t size) {
         int code;
         do
                 code = fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t) offset, (off_t) size) < 0 ? -errno : 0;
@@ -32,12 +32,12 @@ int journal_room_make(struct journal *journal, enum journal_kind kind, uint64_t 
                 return 0;
         int fd = journal->fds[JOURNAL_EVENTS];
         uint64_t offset = at - journal->head.base[JOURNAL_EVENTS] + JOURNAL_HEAD_SIZE, more = need - at + AHEAD;
-        int code = set_aside(fd, offset, more);
+        int code = allocate_room(fd, offset, more);
         if (journal_is_full(code) && is_end(kind) && disk_reserve_use())
-                code = set_aside(fd, offset, more);
+                code = allocate_room(fd, offset, more);
         if (journal_is_full(code)) {
                 more = need - at; /* as much as is needed, and no more */
-                code = set_aside(fd, offset, more);
+                code = allocate_room(fd, offset, more);
         }
         if (code == 0)
                 journal->allocated = at + more;
@@ -48,6 +48,6 @@ int journal_room_make(struct journal *journal, enum journal_kind kind, uint64_t 
 
 void journal_room_make_inbox(struct journal *journal) {
         if (journal->inbox_fd >= 0 && journal->inbox_end + INBOX_AHEAD / 2 > journal->inbox_allocated &&
-            set_aside(journal->inbox_fd, journal->inbox_end, INBOX_AHEAD) == 0)
+            allocate_room(journal->inbox_fd, journal->inbox_end, INBOX_AHEAD) == 0)
                 journal->inbox_allocated = journal->inbox_end + INBOX_AHEAD;
 }

@@ -22,8 +22,7 @@ enum {
 static int copy_plainly(int from_fd, off_t from, int to_fd, off_t to, uint64_t size) {
         char buffer[1 << 16];
         while (size > 0) {
-                ssize_t n = journal_file_read(from_fd, buffer, size < sizeof(buffer) ? size : sizeof(buffer),
-                                              (uint64_t) from);
+                ssize_t n = fd_read_at(from_fd, buffer, size < sizeof(buffer) ? size : sizeof(buffer), (uint64_t) from);
                 if (n <= 0)
                         return n < 0 ? (int) n : -ENODATA;
                 ssize_t written = pwrite(to_fd, buffer, (size_t) n, to);
@@ -71,7 +70,7 @@ static uint64_t skip_of(size_t file) {
         return file == JOURNAL_EVENTS ? JOURNAL_HEAD_SIZE : 0;
 }
 
-static void abandon(struct journal *journal) {
+static void rotation_abandon(struct journal *journal) {
         struct journal_rotation *rotation = &journal->rotation;
         for (size_t i = 0; i < JOURNAL_FILES; i++)
                 fd_close(&rotation->fds[i]);
@@ -81,7 +80,7 @@ static void abandon(struct journal *journal) {
 }
 
 void journal_rotation_release(struct journal *journal) {
-        abandon(journal);
+        rotation_abandon(journal);
 }
 
 static void begin_rotation(struct journal *journal) {
@@ -98,7 +97,7 @@ static void begin_rotation(struct journal *journal) {
                 rotation->fds[i] = journal_file_open(
                         journal->dir_fd, i == JOURNAL_EVENTS ? "events.new" : journal_file_name(i, side), O_EXCL);
                 if (rotation->fds[i] < 0) {
-                        abandon(journal);
+                        rotation_abandon(journal);
                         return;
                 }
         }
@@ -149,7 +148,7 @@ static bool rotate_by(struct journal *journal, uint64_t size) {
                 return false;
         uint64_t left = bytes_from(journal, journal->rotation.copied);
         if (!copy_some(journal, size) || (left <= size && !journal_rotate_finish(journal)))
-                abandon(journal);
+                rotation_abandon(journal);
         return journal->rotation.is_under_way;
 }
 

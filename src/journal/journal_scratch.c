@@ -67,7 +67,7 @@ int journal_scratch_open(struct journal **ret_journal, struct err *err) {
 }
 
 /* False when a file is better thrown away than emptied. */
-static bool empty(struct journal *journal) {
+static bool scratch_empty_files(struct journal *journal) {
         for (size_t i = 0; i < JOURNAL_FILES; i++)
                 if (journal->end[i] - journal->head.base[i] > EMPTIED_MAX)
                         return false;
@@ -88,7 +88,7 @@ static bool empty(struct journal *journal) {
 }
 
 void journal_scratch_close(struct journal *journal) {
-        if (n_spares < SPARE_MAX && *place && empty(journal)) {
+        if (n_spares < SPARE_MAX && *place && scratch_empty_files(journal)) {
                 spares[n_spares++] = journal;
                 return;
         }

@@ -44,7 +44,7 @@ enum {
         KERNEL_START_TIMEOUT_MS = 120000,
 };
 
-/* kernel_move is the only one who writes it. */
+/* Only kernel_set_state writes it. */
 enum kernel_state {
         KERNEL_MAKING,   /* asked for; no box yet */
         KERNEL_STARTING, /* the box is there; Python is not yet */
@@ -144,7 +144,7 @@ struct kernel *kernel_make(struct loop *loop, const struct cgroup_host *host, co
 void kernel_free(struct kernel *kernel); /* kills it if it lives; NULL is fine */
 
 /* Changes its state. A move that is not in the table is a bug: it is logged, and made anyway. */
-void kernel_move(struct kernel *kernel, enum kernel_state state);
+void kernel_set_state(struct kernel *kernel, enum kernel_state state);
 
 /* The box is there: takes the reply's descriptors. */
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err);

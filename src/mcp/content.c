@@ -81,7 +81,7 @@ static void put_clipped(struct json_writer *plain, const char *text, size_t max)
         json_writer_put(plain, text + size - (max - max / 3), max - max / 3);
 }
 
-static void put_output(const struct mcp_call *call, struct json_writer *plain) {
+static void put_content_output(const struct mcp_call *call, struct json_writer *plain) {
         const struct mcp_output *output = &call->output;
         char name[160];
         size_t end_size = 0;
@@ -296,7 +296,7 @@ void content_put_run(const struct mcp_call *call, const char *text, size_t size,
         size_t n = 0, n_dropped = 0;
         bool is_error = !slice_is(status, "ok");
         if (is_error || !slice_get(result, "installed").bytes) /* what pip says is for those who look for an error */
-                put_output(call, &plain);
+                put_content_output(call, &plain);
         put_displays(displays, &plain);
         put_value(value, &plain);
         put_install(result, &plain);
@@ -379,7 +379,7 @@ void content_answer_unfinished(struct mcp_call *call) {
                 task_answer(call);
                 return;
         }
-        put_output(call, &plain);
+        put_content_output(call, &plain);
         const char *first = ask_find_waited_for(call);
         if (first) {
                 begin_paragraph(&plain);

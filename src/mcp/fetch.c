@@ -188,7 +188,7 @@ static void on_looked(struct fetch *fetch, json_t *answer) {
                   on_read);
 }
 
-static void look(struct fetch *fetch, json_t *answer) {
+static void fetch_look(struct fetch *fetch, json_t *answer) {
         (void) answer;
         fetch_ask(fetch, "file.stat", json_pack("{s:s, s:b}", "path", fetch->file.relative, "follow", 1), on_looked);
 }
@@ -211,7 +211,7 @@ void fetch_open(struct mcp_call *call, const char *name, const char *path, json_
         (void) memcpy(fetch->file.relative, relative, sizeof(relative));
         fetch->arguments = json_incref(arguments);
         fetch->opened = then;
-        fetch_start(fetch, &request, look);
+        fetch_start(fetch, &request, fetch_look);
 }
 
 /* ---- write ---- */

@@ -1,4 +1,4 @@
-/* Something that is done for a caller by a child (job.h), because how long it takes is a stranger's choice. */
+/* Work for a caller that a child process does (base/helper_job.h), because code in a box decides how long it takes. */
 #pragma once
 
 #include <stdint.h>

@@ -77,7 +77,7 @@ void program_hand_over(struct session *session) {
                 if (kernel->fds[handed_over[i]] >= 0)
                         fds[n_fds++] = kernel->fds[handed_over[i]];
         kernel_mark_usage(kernel);
-        session_move(session, SESSION_RUNNING);
+        session_set_state(session, SESSION_RUNNING);
         session->manager->counters.runs_started++;
         session->program_timer =
                 loop_timer(session->manager->loop, loop_now_ms() + session->row.limits.timeout_ms + PATIENCE_MS,

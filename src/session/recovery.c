@@ -86,13 +86,13 @@ void recovery_settle(struct session *session, struct journal *journal) {
 void recovery_settle_session(struct session *session) {
         struct journal *journal;
         if (session_open_journal(session, &journal, NULL) < 0) {
-                session_move(session, SESSION_NEW);
+                session_set_state(session, SESSION_NEW);
                 return;
         }
         recovery_settle(session, journal);
-        session_move(session, journal_holds(journal) == JOURNAL_HOLDS_FILE   ? SESSION_ASLEEP
-                              : journal_holds(journal) == JOURNAL_HOLDS_LOST ? SESSION_LOST
-                                                                             : SESSION_NEW);
+        session_set_state(session, journal_holds(journal) == JOURNAL_HOLDS_FILE   ? SESSION_ASLEEP
+                                   : journal_holds(journal) == JOURNAL_HOLDS_LOST ? SESSION_LOST
+                                                                                  : SESSION_NEW);
         journal_close(journal);
 }
 
@@ -128,7 +128,7 @@ int recovery_take_sleep_file(struct session *session, struct err *err) {
         int code = journal_hold(journal, JOURNAL_HOLDS_FILE, err);
         journal_close(journal);
         if (code == 0 && session->state != SESSION_ASLEEP)
-                session_move(session, SESSION_ASLEEP);
+                session_set_state(session, SESSION_ASLEEP);
         return code;
 }
 

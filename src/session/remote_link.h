@@ -1,5 +1,6 @@
 /* The daemon's connections to another Glovebox: the helper that makes them (engine/tunnel.h), and those that wait for
- * the next request. Each request has a connection for itself while it lasts, so a slow reader holds up nobody else. */
+ * the next request. Each request has a connection for itself while it lasts, so a slow reader delays no other
+ * request. */
 #pragma once
 
 #include <stdbool.h>

@@ -12,7 +12,7 @@
 #include "session/run.h"
 #include "store/artifact.h"
 
-/* Where its variables are. session_move is the only one who writes it. */
+/* Where its variables are. Only session_set_state writes it. */
 enum session_state {
         SESSION_NEW,     /* no kernel yet */
         SESSION_IDLE,
@@ -148,7 +148,7 @@ int session_open_journal(const struct session *session, struct journal **ret_jou
 json_t *session_isolation(const struct session *session);
 
 /* Changes its state. A move that is not in the table is a bug: it is logged, and made anyway. */
-void session_move(struct session *session, enum session_state state);
+void session_set_state(struct session *session, enum session_state state);
 const char *session_state_name(const struct session *session);
 
 /* Is its kernel being ended on request? Then the next run waits for another one. */

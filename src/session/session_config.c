@@ -135,6 +135,16 @@ static int check_rights(const struct caller *caller, json_t *json, struct err *e
         return 0;
 }
 
+/* A project's daemon works in the project, unless the request names another directory. */
+static int choose_workspace(const struct caller *caller, struct registry_session *row, struct err *err) {
+        const char *project = caller->manager->options->project;
+        if (!*row->workspace && caller_is_operator(caller) && strlen(project) < 1000)
+                (void) snprintf(row->workspace, 1000, "%s", project);
+        if (*row->workspace && *row->workspace != '/')
+                return err_set(err, ERR_USAGE, "workspace: %.200s is not an absolute path", row->workspace);
+        return 0;
+}
+
 int session_config_from_json(const struct caller *caller, json_t *json, enum session_config_look look,
                              struct registry_session *ret_row, struct err *err) {
         const struct serve_options *options = caller->manager->options;
@@ -158,11 +168,8 @@ int session_config_from_json(const struct caller *caller, json_t *json, enum ses
                 return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
         if (json_is_true(json_object_get(json, "allow_weaker")))
                 row.allow_weaker = true;
-        /* A project's daemon works in the project. */
-        if (!*row.workspace && caller_is_operator(caller) && strlen(options->project) < 1000)
-                (void) snprintf(row.workspace, 1000, "%s", options->project);
-        if (*row.workspace && *row.workspace != '/')
-                return err_set(err, ERR_USAGE, "workspace: %.200s is not an absolute path", row.workspace);
+        if (choose_workspace(caller, &row, err) < 0)
+                return -1;
         *ret_row = row;
         return 0;
 }

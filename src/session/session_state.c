@@ -48,7 +48,7 @@ const char *session_state_name(const struct session *session) {
         return session->is_remote && *session->remote_state ? session->remote_state : names[session->state];
 }
 
-void session_move(struct session *session, enum session_state state) {
+void session_set_state(struct session *session, enum session_state state) {
         if (!moves[session->state][state])
                 daemon_log("session %s: it was %s and is %s, which cannot be; please report this", session->row.id,
                            names[session->state], names[state]);

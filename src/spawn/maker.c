@@ -264,7 +264,7 @@ static bool should_wait(const struct maker_request *request) {
         return nursery && nursery->state == NURSERY_STARTING && loop_now_ms() - nursery->started_ms < NURSERY_WAIT_MS;
 }
 
-static bool postpone(const struct maker_request *request) {
+static bool postpone_request(const struct maker_request *request) {
         if (n_waiting == WAITING_MAX || !should_wait(request))
                 return false;
         struct maker_request *copy = malloc(sizeof(*copy));
@@ -389,7 +389,7 @@ static void take_request(const struct maker_settings *settings, const struct cgr
                 return;
         }
         start_nurseries(settings, &request);
-        if (!postpone(&request))
+        if (!postpone_request(&request))
                 launch_job(settings, host, fd, &request);
 }
 

@@ -233,7 +233,7 @@ int registry_set_engine(struct registry *registry, const char *id, const char *i
 
 /* Looks up the session behind *session, and puts it there. SQLITE_ROW, SQLITE_DONE or what went wrong. The statement is
  * reset at once, so that nothing is being read while the caller writes. */
-static int next(struct registry *registry, struct registry_session *session) {
+static int registry_next_row(struct registry *registry, struct registry_session *session) {
         sqlite3_stmt *statement = registry->statements[REGISTRY_NEXT];
         int code = sqlite3_bind_int64(statement, 1, session->created_ms);
         if (code == SQLITE_OK)
@@ -255,7 +255,7 @@ int registry_each(struct registry *registry, int (*each)(const struct registry_s
                 return err_sys(err, ENOMEM, "cannot read the registry");
         session->created_ms = INT64_MIN;
         for (;;) {
-                int code = next(registry, session);
+                int code = registry_next_row(registry, session);
                 if (code == SQLITE_DONE)
                         return 0;
                 if (code != SQLITE_ROW)
@@ -280,7 +280,7 @@ static int registry_prepare(struct registry *registry, bool *ret_damaged, struct
         session->created_ms = INT64_MIN;
         if (code == SQLITE_OK)
                 do
-                        code = next(registry, session);
+                        code = registry_next_row(registry, session);
                 while (code == SQLITE_ROW);
         if (code == SQLITE_DONE)
                 return 0;

@@ -53,7 +53,7 @@ static const char upgrade_1[] = "BEGIN IMMEDIATE;"
                                 "COMMIT;";
 
 /* Of any values: their type, size and bytes. SQLite checks the structure of its file, and no byte of what is in it. */
-static void checksum(sqlite3_context *context, int n, sqlite3_value **values) {
+static void sql_checksum(sqlite3_context *context, int n, sqlite3_value **values) {
         uint32_t crc = 0;
         for (int i = 0; i < n; i++) {
                 bool is_text = sqlite3_value_type(values[i]) == SQLITE_TEXT;
@@ -206,8 +206,8 @@ static int set_up(sqlite3 *db) {
         (void) sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
         (void) sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
         int code = sqlite3_create_function_v2(db, "glovebox_checksum", -1,
-                                              SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, NULL, checksum,
-                                              NULL, NULL, NULL);
+                                              SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, NULL,
+                                              sql_checksum, NULL, NULL, NULL);
         if (code != SQLITE_OK)
                 return code;
         return sqlite3_exec(db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", NULL, NULL, NULL);
@@ -297,7 +297,7 @@ static int check_version(sqlite3 *db, const char *path, struct err *err) {
 }
 
 /* After it was found whole. On a full disk it is tried with the reserve; whatever fails leaves it as it was. */
-static int upgrade(sqlite3 *db) {
+static int registry_upgrade(sqlite3 *db) {
         int version = 0;
         int code = ask_number(db, "PRAGMA user_version", &version);
         if (code != SQLITE_OK || version == REGISTRY_VERSION)
@@ -336,7 +336,7 @@ int registry_file_open(const char *path, sqlite3 **ret_db, bool *ret_damaged, st
         if (code == SQLITE_OK)
                 code = check_integrity(db);
         if (code == SQLITE_OK)
-                code = upgrade(db);
+                code = registry_upgrade(db);
         if (code != SQLITE_OK) {
                 *ret_damaged = registry_file_is_damage(code);
                 if (reason.code != ERR_NONE) {

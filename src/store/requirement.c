@@ -203,7 +203,7 @@ static bool requirement_parse(struct parser *parser) {
 }
 
 /* What is refused whatever the grammar says of it. */
-static void find_fault(struct parser *parser, const char *text) {
+static void requirement_fault(struct parser *parser, const char *text) {
         for (const char *at = text; *at; at++)
                 if ((*at < ' ' && *at != '\t') || *at > '~' || *at == '\\')
                         (void) requirement_fail(parser, "it has a backslash, or characters that are not plain ASCII");
@@ -220,7 +220,7 @@ static void find_fault(struct parser *parser, const char *text) {
 
 int requirement_check(const char *text, struct err *err) {
         struct parser parser = { .at = text };
-        find_fault(&parser, text);
+        requirement_fault(&parser, text);
         if (!parser.fault && requirement_parse(&parser))
                 return 0;
         char shown[81];

@@ -1,8 +1,8 @@
 /* The one way into a directory that code in a box writes to: a workspace, the kernel's own files, what pip left.
  *
- * What lies there is chosen by a stranger, and may change at any moment. No link is followed, not on the way either;
- * nothing outside of the directory is looked at, so that no answer depends on a file of the host; a pipe, a socket or
- * a device is not opened for longer than it takes to see that it is one, and nothing waits for it. (workspace.c, for
+ * Code in a box chooses these files, and can change them at any moment. No link is followed, not on the way either;
+ * nothing outside of the directory is looked at, so that no answer depends on a file of the host; a pipe, a socket or a
+ * device is not opened for longer than it takes to see that it is one, and nothing waits for it. (workspace.c, for
  * people who name their own files, follows links as long as they stay in the workspace.) */
 #pragma once
 

@@ -20,7 +20,7 @@ enum { CGROUP_V2_TREE = CGROUP_CONTROLLERS, CGROUP_ACCOUNT /* v1 cpuacct, see cg
 
 /* What this host and this user can bound. Found once per process; the strings are for `doctor` and the report. */
 struct cgroup_host {
-        enum { CGROUP_NONE, CGROUP_V1, CGROUP_HYBRID, CGROUP_V2 } kind;
+        enum cgroup_host_kind { CGROUP_NONE, CGROUP_V1, CGROUP_HYBRID, CGROUP_V2 } kind;
         bool usable[CGROUP_CONTROLLERS];
         bool kill;             /* cgroup.kill through a v2 tree that we may write to */
         char parent[CGROUP_PLACES][512]; /* directories we create boxes in; "" for none */

@@ -39,7 +39,7 @@ static int read_procs(int dir_fd, char *ret_text, size_t size) {
         return n;
 }
 
-static bool is_listed(const char *text, int pid) {
+static bool pid_is_listed(const char *text, int pid) {
         for (int other; cgroup_text_next_pid(&text, &other);)
                 if (other == pid)
                         return true;
@@ -64,7 +64,7 @@ int cgroup_kill_listed(int dir_fd) {
         /* If the pid is still on the list after its pidfd was opened, the pidfd refers to that process. */
         n = read_procs(dir_fd, text, sizeof(text));
         for (int i = 0; i < found; i++) {
-                if (n > 0 && pid_fds[i] >= 0 && is_listed(text, pids[i]))
+                if (n > 0 && pid_fds[i] >= 0 && pid_is_listed(text, pids[i]))
                         (void) syscall(SYS_pidfd_send_signal, pid_fds[i], SIGKILL, NULL, 0);
                 fd_close(&pid_fds[i]);
         }

@@ -149,7 +149,7 @@ int privilege_offer_to_oom(void) {
 }
 
 /* Never raises what we have ourselves: that would need privileges, and the host's administrator meant it. */
-static int bound(unsigned resource, rlim_t soft, rlim_t hard) {
+static int lower_rlimit(unsigned resource, rlim_t soft, rlim_t hard) {
         struct rlimit limit;
         if (getrlimit((__rlimit_resource_t) resource, &limit) < 0)
                 return -errno;
@@ -171,7 +171,7 @@ struct rlimit_row {
 static int set_rlimits(const struct rlimit_row *rows, size_t n_rows) {
         int code = 0;
         for (size_t i = 0; i < n_rows && code == 0; i++)
-                code = rows[i].wanted ? bound(rows[i].resource, rows[i].soft, rows[i].hard) : 0;
+                code = rows[i].wanted ? lower_rlimit(rows[i].resource, rows[i].soft, rows[i].hard) : 0;
         return code;
 }
 

@@ -233,14 +233,14 @@ int rootfs_proc(struct stage *stage, struct err *err) {
  *
  * The working directory is the root of the box here. Paths and one call in place of descriptors and five: this is done
  * some forty times for every box, and a /proc without a process yet holds no foreign link. */
-static int cover(const char *path, const char *with, unsigned long flags) {
+static int rootfs_cover(const char *path, const char *with, unsigned long flags) {
         return mount(with, path, NULL, MS_BIND | flags, NULL) == 0 || errno == ENOENT ? 0 : -errno;
 }
 
 /* The same directory over itself, read-only with everything below it. */
 static int cover_with_itself(const char *path) {
         struct mount_attr attributes = { .attr_set = MOUNT_ATTR_RDONLY };
-        int code = cover(path, path, MS_REC);
+        int code = rootfs_cover(path, path, MS_REC);
         if (code < 0 || sys_mount_setattr(AT_FDCWD, path, AT_RECURSIVE, &attributes) == 0 || errno == ENOENT)
                 return code;
         return -errno;
@@ -250,7 +250,7 @@ static int cover_with_itself(const char *path) {
  * others: a tmpfs for each would cost as much as all the rest of the step. */
 static int cover_with_nothing(const struct stage *stage, const char *path, const char **empty) {
         if (*empty)
-                return cover(path, *empty, 0);
+                return rootfs_cover(path, *empty, 0);
         if (faccessat(stage->root_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : -errno;
         int code = attach_tmpfs(stage, path, 4096, 2, 0555);
@@ -271,7 +271,7 @@ int rootfs_masks(struct stage *stage, struct err *err) {
                         return err_sys(err, -code, "making /%s read-only", proc_read_only[i]);
         }
         for (size_t i = 0; i < ELEMENTS(proc_covered); i++) {
-                int code = cover(proc_covered[i], "dev/null", 0);
+                int code = rootfs_cover(proc_covered[i], "dev/null", 0);
                 if (code < 0)
                         return err_sys(err, -code, "covering /%s", proc_covered[i]);
         }

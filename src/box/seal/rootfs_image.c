@@ -47,24 +47,24 @@ static const char *path_below(const char *path, const char *directory) {
         return path + size + strspn(path + size, "/");
 }
 
-static void need(struct opening *opening, const char *path, bool is_ours) {
+static void opening_need(struct opening *opening, const char *path, bool is_ours) {
         if (opening->n_needs < NEEDED_MAX)
                 opening->needs[opening->n_needs++] = (struct need) { path, is_ours };
 }
 
 static void list_needs(struct opening *opening) {
         const struct box_spec *spec = opening->stage->spec;
-        need(opening, BOX_HOME, true);
+        opening_need(opening, BOX_HOME, true);
         if (*spec->image->python)
-                need(opening, BOX_EXTRA_PROGRAMS, true);
+                opening_need(opening, BOX_EXTRA_PROGRAMS, true);
         if (!spec->image->own_etc && !spec->users) {
-                need(opening, "/etc/passwd", true);
-                need(opening, "/etc/group", true);
+                opening_need(opening, "/etc/passwd", true);
+                opening_need(opening, "/etc/group", true);
         }
         for (size_t i = 0; i < spec->image->n_trees; i++)
-                need(opening, spec->image->trees[i].path, true);
+                opening_need(opening, spec->image->trees[i].path, true);
         for (size_t i = 0; i < spec->n_mounts; i++)
-                need(opening, spec->mounts[i].destination, false);
+                opening_need(opening, spec->mounts[i].destination, false);
 }
 
 static bool is_there(int fd, const char *path) {

@@ -153,7 +153,7 @@ bool users_has_etc_file(const char *name) {
 }
 
 /* Has `text` a line with the same name, or the same number in its third field? */
-static bool is_listed(const char *text, const char *line) {
+static bool has_user_line(const char *text, const char *line) {
         size_t name_size = strcspn(line, ":");
         const char *second = strchr(line, ':'), *number = second ? strchr(second + 1, ':') : NULL;
         size_t number_size = number ? strcspn(number + 1, ":") : 0;
@@ -173,7 +173,7 @@ static bool is_listed(const char *text, const char *line) {
 static int append_others(int fd, const char *ours, char *theirs) {
         int code = 0;
         for (char *line; code == 0 && (line = strsep(&theirs, "\n"));) {
-                if (!strchr(line, ':') || *line == '+' || *line == '-' || is_listed(ours, line))
+                if (!strchr(line, ':') || *line == '+' || *line == '-' || has_user_line(ours, line))
                         continue;
                 code = fd_write_all(fd, line, strlen(line));
                 if (code == 0)
@@ -240,8 +240,17 @@ static void map_parent(pid_t parent, int go_fd) {
         _exit(code < 0 ? -code : 0);
 }
 
+/* 0 if the child that maps the users did so; else -errno. */
+static int wait_for_maps(pid_t child) {
+        pid_t ended;
+        int status = 0;
+        while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR)
+                ;
+        return ended == child && WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+}
+
 int users_lock(struct stage *stage, struct err *err) {
-        int ends[2], status = 0;
+        int ends[2];
         /* Before the namespace, which takes them over as bounds of all its users. */
         int code = privilege_set_user_rlimits(&stage->spec->limits, stage->has_pids_cgroup);
         if (code < 0)
@@ -262,10 +271,8 @@ int users_lock(struct stage *stage, struct err *err) {
         if (code == 0)
                 code = fd_write_all(go_fd, "g", 1);
         fd_close(&go_fd); /* without a byte, the child ends */
-        pid_t ended;
-        while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR)
-                ;
-        if (code == 0 && (ended != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0))
-                code = ended == child && WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+        const int mapped = wait_for_maps(child);
+        if (code == 0)
+                code = mapped;
         return code < 0 ? err_sys(err, -code, "mapping the users of the box") : 0;
 }
