@@ -404,7 +404,7 @@ static void release_span(const struct span *span) {
         }
 }
 
-/* Is it still our file that is mapped there? An arena may have been unmapped, and something else have come. */
+/* True if our file is still mapped there. An arena may have been unmapped, and its addresses used again. */
 static int release_mapping(const struct mapping *mapping) {
         if (mapping->inode != snapshot.inode)
                 return 0;

@@ -158,7 +158,7 @@ const char *spawn_environment(unsigned i) {
         return i < order.n_environment ? text_at((size_t) order.n_writable + i) : NULL;
 }
 
-/* Is that the environment of this process, in the same order? */
+/* True if that is the environment of this process, in the same order. */
 static bool is_environment_usual(void) {
         const char *given = text_at(order.n_writable), *end = order.texts + order.texts_size;
         return given && usual_size > 0 && (size_t) (end - given) == usual_size && memcmp(given, usual, usual_size) == 0;

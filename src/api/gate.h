@@ -17,7 +17,7 @@ struct visitor {
  * answered. */
 bool gate_admits_origin(const struct service *service, struct http_request *request);
 
-/* Whose key is it? False: it was answered. */
+/* Finds the key of a request. False: there is no valid one, and the request has been answered. */
 bool gate_admits_visitor(struct service *service, struct http_request *request, struct visitor *ret_visitor);
 
 /* Reads the keys: the file, and the one of the settings. */

@@ -179,7 +179,7 @@ int api_keys_append(const char *path, const char *name, const char *key, struct 
         return code < 0 ? err_sys(err, -code, "writing the keys in %s", path) : 0;
 }
 
-/* Is this line the key's? Comments and other keys are not touched. */
+/* True if the line defines this key. Comments and other keys stay as they are. */
 static bool is_line_of(const char *line, size_t size, const char *name) {
         size_t blank = 0;
         while (blank < size && (line[blank] == ' ' || line[blank] == '\t'))

@@ -23,7 +23,7 @@ static int take_parameter(struct api_match *match, const char *name, size_t name
         return 0;
 }
 
-/* Does the path have the pattern's shape? */
+/* True if the path matches the pattern. */
 static bool has_shape(const char *pattern, const char *path) {
         while (*pattern && *path) {
                 if (*pattern == '{') {

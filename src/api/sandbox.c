@@ -20,7 +20,7 @@ static struct session_info_form form_for(const struct api_request *api_request, 
 
 /* ---- quotas ---- */
 
-/* Is there room for one more? An existing one needs none. */
+/* Checks that the quota allows one more. An existing sandbox needs none. */
 bool sandbox_owner_has_room(const struct service *service, const struct visitor *visitor, const char *user_id,
                             struct err *err) {
         if (session_find(service->manager, visitor->owner, user_id))

@@ -65,12 +65,12 @@ int serving_name(struct api_request *api_request, const char *name) {
         return http_add_header(api_request->request, "Content-Disposition", value) < 0 ? -1 : 0;
 }
 
-/* Is the tag in the list of an If-None-Match? */
+/* True if the tag is in the list of an If-None-Match. */
 static bool tag_is_listed(const char *list, const char *tag) {
         return list && *tag && (strcmp(list, "*") == 0 || strstr(list, tag) != NULL);
 }
 
-/* Does the client want a part? One that has an older version asks with If-Range, and gets the whole. */
+/* True if the client wants a part. A client that has an older version sends If-Range, and gets the whole file. */
 static enum http_range_kind choose_range(const struct http_request *request, uint64_t size, const char *tag,
                                          uint64_t *ret_first, uint64_t *ret_length) {
         const char *condition = http_header(request, "If-Range");

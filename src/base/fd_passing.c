@@ -50,7 +50,7 @@ int fd_passing_send(int socket_fd, const void *bytes, size_t size, const int *fd
         return sent < 0 ? -errno : 0;
 }
 
-/* Puts what came where it belongs; false when the message and its descriptors do not agree. */
+/* Puts each received descriptor into its slot; false if the message and its descriptors do not agree. */
 static int distribute_fds(const struct slots *slots, const int *came, size_t n_came, int *ret_fds, size_t n_fds) {
         size_t n = 0;
         for (size_t i = 0; i < FD_PASSING_FDS_MAX; i++) {

@@ -1,5 +1,5 @@
-/* A job: something that may block (a disk, another program), done by a child of the daemon while that goes on. What
- * it has to say comes back when it has ended, all at once. It dies with the daemon. */
+/* A job is work that may block (on a disk, on another program). A child does it while the daemon goes on; the daemon
+ * gets the child's whole answer when the child has ended. The child dies with the daemon. */
 #pragma once
 
 #include <stdbool.h>

@@ -36,5 +36,5 @@ void json_scan_start(struct json_scan *scan, const char *const *wanted);
 /* The next bytes. False: it is not JSON, whatever follows. */
 bool json_scan_feed(struct json_scan *scan, const char *bytes, size_t size);
 
-/* Was all of it one object? A wanted member that came twice makes it none. */
+/* True if all of it was one object, in which no wanted member occurred twice. */
 bool json_scan_is_object(const struct json_scan *scan);

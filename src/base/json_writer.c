@@ -97,7 +97,7 @@ static size_t written_size(char byte) {
         return written[(unsigned char) byte].size;
 }
 
-/* Are the next eight bytes all written as they are? A megabyte, byte by byte, takes milliseconds. */
+/* True if none of the next eight bytes needs an escape. A megabyte, byte by byte, takes milliseconds. */
 static bool are_plain(const char *bytes, size_t left) {
         const uint64_t ones = 0x0101010101010101, tops = ones << 7;
         uint64_t eight;

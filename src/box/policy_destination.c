@@ -1,5 +1,5 @@
-/* The other half of the mount policy: where in a box a mount may appear. Only text is looked at; what is really there
- * is resolved inside the box's root when the mount is made. */
+/* The other half of the mount policy: where in a box a mount may appear. Only the text is checked; the path is resolved
+ * inside the box's root when the mount is made. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static const struct {
         { "/work", false, "it is /workspace; name the workspace with --workspace" },
 };
 
-/* Why the text is no plain absolute path, or NULL when it is one. */
+/* The reason why the text is no plain absolute path, or NULL if it is one. */
 static const char *destination_fault(const char *path) {
         if (path[0] != '/')
                 return "it does not begin with /";

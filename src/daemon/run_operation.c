@@ -17,8 +17,8 @@
 #include "session/waiting.h"
 #include "store/disk_reserve.h"
 
-/* Is it read by the interpreter, or by a library that may be loaded already, when it starts? program.py has the same
- * list for programs. */
+/* True if the interpreter, or a library that may be loaded already, reads the variable when it starts. program.py has
+ * the same list for programs. */
 static bool is_read_at_start(const char *name) {
         static const char *const prefixes[] = { "PYTHON",   "LD_",      "GLIBC_",     "MALLOC_",   "LC_",     "LANG",
                                                 "OMP_",     "GOMP_",    "KMP_",       "OPENBLAS_", "BLIS_",   "MKL_",

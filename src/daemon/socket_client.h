@@ -36,7 +36,7 @@ struct client_request {
 /* What stands between a connection that a key opened (api/channel.h) and the operations: the layer above has the keys,
  * their quotas and their rights. */
 struct client_guard {
-        /* May this request come in? With *ret_is_run it counts as a run until it is settled. */
+        /* Checks whether this request is allowed. With *ret_is_run it counts as a run until it is settled. */
         int (*admit)(void *context, json_t *json, bool *ret_is_run, struct err *err);
         void (*settled)(void *context, bool is_run); /* an admitted request has ended */
         void (*gone)(void *context);                 /* the connection has ended, and all requests of it */

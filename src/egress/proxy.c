@@ -80,7 +80,7 @@ static void on_listener(void *context, uint32_t events) {
         if (guest->n_tunnels >= PROXY_TUNNELS_OF_GUEST)
                 loop_unwatch(&guest->listener_watch); /* until one of its own ends */
         else if (is_full(guest))
-                pause_listening(guest); /* the others' may end without it hearing of that */
+                pause_listening(guest); /* another thread of another box may end without a notification */
 }
 
 static void guest_dismiss(struct guest *guest) {
@@ -154,14 +154,14 @@ static void on_order(void *context, uint32_t events) {
 
 /* ---- the process ---- */
 
-/* A user of its own where we are root and ids are there; the last one works in every container. */
+/* A user id of its own if we are root and the id is mapped; the last one works in every container. */
 static int drop_user(void) {
         if (geteuid() != 0)
                 return 0;
         /* Capabilities stay over the change of ids, for dropping the bounding set; then all go. */
         if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
                 return -errno;
-        (void) setgroups(0, NULL); /* refused in a user namespace of an ordinary user, who has no others to give up */
+        (void) setgroups(0, NULL); /* refused in a user namespace of an ordinary user, which has no supplementary groups to drop */
         static const unsigned ids[] = { PROXY_UID, NOBODY };
         for (size_t i = 0; i < ELEMENTS(ids); i++)
                 if (setresgid(ids[i], ids[i], ids[i]) == 0 && setresuid(ids[i], ids[i], ids[i]) == 0)
@@ -211,7 +211,7 @@ void proxy_run(const struct egress_operator *settings, int orders_fd) {
                                           .operator_too = true },
         };
         share_table_open(&proxy.shares, rows, PROXY_SHARES, 0);
-        proxy.shares.n_keys = 1; /* there may be others at any time: no key gets everything */
+        proxy.shares.n_keys = 1; /* assume several keys, so that no key gets everything */
         if (loop_make(&proxy.loop, &err) < 0 || resolver_make(proxy.loop, &proxy.resolver, &err) < 0)
                 _exit(EXIT_FAILURE);
         proxy.orders_watch = loop_watch(proxy.loop, orders_fd, EPOLLIN, on_order, &proxy);

@@ -67,7 +67,7 @@ static void unlink_waiting(struct resolver *resolver, struct lookup **at) {
         resolver->n_waiting--;
 }
 
-/* Under the lock: the oldest of a key that may have one more thread. A thread that becomes free looks here next. */
+/* With the lock held: takes the oldest lookup of a key that may have one more thread. A free thread calls it. */
 static struct lookup *take_waiting(struct resolver *resolver) {
         for (struct lookup **at = &resolver->waiting; *at; at = &(*at)->next) {
                 struct lookup *lookup = *at;

@@ -1,4 +1,4 @@
-/* Writing a journal. See journal_file.h for what is on disk, journal_load.c for what is made of it after a death. */
+/* Writing a journal. journal_file.h describes the files, journal_load.c how they are read after a crash. */
 #include "journal/journal.h"
 
 #include <errno.h>
@@ -95,7 +95,7 @@ static int refuse_open_request(const struct journal *journal, struct err *err) {
                        journal->is_open ? "run" : "request", journal->request.id);
 }
 
-/* Writes down what is about to be asked. The answers begin behind those that were read. */
+/* Records a request before it is sent. Its answers begin behind those that were read. */
 static int write_request(struct journal *journal, struct journal_request *request, uint64_t *ret_next_at,
                          int64_t *ret_now) {
         if (journal->inbox_end > INBOX_KEPT && journal->inbox_read == journal->inbox_end && request->carried == 0) {
@@ -253,7 +253,8 @@ bool journal_is_full(ssize_t code) {
         return code == -ENOSPC || code == -EDQUOT || code == -EFBIG;
 }
 
-/* Counted first on disk would overstate, counted after may understate by what one call drops: the smaller lie. */
+/* Counting before dropping could overstate the loss after a crash; counting afterwards can understate it by one call,
+ * which is the smaller error. */
 static int count_cut(struct journal *journal, enum journal_stream stream, size_t size) {
         journal_newest(journal)->shown.cut[stream] += size;
         journal->head.cut[stream] += size;
@@ -335,7 +336,7 @@ int journal_take(struct journal *journal, enum journal_stream stream, int pipe_f
         *ret_closed = n == 0;
         *ret_size = (size_t) n;
         journal->end[stream] += kept;
-        journal_rotate_along(journal, kept); /* or whoever prints fast enough would outrun it */
+        journal_rotate_along(journal, kept); /* or a program that prints fast enough would keep the loop busy */
         if (kept == 0 || !is_event_due(journal, stream))
                 return 0;
         /* Without room or memory for the event the bytes wait for the next one. */

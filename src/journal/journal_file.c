@@ -67,7 +67,7 @@ static uint32_t head_crc(const uint8_t *bytes) {
         return short_crc(copy, sizeof(copy));
 }
 
-/* What was cut is forgotten if it is not what was written: it is no reason to lose a journal. */
+/* If the number of cut bytes is damaged, it is ignored: that is no reason to lose a journal. */
 static void read_cut(const uint8_t *bytes, struct journal_head *head) {
         uint8_t copy[JOURNAL_HEAD_SIZE - HEAD_CUT];
         memcpy(copy, bytes, sizeof(copy));
@@ -103,7 +103,7 @@ int journal_head_read(int fd, struct journal_head *ret_head) {
                 sane = sane && head.base[i] < JOURNAL_OFFSET_MAX;
         }
         read_cut(bytes + HEAD_CUT, &head);
-        /* What a newer version puts there is not ours to judge. */
+        /* The format of a newer version is unknown. */
         if (!sane && head.version <= JOURNAL_VERSION)
                 return -EBADMSG;
         *ret_head = head;
@@ -175,7 +175,8 @@ static ssize_t journal_file_fill(struct journal_reader *reader, size_t size, con
         return (ssize_t) size;
 }
 
-/* Is this the head of a record of version 3, with as much of its payload as is checked with it? `n` bytes are there. */
+/* True if this is the head of a version 3 record, with the part of its payload that the head's checksum covers. `n`:
+ * the number of bytes available. */
 static bool is_checked_head(const uint8_t *bytes, size_t n) {
         if (n < JOURNAL_RECORD_HEAD || bytes[5] || bytes[6] || bytes[7])
                 return false;

@@ -1,5 +1,5 @@
-/* The inbox of a journal: what the kernel answered, moved from its pipe into a file with splice. At every moment each
- * byte is in one of them and in one only, so a daemon that is killed loses none and the next one meets none twice. */
+/* The inbox of a journal: the kernel's answers, moved from its pipe into a file with splice. At every moment each byte
+ * is in exactly one of them, so a killed daemon loses none, and the next one reads none twice. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ int journal_inbox_open(struct journal *journal) {
                 journal->inbox_read = journal->inbox_mark;
                 return 0;
         }
-        /* The last daemon died between emptying the inbox and writing that down. */
+        /* The last daemon died between emptying the inbox and recording that. */
         int code = journal_inbox_empty(journal);
         return code < 0 && !journal_is_full(code) ? code : 0;
 }

@@ -98,7 +98,7 @@ static int refuse_damaged(const char *run_id, const char *what, struct err *err)
                        what, run_id);
 }
 
-/* Are the bytes of the stream what they were when the event was written? */
+/* True if the bytes of the stream are those of when the event was written. */
 static int check_event(const struct journal *journal, const struct journal_event *event, const char *run_id,
                        struct err *err) {
         enum journal_stream stream = event->kind == JOURNAL_EVENT_OUT ? JOURNAL_OUT : JOURNAL_ERR;

@@ -1,5 +1,5 @@
-/* Room in the files of a journal that is set aside before it is needed: what a run has begun, it can end, on a disk
- * that has become full meanwhile. */
+/* Space that is allocated in a journal's files in advance, so that a run that has begun can end on a disk that has
+ * become full. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "store/disk_reserve.h"
 
 enum {
-        AHEAD = 32 << 10,    /* set aside at a time */
+        AHEAD = 32 << 10,    /* allocated at a time */
         END_ROOM = 8 << 10,  /* kept for the end of a run, whatever else it writes */
         INBOX_AHEAD = 64 << 10,
 };

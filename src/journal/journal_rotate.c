@@ -1,9 +1,9 @@
-/* Dropping old runs. They leave the index at once, and the files when enough of them has come together: the tails that
- * stay are copied to new files, and the rename of `events`, whose head names the others, is the moment it becomes true.
- * Killed before it, the old files stand; killed after it, the new ones do; journal_load removes the rest.
+/* Dropping old runs. They are removed from the index at once, and from the files when there are enough of them: the
+ * tails that stay are copied to new files, and renaming `events`, whose head names the other files, commits the change.
+ * If the daemon is killed before that, the old files are valid; after it, the new ones; journal_load removes the rest.
  *
- * How much is copied is the choice of the code in the box: it is done in steps, while runs go on. What a journal holds
- * is only ever added to, so what was copied stays good, and the last step is the one that catches up. */
+ * Code in the box decides how much there is to copy, so it is done in steps, while runs go on. A journal only grows, so
+ * copied parts stay valid, and the last step copies the rest. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -118,7 +118,7 @@ static bool copy_some(struct journal *journal, uint64_t budget) {
         return true;
 }
 
-/* The moment it becomes true. The reaper closes the old files: that takes time in proportion to their size. */
+/* Commits the rewrite. The reaper closes the old files: that takes time in proportion to their size. */
 static bool journal_rotate_finish(struct journal *journal) {
         struct journal_rotation *rotation = &journal->rotation;
         struct journal_head head = journal->head;

@@ -66,7 +66,7 @@ int journal_scratch_open(struct journal **ret_journal, struct err *err) {
         return 0;
 }
 
-/* False when a file is better thrown away than emptied. */
+/* False if a file should be deleted rather than emptied. */
 static bool scratch_empty_files(struct journal *journal) {
         for (size_t i = 0; i < JOURNAL_FILES; i++)
                 if (journal->end[i] - journal->head.base[i] > EMPTIED_MAX)
@@ -92,7 +92,7 @@ void journal_scratch_close(struct journal *journal) {
                 spares[n_spares++] = journal;
                 return;
         }
-        /* With its last descriptor a file without a name goes, and with it its blocks: not here. */
+        /* Closing the last descriptor of a file without a name frees its blocks, which the daemon must not wait for. */
         reaper_close(journal->fds, JOURNAL_FILES);
         journal_free(journal);
 }

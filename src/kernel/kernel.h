@@ -149,8 +149,8 @@ void kernel_set_state(struct kernel *kernel, enum kernel_state state);
 /* The box is there: takes the reply's descriptors. */
 int kernel_take(struct kernel *kernel, struct maker_reply *reply, struct err *err);
 
-/* May its box, which waits in the pool, still be shown something? Its state is KERNEL_ATTACHING while the maker does
- * so; then kernel_attached takes the reply. After a failure it cannot be used. */
+/* True if a mount can still be added to its box, which waits in the pool. Its state is KERNEL_ATTACHING while the maker
+ * does so; then kernel_attached takes the reply. After a failure it cannot be used. */
 bool kernel_can_attach(const struct kernel *kernel);
 int kernel_attached(struct kernel *kernel, struct maker_reply *reply, struct err *err);
 
@@ -191,7 +191,7 @@ static inline bool kernel_was_ready(const struct kernel *kernel) {
         return kernel->state != KERNEL_MAKING && kernel->state != KERNEL_STARTING && kernel->state != KERNEL_FAILED;
 }
 
-/* Can something be sent to it now? */
+/* True if a request can be sent to it now. */
 static inline bool kernel_is_free(const struct kernel *kernel) {
         return kernel->state == KERNEL_IDLE && kernel->talk == KERNEL_TALKS;
 }

@@ -33,7 +33,8 @@ static void caller_release(struct caller *caller) {
 
 /* ---- the audit log ---- */
 
-/* What only looks is not recorded; what runs is recorded when the run ends (run.c), or here when none began. */
+/* Operations that only read are not recorded. Those that start a run are recorded when the run ends (run.c), or here if
+ * no run began. */
 static bool is_recorded(const char *operation, bool is_refused) {
         static const char *const runs[] = { "execute", "command" };
         static const char *const looks[] = { "ping",         "status",      "ps",        "session.list",

@@ -22,7 +22,7 @@ static void caller_job_free(struct caller_job *job) {
         free(job);
 }
 
-/* What the child says is 'a' and the answer, or 'e' and the error. */
+/* The child writes 'a' and the answer, or 'e' and the error. */
 static int do_work(const int *fds, int out_fd, void *context) {
         const struct caller_job *job = context;
         struct json_writer answer = { 0 };

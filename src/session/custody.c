@@ -55,7 +55,7 @@ static int custody_start(void *context, struct err *err) {
         return 0;
 }
 
-/* One that does not answer is no use, and what it holds is here as well. */
+/* A vault that does not answer is useless, and the daemon has copies of all that it holds. */
 static void give_up_vault(struct session_manager *manager, bool is_hung) {
         if (is_hung && manager->vault.pid > 0)
                 (void) kill(manager->vault.pid, SIGKILL);
@@ -63,7 +63,7 @@ static void give_up_vault(struct session_manager *manager, bool is_hung) {
         helper_died(&manager->helpers[HELPER_VAULT]);
 }
 
-/* It speaks only when asked, and is waited for then: this is its end, or an answer that came too late. */
+/* The vault only answers requests, and the daemon waits for each answer: so this is its end, or a late answer. */
 static void on_vault(void *context, uint32_t events) {
         struct session_manager *manager = context;
         char byte;

@@ -24,7 +24,7 @@ enum {
         LITTLE = 1 << 20,     /* bytes, which do not count as growing */
         LITTLE_FILES = 100,
         SUSPECT_MIN = 16 << 20,
-        WRITING = 64 << 10,   /* bytes, from which on a run below the reserve counts as writing */
+        WRITING = 64 << 10,   /* bytes; a run that writes more than this below the reserve is ended */
         RESERVE_PERCENT = 5,
 };
 
@@ -92,7 +92,7 @@ static uint64_t files_max(const struct session *session) {
         return session->row.limits.disk_files ? session->row.limits.disk_files : standard.disk_files;
 }
 
-/* Where its own files lie that are to be measured: a directory of the operator's is the operator's to watch. */
+/* The directories to measure. A workspace that the operator named is not measured. */
 static const char *workspace_of(const struct session *session) {
         return session->ephemeral || *session->row.workspace ? "" : session->workspace;
 }
@@ -134,20 +134,20 @@ static bool ask_meter(struct session *session) {
         return true;
 }
 
-/* How much free space has disappeared since the measurement, for any reason. */
+/* The free space that has disappeared since the measurement, for any reason. */
 static uint64_t gone_since(const struct session *session) {
         uint64_t before = session->disk.free_bytes, now = session->manager->disk.free_bytes;
         return before > now ? before - now : 0;
 }
 
-/* Could it have come halfway to its limit? */
+/* True if it may have used half of its limit. */
 static bool is_suspect(const struct session *session) {
         uint64_t limit = session->row.limits.disk_bytes, has = session->disk.bytes,
                  half = limit > has ? (limit - has) / 2 : 0;
         return gone_since(session) > (half > SUSPECT_MIN ? half : SUSPECT_MIN);
 }
 
-/* In use: something runs in it, or has; or code that it left behind may be writing. */
+/* In use: a run is active, or ended since the last measurement, or background code may be writing. */
 static bool is_used(const struct session *session) {
         const struct disk_use *use = &session->disk;
         bool is_running = session->runs && session->runs->started;
@@ -218,7 +218,7 @@ static void report_held(struct session *session) {
         kernel_reply_release(&outcome);
 }
 
-/* What sleeps is as large as the memory was, which has a limit of its own; only what is beyond that counts. */
+/* A sleep file may be as large as the memory limit; only what exceeds that counts. */
 static uint64_t count_state(const struct session *session, uint64_t bytes) {
         uint64_t usual = 2 * session->row.limits.memory_bytes;
         return bytes > usual ? bytes - usual : 0;

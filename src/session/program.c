@@ -30,7 +30,7 @@ static struct session *make_session(struct caller *caller, json_t *options, stru
 int program_begin(struct caller *caller, const struct program_request *request, struct err *err) {
         if (!caller->type->hand_over)
                 return err_set(err, ERR_UNSUPPORTED, "a program's box is handed over through the daemon's socket only");
-        /* Its box is handed over and ended by its caller, as only a native one can be. */
+        /* Its box is handed over and ended by its caller, which only a native box allows. */
         (void) json_object_set_new(request->options, "engine", json_string("native"));
         struct session *session = make_session(caller, request->options, err);
         if (!session)

@@ -42,7 +42,7 @@ static bool recovery_hold(struct session *session, struct journal *journal, enum
         return false;
 }
 
-/* Where the variables are, now that no kernel has them. */
+/* Determines where the variables are, after the kernel is gone. */
 static enum journal_holds find_variables(struct session *session, const struct journal *journal) {
         const struct journal_request *open = journal_open_request(journal);
         bool has_file = sleep_file_exists(session);
@@ -55,7 +55,7 @@ static enum journal_holds find_variables(struct session *session, const struct j
                 return has_file ? JOURNAL_HOLDS_FILE : JOURNAL_HOLDS_LOST;
         case JOURNAL_HOLDS_KERNEL:
         case JOURNAL_HOLDS_TRIMMED:
-                /* A file is whole when it has its name, and nothing ran since the kernel was asked for it. */
+                /* A file with its final name is complete, and nothing has run since it was requested. */
                 return was_falling_asleep && has_file ? JOURNAL_HOLDS_FILE : JOURNAL_HOLDS_LOST;
         case JOURNAL_HOLDS_UNKNOWN:
                 return has_file                                        ? JOURNAL_HOLDS_FILE

@@ -66,7 +66,7 @@ int run_fits(const struct session *session, const json_t *request, struct err *e
 }
 
 struct run *run_make(struct session *session, json_t *request, uint64_t timeout_ms) {
-        struct run *run = malloc(sizeof(*run)); /* calloc takes the long way to memory that was just freed */
+        struct run *run = malloc(sizeof(*run)); /* malloc: calloc is slower for memory that was just freed */
         if (!run)
                 return NULL;
         *run = (struct run) { .session = session, .weight = json_weight(request), .timeout_ms = timeout_ms };
@@ -220,8 +220,8 @@ static int put_run_output(struct json_writer *text, const struct journal *journa
         return 0;
 }
 
-/* A run must end in the journal, or no other could begin: what cannot be kept whole is kept without its large parts,
- * and where there is no room for these either, in memory until there is. */
+/* A run must end in the journal, or no other could begin. A result that cannot be stored is stored without its large
+ * parts; if even that fails, it stays in memory until there is space. */
 static void write_down(struct journal *journal, const struct json_writer *text, size_t small,
                        enum journal_holds holds) {
         if (!text->failed && journal_end(journal, text->bytes, text->size, holds, NULL) == 0)
@@ -253,8 +253,8 @@ static void run_answer(struct caller *caller, const struct json_writer *text) {
         caller_answer_text(caller, text->bytes, text->size, NULL);
 }
 
-/* The result with what the run printed. Both may be megabytes: the text is lent for it, not copied, and afterwards it
- * is as it was. */
+/* Sends the result with the run's output. Both may have megabytes, so the text is used in place, not copied, and
+ * restored afterwards. */
 static void answer_with_output(const struct journal *journal, struct caller *caller, const struct journal_run *record,
                                struct json_writer *text, size_t common) {
         struct err err = { 0 };
@@ -295,7 +295,7 @@ void run_answer_again(struct caller *caller, const struct journal *journal, cons
                       const char *result, size_t size) {
         static const char tail[] = ",\"stdout_cut_bytes\":";
         enum { TAIL_MAX = 128 };
-        /* What put_cuts wrote is at the end, and written anew: here more may be cut. */
+        /* Replaces the end that put_cuts wrote, because more may be cut here. */
         const char *end = size > TAIL_MAX ? memmem(result + size - TAIL_MAX, TAIL_MAX, tail, sizeof(tail) - 1)
                                           : memmem(result, size, tail, sizeof(tail) - 1);
         _cleanup_json_writer_ struct json_writer whole = { 0 };
@@ -335,7 +335,7 @@ static void run_record(const struct run *run, const char *status, uint64_t took_
         audit_write(&session->manager->audit, &entry);
 }
 
-/* Records the result, then sends it to all callers, each in the form that it asked for. Takes what the result owns. */
+/* Records the result, then sends it to all callers, each in its own form. Takes ownership of the result's parts. */
 static void run_conclude_result(struct run *run, struct run_result *result, uint64_t took_us,
                                 enum journal_holds holds) {
         struct session *session = run->session;

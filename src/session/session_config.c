@@ -98,7 +98,7 @@ static int check_network(const struct session_manager *manager, json_t *json, bo
         return 0;
 }
 
-/* What only the maker needs is kept as JSON. */
+/* Options for the maker alone are stored as JSON. */
 static int read_options(const struct caller *caller, json_t *json, bool has_network, struct registry_session *row,
                         struct err *err) {
         static const char *const keys[] = { "env",       "mounts",   "data",    "script",
@@ -126,7 +126,7 @@ static int read_options(const struct caller *caller, json_t *json, bool has_netw
         return 0;
 }
 
-/* Some of what a row says is for the operator alone to say. */
+/* Some options are for the operator only. */
 static int check_rights(const struct caller *caller, json_t *json, struct err *err) {
         static const char *const keys[] = { "workspace", "allow_weaker" };
         for (size_t i = 0; i < ELEMENTS(keys) && !caller_is_operator(caller); i++)
@@ -210,7 +210,7 @@ json_t *session_config_list_unchanged(const struct session *session, json_t *jso
         for (size_t i = 0; i < ELEMENTS(kept_keys); i++) {
                 json_t *asked = json_object_get(json, kept_keys[i]), *has = json_object_get(kept, kept_keys[i]);
                 const char *text = json_string_value(asked);
-                /* A network that is none is not kept, nor are users that are not wanted. */
+                /* "network": none and "users": false are not stored. */
                 bool is_none = !has && ((text && strcmp(text, "none") == 0) || json_is_false(asked));
                 if (asked && !is_none && !json_equal(asked, has))
                         (void) json_array_append_new(list, json_string(kept_keys[i]));

@@ -49,7 +49,7 @@ int session_config_check_env(json_t *env, struct err *err) {
         return 0;
 }
 
-/* A caller that may name no path is refused before the path is opened: opening some paths takes for ever. */
+/* A caller that may not name the path is refused before it is opened: opening some paths blocks for ever. */
 static bool source_is_allowed(const struct policy *policy, const char *source, bool writable) {
         const char *const *lists[] = { policy->write_paths, writable ? NULL : policy->read_paths };
         if (strstr(source, "/.."))

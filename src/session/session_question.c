@@ -115,7 +115,7 @@ static void on_woken(struct session *session, bool good, const json_t *answer) {
                                               : why ? why
                                                     : "its kernel gives no reason");
         } else if (record_holds(session, JOURNAL_HOLDS_KERNEL, &err) == 0)
-                sleep_file_remove(session); /* not before: the next daemon would have neither */
+                sleep_file_remove(session); /* not earlier: after a crash the next daemon would have neither */
         else { /* the record does not fit on the disk: the session stays asleep */
                 session_fail_runs(session, &err);
                 session_end_kernel(session);

@@ -9,9 +9,9 @@ static const char *const names[SESSION_STATES] = {
         [SESSION_TRIMMED] = "trimmed", [SESSION_ASLEEP] = "asleep", [SESSION_LOST] = "lost",
 };
 
-/* Without a kernel (new, asleep, lost) a session gets one and is idle; the pool's are ready, so that a new one may run
- * at once. One that is asleep is never running before it was woken, which makes it idle. A run ends before its session
- * does anything else; only a program's kernel dies while it is running. */
+/* A session without a kernel (new, asleep, lost) gets one and is idle. A kernel of the pool is ready, so a new session
+ * may run at once. One that is asleep is never running before it was woken, which makes it idle. A run ends before its
+ * session does anything else; only a program's kernel dies while it is running. */
 static const bool moves[SESSION_STATES][SESSION_STATES] = {
         [SESSION_NEW] = { [SESSION_NEW] = true,
                           [SESSION_IDLE] = true,

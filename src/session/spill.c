@@ -140,7 +140,7 @@ static int spill_fill(const struct spill_source *source) {
         return code;
 }
 
-/* In a child, which has the journal as it is now. What goes wrong is said by its number. */
+/* Runs in a child, which has a copy of the journal's state. It reports failures by errno. */
 static int fill_in_child(const int *fds, int out_fd, void *context) {
         struct spill_source source = *((const struct spill *) context)->source;
         journal_set_files(source.journal, fds);

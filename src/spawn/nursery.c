@@ -174,7 +174,7 @@ static int send_order(struct nursery *nursery, const struct nursery_birth *birth
         return code < 0 ? err_sys(err, -code, "asking the nursery for a kernel") : 0;
 }
 
-/* Is this process in the pid namespace of the box? A nursery that went bad must not have us adopt another. */
+/* True if this process is in the pid namespace of the box. A compromised nursery must not make us adopt another one. */
 static bool is_in_box(int pidfd, const struct box *box) {
         char path[64];
         struct stat its, ours;

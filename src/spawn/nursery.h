@@ -39,7 +39,7 @@ bool nursery_read_answer(struct nursery *nursery);
 /* Ends the process; kernels that were forked from it stay. */
 void nursery_stop(struct nursery *nursery);
 
-/* May it be started (again) now? */
+/* True if it may be started (again) now. */
 bool nursery_is_due(const struct nursery *nursery, uint64_t now_ms);
 uint64_t nursery_due_in_ms(const struct nursery *nursery, uint64_t now_ms); /* UINT64_MAX: it is there */
 

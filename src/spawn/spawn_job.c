@@ -256,7 +256,7 @@ static int make_box(struct spawn_job *job, struct err *err) {
         return start_box(job, err);
 }
 
-/* Would any box of its kind do? Only options that concern the kernel and not the box may be there. */
+/* True if any box of its kind will do: all options of the request concern the kernel, and none the box. */
 static bool is_plain(const struct spawn_job *job) {
         const char *name;
         json_t *value;

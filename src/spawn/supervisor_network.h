@@ -10,7 +10,7 @@
 /* Once, in the supervisor's own namespace. False: boxes make their own. */
 bool supervisor_network_open(void);
 
-/* Should supervisor_network_make_one be called when there is time? */
+/* True if supervisor_network_make_one should be called when there is time. */
 bool supervisor_network_wants_more(void);
 void supervisor_network_make_one(void);
 

@@ -96,8 +96,8 @@ static bool append_lines(struct file *file, const char *bytes, size_t size) {
         return file->fd >= 0 && fd_write_all(file->fd, bytes, size) == 0;
 }
 
-/* Whole lines, as many as came at once. Lines that the disk did not take are counted, and a line says so when there is
- * room again. */
+/* Writes the whole lines of one message. If the disk is full, lines are counted; a line reports their number when there
+ * is space again. */
 _Noreturn static void audit_serve(int fd, const struct audit *audit) {
         static char bytes[PIECE_MAX];
         struct file file = { .max_bytes = audit->max_bytes, .fd = -1 };
@@ -137,7 +137,7 @@ static void audit_bury(struct audit *audit) {
 
 static void audit_send_batch(struct audit *audit);
 
-/* It says nothing: this is its end. */
+/* It sends nothing, so this is its end. */
 static void on_process(void *context, uint32_t events) {
         struct audit *audit = context;
         (void) events;

@@ -36,7 +36,7 @@ static uint64_t wanted_bytes(void) {
         return wanted < bytes_min ? bytes_min : wanted > bytes_max ? bytes_max : wanted;
 }
 
-/* Where a file system cannot set room aside without writing, there is none. 0 or -errno. */
+/* If the file system cannot allocate space without writing, there is no reserve. 0 or -errno. */
 static int make_file(void) {
         char path[4200];
         reserve_path(path);
@@ -50,7 +50,7 @@ static int make_file(void) {
         if (fallocate(fd, 0, 0, (off_t) wanted) == 0)
                 return (uint64_t) status.st_size > wanted && ftruncate(fd, (off_t) wanted) < 0 ? -errno : 0;
         int code = -errno;
-        if (ftruncate(fd, 0) < 0) /* not a part of it: what is free is for the others as long as there is none */
+        if (ftruncate(fd, 0) < 0) /* all or nothing: without the whole reserve, the free space is for the others */
                 return -errno;
         return code;
 }
@@ -80,8 +80,7 @@ void disk_reserve_open(const char *data_dir) {
                 char path[4200];
                 struct stat status;
                 reserve_path(path);
-                /* One that is there already with all its room, on a disk that is full but for that: it is needed
-                 * now. */
+                /* If the reserve exists in full size and the disk has no other space, it is needed now. */
                 if (stat(path, &status) == 0)
                         disk_reserve_enter(empty_file());
                 return;

@@ -33,7 +33,7 @@ static int quotactl_on(int fd, int command, uint32_t number, void *data) {
         return syscall(SYS_quotactl_fd, fd, QCMD(command, PRJQUOTA), number, data) < 0 ? -errno : 0;
 }
 
-/* Counted is not bounded: only limits that are enforced will do. */
+/* Accounting alone is not enough: the limits must be enforced. */
 static int check_enforced(int fd) {
         struct fs_quota_statv state = { .qs_version = FS_QSTATV_VERSION1 };
         int code = quotactl_on(fd, Q_XGETQSTATV, 0, &state);

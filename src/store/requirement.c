@@ -7,8 +7,8 @@
 
 enum { DEPTH_MAX = 8 }; /* of parentheses in a marker */
 
-/* The grammar by recursive descent: each function takes what it knows from the front, and says false with `fault` set
- * where something else stands. */
+/* A recursive-descent parser: each function consumes its part of the text; if the text does not match, it sets `fault`
+ * and returns false. */
 struct parser {
         const char *at;
         const char *fault;
@@ -162,7 +162,7 @@ static bool take_marker(struct parser *parser) {
 
 /* ---- the whole ---- */
 
-/* pip takes what ends like an archive for a file, before it asks whether it is a requirement. */
+/* pip treats a text that ends like an archive as a file, before it parses it as a requirement. */
 static bool looks_like_file(const char *text) {
         static const char *const endings[] = {
                 ".whl",    ".zip",     ".tar",    ".tgz",    ".tbz",      ".txz", ".tlz",

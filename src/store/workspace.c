@@ -149,7 +149,7 @@ static int make_name(char ret_name[static 64]) {
         return 0;
 }
 
-/* Before a client sends a gigabyte: is there a place for it? */
+/* Checks, before a client sends a gigabyte, that the file can be created. */
 static int check_place(int workspace_fd, const char *relative, struct err *err) {
         char name[256];
         struct stat status;

@@ -45,7 +45,7 @@ static int take_lock(const char *path, struct err *err) {
                        name);
 }
 
-/* A vault that is stopped must not stop the daemon for ever. */
+/* A stopped vault (SIGSTOP) must not block the daemon for ever. */
 static int set_patience(int fd, int seconds) {
         struct timeval limit = { .tv_sec = seconds };
         if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0 ||
@@ -304,7 +304,7 @@ int vault_end(struct vault *vault, struct err *err) {
         size_t n_fds;
         if (vault_ask(vault, &message, NULL, 0, fds, &n_fds, err) < 0)
                 return -1;
-        /* Its last word is that it hangs up. */
+        /* It closes the connection when it ends. */
         int code = vault_message_receive(vault->fd, &message, fds, &n_fds, 0);
         vault_close(vault);
         if (code == -EAGAIN)

@@ -1,8 +1,9 @@
-/* Which control groups this process may create boxes in. Reads and asks for access; changes nothing.
+/* Finds the control groups in which this process may create boxes. It reads files and checks access; it changes
+ * nothing.
  *
  * For each hierarchy there are two places to try: its root as visible here, and the own group. A process that may write
  * to the root (the superuser on a host, or in a container with a cgroup namespace) works there; one whose service
- * manager delegated a group to its user works in that one. Access is asked of the kernel, never derived from the uid,
+ * manager delegated a group to its user works in that one. The kernel is queried for access; the uid does not decide,
  * since root inside a user namespace is an ordinary user here. */
 #include "box/cgroup/cgroup.h"
 
@@ -27,7 +28,7 @@ static const char *const controller_names[CGROUP_CONTROLLERS] = {
         [CGROUP_CPU] = "cpu",
 };
 
-/* What the kernel says about one hierarchy. */
+/* The facts about one hierarchy. */
 struct hierarchy {
         bool mounted;
         struct cgroup_mount mount;
@@ -61,7 +62,7 @@ static bool file_lists_word(const char *dir, const char *file, const char *word)
         return cgroup_file_read(AT_FDCWD, path, text, sizeof(text)) >= 0 && cgroup_text_has_word(text, word);
 }
 
-/* May directories be made in base/relative, or in the deepest part of it that exists? */
+/* True if directories can be created in base/relative, or in the deepest part of it that exists. */
 static bool may_create(const char *base, const char *relative, char ret_parent[static CGROUP_PATH_MAX]) {
         char path[CGROUP_PATH_MAX];
         int size = snprintf(path, sizeof(path), "%s/%s", base, relative);
@@ -85,7 +86,7 @@ static bool look_at_v1(struct cgroup_host *host, size_t place, const struct hier
         return false;
 }
 
-/* Can this controller be had in base/relative: is it handed down already, or may we hand it down? */
+/* True if this controller can be used in base/relative: it is enabled there already, or we may enable it. */
 static bool v2_offers(const char *base, const char *parent, const char *controller) {
         if (!file_lists_word(base, "cgroup.subtree_control", controller) &&
             !(file_lists_word(base, "cgroup.controllers", controller) &&
@@ -152,7 +153,7 @@ static void list_missing(const struct cgroup_host *host, char *ret_text, size_t 
                 }
 }
 
-/* Who we are to the host: inside a user namespace of our own geteuid() says 0. */
+/* The user id on the host: inside a user namespace of our own geteuid() returns 0. */
 static unsigned host_uid(void) {
         char text[256];
         unsigned inside, outside, uid = geteuid();

@@ -1,6 +1,6 @@
-/* Reading what the kernel writes about control groups: pure functions over text, so that every kind of host can be
- * tested on one. Nothing here touches the system. All return 0 or -errno: -ENOENT when the text does not say,
- * -ENAMETOOLONG when it does but the answer does not fit. */
+/* Parses the kernel's files about control groups: pure functions over text, so that every kind of host can be tested on
+ * one. They make no system calls. All return 0 or -errno: -ENOENT if the text does not have the answer, -ENAMETOOLONG
+ * if the answer does not fit. */
 #pragma once
 
 #include <stdbool.h>

@@ -122,7 +122,7 @@ int landlock_restrict(const char *const *writable, size_t n_writable) {
                 code = landlock_allow_path(ruleset_fd, writable[i], FS_WRITE & attr.handled_access_fs);
         for (size_t i = 0; code == 0 && i < ELEMENTS(devices); i++) {
                 code = landlock_allow_path(ruleset_fd, devices[i].path, devices[i].rights & attr.handled_access_fs);
-                if (code == -ENOENT) /* what a box lacks cannot be opened */
+                if (code == -ENOENT) /* a path that the box lacks cannot be opened */
                         code = 0;
         }
         if (code < 0)

@@ -1,9 +1,9 @@
 /* The image of a box: read-only trees and links at the top of its root.
  *
  * Other things are mounted below these trees: the home directory, the kernel's files in /opt/glovebox, the mounts of
- * the caller. An image need not have a directory there, and nothing can be made in a read-only tree. So a tree that
- * lacks a place that is needed is opened: its directory is made in the box's own root, and each of its entries is shown
- * in there by itself. That is repeated downward until the place can be made. */
+ * the caller. An image need not have a directory there, and nothing can be made in a read-only tree. So if a tree lacks
+ * a mount point, a directory in the box's own root replaces it, and each entry of the tree is mounted into that
+ * directory by itself. This is repeated downwards until the mount point can be created. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

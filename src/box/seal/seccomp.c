@@ -6,7 +6,8 @@
 #include <unistd.h>
 
 static int seccomp_install_program(const struct sock_fprog *program) {
-        /* TSYNC: a wall around one thread of several is no wall. It answers with the thread that could not follow. */
+        /* TSYNC applies the filter to all threads: a filter on one of several threads would protect nothing. It returns
+         * the id of a thread that could not be changed. */
         long answer = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, program);
         if (answer < 0)
                 return -errno;

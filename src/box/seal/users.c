@@ -152,7 +152,7 @@ bool users_has_etc_file(const char *name) {
         return false;
 }
 
-/* Has `text` a line with the same name, or the same number in its third field? */
+/* True if `text` has a line with the same name, or with the same number in its third field. */
 static bool has_user_line(const char *text, const char *line) {
         size_t name_size = strcspn(line, ":");
         const char *second = strchr(line, ':'), *number = second ? strchr(second + 1, ':') : NULL;
@@ -196,8 +196,8 @@ static int write_etc_file(int etc_fd, size_t i) {
         return code < 0 || !theirs ? code : append_others(fd, etc_files[i].text, theirs);
 }
 
-/* What programs that manage users look for, where the image has none: what a new home holds, and that root may do what
- * it asks for (chfn, chpasswd, su). */
+/* Files that programs for managing users need, if the image lacks them: the skeleton of a home directory, and PAM rules
+ * that allow root everything (chfn, chpasswd, su). */
 static int make_missing(int etc_fd) {
         static const char policy[] = "auth sufficient pam_rootok.so\nauth required pam_deny.so\n"
                                      "account required pam_permit.so\npassword required pam_unix.so\n"
