@@ -86,7 +86,7 @@ int users_permit(struct request *request) {
         return 0;
 }
 
-/* ---- what the kernel is told. One that does not read what it asked for gets nothing more. ---- */
+/* ---- messages to the kernel. One that does not read its answers gets no more of them. ---- */
 
 static void close_channel(void) {
         fd_close(&users.channel_fd);

@@ -21,7 +21,7 @@
 
 #define USERS_VARIABLE "GLOVEBOX_USERS_FD"
 
-/* The agent is told that its box has users: gives up its effective capabilities. 0 or -errno. */
+/* Call it if the box has users: drops the agent's effective capabilities. 0 or -errno. */
 int users_begin(void);
 bool users_are_there(void);
 

@@ -23,7 +23,7 @@ struct channel {
         uint8_t digest[SHA256_SIZE]; /* of the key that opened it */
 };
 
-/* What a key may ask for. Everything else is the operator's. */
+/* The operations that a key may request. All others are for the operator. */
 static const struct allowed_operation {
         const char *op;
         bool is_run, makes_sandbox;
@@ -55,7 +55,7 @@ static const struct allowed_operation {
         { "ping", false, false },
 };
 
-/* Options that only a program on this host can mean. */
+/* Options that have a meaning only for a program on this host. */
 static const char *const foreign[] = { "script", "script_at", "operator" };
 
 /* ---- one request ---- */
@@ -79,7 +79,7 @@ static int check_timeout(const struct channel *channel, json_t *json, struct err
         return session_config_check_ceiling(&caller, &limits, err);
 }
 
-/* What a key may ask for; NULL: see err. */
+/* The rights for this operation of a key; NULL: see err. */
 static const struct allowed_operation *find_allowed(json_t *json, struct err *err) {
         const char *op = json_string_value(json_object_get(json, "op"));
         size_t i = 0;
@@ -154,7 +154,7 @@ static const struct client_guard guard = { .admit = channel_admit, .settled = on
 
 /* ---- the connection ---- */
 
-/* A peer whose host is gone says nothing: Linux finds out. */
+/* A peer whose host disappeared sends nothing: TCP keepalive detects it. */
 static void watch_peer(int fd) {
         static const struct {
                 int level, name, value;

@@ -31,7 +31,7 @@ static int take_timeout(const struct api_request *api_request, json_t *body, uin
                                             &(const struct limits) { .timeout_ms = (uint64_t) value }, err);
 }
 
-/* What is misspelled must not be ignored: a "timeuot" would be none. */
+/* A misspelled member must not be ignored: with "timeuot" there would be no time limit. */
 static int check_members(json_t *body, const char *const *own, struct err *err) {
         static const char *const how[] = { "timeout", "timeout_ms", "stream", "detach", "cancel_on_disconnect", NULL };
         const char *key;
@@ -48,8 +48,8 @@ static int check_members(json_t *body, const char *const *own, struct err *err) 
         return 0;
 }
 
-/* What every run over HTTP needs before it is asked for: known members, a time limit, room in the quotas, and the form
- * of its answer. */
+/* Checks of every run over HTTP before it is requested: known members, a time limit, quotas, and the form of its
+ * answer. */
 static int prepare_run(struct api_request *api_request, json_t *body, const char *const *own, uint64_t *ret_timeout_ms,
                        struct err *err) {
         const char *user_id = api_request_user(api_request);
@@ -62,7 +62,7 @@ static int prepare_run(struct api_request *api_request, json_t *body, const char
         return 0;
 }
 
-/* A detached run is answered by on_accepted, and then waited for: quotas count what really runs. */
+/* on_accepted answers a detached run; the api_request then waits for its end, so that quotas count active runs. */
 static int read_run(struct api_request *api_request, json_t *body, const char *const *own,
                     struct run_request *ret_request, struct err *err) {
         uint64_t timeout_ms;

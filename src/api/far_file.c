@@ -56,7 +56,7 @@ static struct api_request *far_end(struct far_file *far) {
         return api_request;
 }
 
-/* Once bytes are on their way the client can only be shown that they are not all. */
+/* After the first bytes the client can only be informed of an error by an incomplete response. */
 static void far_refuse(struct far_file *far, const struct err *err) {
         bool is_sending = far->is_sending;
         struct api_request *api_request = far_end(far);

@@ -1,5 +1,5 @@
-/* Files of a sandbox. All files may have been written by hostile code, and every path comes from a client: paths are
- * resolved beneath the workspace by store/workspace.h, and nothing here touches one by itself. */
+/* Files of a sandbox. All files may have been written by hostile code, and every path comes from a client:
+ * store/workspace.h resolves paths beneath the workspace, and no function here opens a path itself. */
 #include "api/file.h"
 
 #include <string.h>

@@ -18,7 +18,7 @@
 
 struct metric;
 
-/* What a row may look at, and where it writes. */
+/* The input and the output of a row. */
 struct metrics_view {
         FILE *out;
         const struct service *service;

@@ -238,7 +238,7 @@ static void on_body(void *context, const char *bytes, size_t size) {
                 receiving_refuse(receiving, &err);
 }
 
-/* Puts everything in place. What fails leaves the rest undone; what was put before it stays. */
+/* Gives all files their names. After a failure the rest is dropped; files before it stay. */
 static json_t *finish_files(struct receiving *receiving, bool *ret_created, struct err *err) {
         json_t *list = json_array();
         for (size_t i = 0; i < receiving->n; i++) {

@@ -32,7 +32,7 @@ static bool has_shape(const char *pattern, const char *path) {
                 } else if (*pattern++ != *path++)
                         return false;
         }
-        /* "/a/" has the shape of "/a/{b}": the name stands for nothing then, which take_parameter says. */
+        /* "/a/" has the shape of "/a/{b}": the name is empty then, which take_parameter refuses. */
         return *path == '\0' && (*pattern == '\0' || (*pattern == '{' && strchr(pattern, '}')[1] == '\0'));
 }
 

@@ -1,4 +1,4 @@
-/* Sandboxes, as other rows need them. */
+/* Functions on sandboxes that other routes need. */
 #pragma once
 
 #include <stdbool.h>

@@ -42,7 +42,7 @@ static void close_file(struct sending_source *source) {
 
 /* ---- the head ---- */
 
-/* Names, not contents, decide; and what a browser would run is nothing but bytes. */
+/* The type follows from the name, not from the contents; types that a browser would execute become plain bytes. */
 static const char *type_of(const char *name) {
         static const char *const active[] = { "text/html", "image/svg+xml", "application/xml", "application/pdf" };
         const char *type = artifact_mime(name);

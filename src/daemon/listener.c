@@ -21,8 +21,8 @@
 
 enum { BACKLOG = 128, HUNG_UP_LOG_MS = 10000 };
 
-/* Out of descriptors, a connection that waits would wake us again and again: it gets the one that was kept for this,
- * and is hung up on. */
+/* If descriptors run out, a waiting connection would wake the loop again and again: it is accepted with the spare
+ * descriptor and closed. */
 static void refuse_by_spare(struct daemon *daemon) {
         fd_close(&daemon->spare_fd);
         int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);

@@ -1,4 +1,4 @@
-/* What runs now, sessions and ephemeral runs alike: list it, end it, give it more. */
+/* Active sessions and ephemeral runs: list them, end them, change their limits. */
 #include <stdio.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static json_t *describe_run(const struct run *run) {
                          describe_work(run));
 }
 
-/* A program runs by itself (session/program.h): what it is only its caller knows. */
+/* The daemon does not see what a program runs (session/program.h); its caller reports it. */
 static json_t *describe_program(const struct session *session) {
         bool running = session->state == SESSION_RUNNING;
         return json_pack("{s:s, s:s, s:I, s:s}", "run_id", session->row.id, "status", running ? "running" : "waiting",

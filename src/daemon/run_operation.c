@@ -45,7 +45,7 @@ static bool env_goes_with_code(const struct run_request *request) {
         return true;
 }
 
-/* Of the box of an ephemeral run. A new reference. */
+/* The options of the box of an ephemeral run. A new reference. */
 static json_t *options_of_box(const struct run_request *request, struct err *err) {
         if (!env_goes_with_code(request))
                 return json_incref(request->options);
@@ -94,7 +94,8 @@ static bool suits_light_kernel(const struct session *session, const struct run_r
                                                     kernel_choice_is_light(request->code, request->code_size));
 }
 
-/* A run of this payload, which is EXECUTE but for its id. NULL: refused, and an ephemeral session is gone. */
+/* Makes a run of this payload, which is that of EXECUTE without an id. NULL: refused, and an ephemeral session is
+ * gone. */
 static struct run *make_run(struct caller *caller, const struct run_request *request, json_t *payload,
                             struct err *err) {
         struct session *session = find_run_session(caller, request, err);
@@ -219,7 +220,7 @@ static int join_run(struct caller *caller, const struct run_request *request, st
         return join_ended_run(caller, session, request, err);
 }
 
-/* 1: the remote has it; 0: it is to be done here; -1. */
+/* 1: the remote has the run; 0: it runs here; -1: failure. */
 static int pass_run(struct caller *caller, const struct run_request *request, struct err *err) {
         bool is_wanted = remote_is_wanted(caller->manager, request->options), is_new = false;
         struct session *session = NULL;
@@ -320,7 +321,7 @@ static json_t *command_words(const struct run_request *request, struct err *err)
                         (void) err_set(err, ERR_USAGE, "argv holds texts only");
                         return NULL;
                 }
-        if (request->shell) /* the kernel knows which shell the image has */
+        if (request->shell) /* the kernel chooses the image's shell */
                 return json_pack("[s, s, s]", "", "-c", request->shell);
         if (json_array_size(request->argv) > 0)
                 return json_incref(request->argv);

@@ -30,7 +30,7 @@ static void on_start_timeout(void *context);
 static void on_control(void *context, uint32_t events);
 static void on_status(void *context, uint32_t events);
 
-/* A kernel that is taken over from the last daemon is idle or busy at once; the dead stay so. */
+/* A kernel that is taken over from the last daemon is idle or busy at once; a dead one stays dead. */
 static const bool moves[KERNEL_STATES][KERNEL_STATES] = {
         [KERNEL_MAKING] = { [KERNEL_STARTING] = true,
                             [KERNEL_IDLE] = true,
@@ -223,7 +223,7 @@ int kernel_adopt(struct kernel *kernel, pid_t pid, int fds[static MAKER_FDS], st
 
 /* ---- its end ---- */
 
-/* What a kernel that never became ready had to say: one line of its standard error, made printable. */
+/* The last message of a kernel that never became ready: one line of its standard error, made printable. */
 static void keep_last_words(struct kernel *kernel) {
         char text[4096];
         ssize_t n = read(kernel->fds[MAKER_ERR], text, sizeof(text) - 1);
@@ -285,7 +285,7 @@ void kernel_break_off(struct kernel *kernel) {
                 kernel_end(kernel);
 }
 
-/* The process is gone, but what it said last may still be in the pipe: a result, or that it has gone to sleep. */
+/* The process has ended, but its last frames may still be in the pipe: a result, or the end of a sleep. */
 static void read_last_frames(struct kernel *kernel) {
         enum { TURNS_MAX = 2 * (KERNEL_REPLY_MAX >> 16) };
         if (kernel->talk == KERNEL_TALKS)
@@ -329,7 +329,7 @@ static void on_control(void *context, uint32_t events) {
 static void on_status(void *context, uint32_t events) {
         struct kernel *kernel = context;
         (void) events;
-        /* What it said last counts before its end: let the replies go first. */
+        /* Its last replies are handled before its end. */
         if (kernel->replies_watch && pipe_waiting(kernel->fds[MAKER_REPLIES]) > 0) {
                 kernel_on_replies(kernel, EPOLLIN);
                 return;
@@ -399,7 +399,7 @@ void kernel_measure(struct kernel *kernel) {
         if (!kernel->cgroup.host && !*kernel->engine)
                 return;
         cgroup_meter_read(&kernel->meter, &kernel->usage);
-        if (kernel->cpu_us_before > kernel->usage.cpu_us) /* short runs were guessed to be dearer than they were */
+        if (kernel->cpu_us_before > kernel->usage.cpu_us) /* short runs were estimated to be more expensive than they were */
                 kernel->cpu_us_before = kernel->usage.cpu_us;
         kernel->n_unmeasured = 0;
         kernel->usage.oom_kills -= kernel->oom_kills_before;

@@ -109,10 +109,11 @@ void kernel_drain(struct kernel *kernel) {
         struct pollfd waiting[JOURNAL_STREAMS];
         for (int i = 0; i < JOURNAL_STREAMS; i++)
                 waiting[i] = (struct pollfd) { .fd = kernel->fds[MAKER_OUT + i], .events = POLLIN };
-        /* Most runs have printed nothing: one question, not one for each. */
+        /* Most runs have printed nothing: one system call for all pipes. */
         if (poll(waiting, ELEMENTS(waiting), 0) == 0)
                 return;
-        /* What there is now, the run has printed; a process in the background could go on writing for ever. */
+        /* Takes only what is in the pipes now, which the run has printed; a background process could go on writing for
+         * ever. */
         for (int i = 0; i < JOURNAL_STREAMS; i++) {
                 int there = 0;
                 if (waiting[i].revents && ioctl(waiting[i].fd, FIONREAD, &there) == 0)
@@ -285,7 +286,7 @@ static bool is_json(enum kernel_frame type) {
         return type == KERNEL_RESULT || type == KERNEL_ANSWER || type == KERNEL_DISPLAY;
 }
 
-/* Looks at what is there of a payload, as it comes: at its end nothing is left to be done that takes long. */
+/* Scans a payload as it arrives, so that nothing slow remains to be done at its end. */
 static bool scan_payload(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
         if (!is_json(type))
                 return true;
@@ -296,7 +297,7 @@ static bool scan_payload(struct kernel *kernel, enum kernel_frame type, const ch
         return good;
 }
 
-/* Hands one whole frame on. False when the kernel is dead afterwards, or talks nonsense. */
+/* Handles one whole frame. False if the kernel is dead afterwards, or broke the protocol. */
 static bool handle_frame(struct kernel *kernel, enum kernel_frame type, const char *payload, size_t size) {
         struct kernel_reply reply = { 0 };
         if (is_json(type) && !json_scan_is_object(&kernel->scan))

@@ -1,5 +1,5 @@
-/* One frame from a kernel, as text. Its payload was checked to be a JSON object while it came (json_scan.h); a tree is
- * made of small ones only. Written by an attacker: a field may be anything, or missing. */
+/* One frame from a kernel, as text. Its payload was checked to be a JSON object as it arrived (json_scan.h); only small
+ * ones become a tree. An attacker may have written it: a field may be anything, or missing. */
 #pragma once
 
 #include <jansson.h>

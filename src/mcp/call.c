@@ -1,5 +1,5 @@
-/* The life of a call: started by a transport, and answered once. It stays until its run ends, also without a client, so
- * that quotas count what really runs. */
+/* The life of a call: a transport starts it, and it is answered once. It exists until its run ends, also without a
+ * client, so that quotas count active runs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static void call_respond(struct mcp_call *call, int status, const char *text, si
         call->link = NULL;
 }
 
-/* The client is gone: the run is waited for, and its answer dropped. */
+/* The client has disconnected: waits for the run, and drops its answer. */
 static void go_on_alone(struct mcp_call *call) {
         call->link = NULL;
         loop_timer_drop(&call->timer);

@@ -246,7 +246,7 @@ static bool is_of_channel(const char *name) {
                name[strlen(CHANNEL_NAME) + CHANNEL_ID_LENGTH] == '-';
 }
 
-/* A relay and a daemon that were killed together leave sandboxes without an owner. A relay that lives has its channel
+/* If a relay and a daemon are killed together, sandboxes without an owner remain. A living relay opens its channel
  * again soon after the daemon has started. */
 static void remove_orphans(struct session_manager *manager) {
         if (loop_now_ms() - manager->started_ms < ORPHANS_MS)

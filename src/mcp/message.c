@@ -18,7 +18,7 @@ int mcp_error_set(struct mcp_error *error, int code, int status, const char *for
         return -1;
 }
 
-/* What every JSON-RPC message has. */
+/* Checks the members of every JSON-RPC message. */
 static int check_envelope(json_t *json, struct mcp_error *error) {
         const char *version = json_string_value(json_object_get(json, "jsonrpc"));
         const json_t *id = json_object_get(json, "id");

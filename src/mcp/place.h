@@ -1,4 +1,4 @@
-/* What the sandboxes of a caller can reach, in words for a model. */
+/* Describes for a model what the sandboxes of a caller can reach. */
 #pragma once
 
 #include <jansson.h>

@@ -58,7 +58,7 @@ void resource_list_templates(struct mcp_call *call, const struct mcp_message *me
 
 /* ---- read ---- */
 
-/* The session's name and the path below its workspace. Segments of a stranger's URI are decoded once. */
+/* The session's name and the path below its workspace. Segments of the client's URI are decoded once. */
 static int resource_parse_uri(struct mcp_call *call, const char *uri, char ret_name[static TOOL_NAME_ROOM],
                               char ret_path[static 4096], struct err *err) {
         char handle[sizeof(call->sandbox)], path[URI_MAX + 1];

@@ -85,7 +85,7 @@ static int show_own(struct spawn_job *job, const char *parent, const char *name,
         return 0;
 }
 
-/* What the host's pip settings name: certificates, directories of packages. The operator's own words. */
+/* The files that the host's pip settings name: certificates, directories of packages. The operator chose them. */
 static int show_settings(struct spawn_job *job, struct err *err) {
         size_t i;
         json_t *pair;
@@ -118,7 +118,7 @@ static int open_packages(struct spawn_job *job, struct err *err) {
         return show_settings(job, err);
 }
 
-/* A script without what lies beside it, as a copy in the place for code. */
+/* A script without its directory, as a copy in BOX_CODE_DIR. */
 static int copy_script(struct spawn_job *job, int source_fd, const char *name, struct err *err) {
         char path[64];
         _cleanup_free_ char *text = NULL;
@@ -133,8 +133,8 @@ static int copy_script(struct spawn_job *job, int source_fd, const char *name, s
         return 0;
 }
 
-/* The file itself is opened as `glovebox run` opens it without a daemon: it is named by the owner of this daemon, and
- * only its text goes to the box. A directory is a mount like any other. */
+/* A script is opened as by `glovebox run` without a daemon: the owner of this daemon named it, and only its text goes
+ * to the box. A directory is a mount like any other. */
 static int open_script_source(const struct spawn_job *job, const struct policy *policy, const char *source, bool alone,
                               int *ret_fd, struct err *err) {
         if (!alone || !job->request->by_owner)
