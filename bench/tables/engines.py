@@ -55,7 +55,7 @@ class Sessions:
     def remove_last(self) -> None:
         if self.last:
             self.client.request("session.remove", session=self.last)
-            time.sleep(0.5)  # its box goes while nobody is timed
+            time.sleep(0.5)  # its box is removed outside of the timed calls
         self.last = ""
 
     def first_run(self) -> dict[str, Any]:

@@ -86,7 +86,7 @@ static const struct allowed_operation *find_allowed(json_t *json, struct err *er
         while (i < ELEMENTS(allowed) && (!op || strcmp(allowed[i].op, op) != 0))
                 i++;
         if (i == ELEMENTS(allowed)) {
-                (void) err_set(err, ERR_REFUSED, "a key may not ask for \"%.60s\"", op ? op : "");
+                (void) err_set(err, ERR_REFUSED, "an API key may not request the operation \"%.60s\"", op ? op : "");
                 return NULL;
         }
         for (size_t n = 0; n < ELEMENTS(foreign); n++)

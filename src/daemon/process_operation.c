@@ -146,7 +146,7 @@ static int check_changeable(json_t *limits, struct err *err) {
         const char *key;
         json_t *value;
         if (!json_is_object(limits) || json_object_size(limits) == 0)
-                return err_set(err, ERR_USAGE, "say what is to change: memory, cpus, pids, timeout or disk");
+                return err_set(err, ERR_USAGE, "nothing to change is given; name memory, cpus, pids, timeout or disk");
         json_object_foreach (limits, key, value) {
                 bool found = false;
                 for (size_t i = 0; i < ELEMENTS(good); i++)

@@ -70,8 +70,7 @@ static enum egress_class class_of_v6(const uint8_t bytes[static 16]) {
         static const uint8_t nat64[12] = { 0x00, 0x64, 0xff, 0x9b };
         if (memcmp(bytes, loopback, 16) == 0)
                 return EGRESS_PRIVATE;
-        if (memcmp(bytes, nat64, 12) ==
-            0) { /* NAT64: public IPv4 hosts, for a network without IPv4 */
+        if (memcmp(bytes, nat64, 12) == 0) { /* NAT64: public IPv4 hosts, for a network without IPv4 */
                 uint32_t inner;
                 memcpy(&inner, bytes + 12, 4);
                 return class_of_v4(ntohl(inner)) == EGRESS_PUBLIC ? EGRESS_PUBLIC : EGRESS_FORBIDDEN;

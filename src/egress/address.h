@@ -13,7 +13,7 @@ union egress_address {
 enum egress_class {
         EGRESS_PUBLIC,    /* the internet */
         EGRESS_PRIVATE,   /* this machine or its own networks: only for hosts that the operator named */
-        EGRESS_FORBIDDEN, /* never: link-local, metadata services, multicast, reserved, addresses that contain another one */
+        EGRESS_FORBIDDEN, /* never: link-local, metadata services, multicast, reserved, tunnels to another address */
 };
 
 /* By the number alone. */

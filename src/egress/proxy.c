@@ -161,7 +161,7 @@ static int drop_user(void) {
         /* Capabilities stay over the change of ids, for dropping the bounding set; then all go. */
         if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
                 return -errno;
-        (void) setgroups(0, NULL); /* refused in a user namespace of an ordinary user, which has no supplementary groups to drop */
+        (void) setgroups(0, NULL); /* refused in a user namespace of an ordinary user; it has none to drop */
         static const unsigned ids[] = { PROXY_UID, NOBODY };
         for (size_t i = 0; i < ELEMENTS(ids); i++)
                 if (setresgid(ids[i], ids[i], ids[i]) == 0 && setresuid(ids[i], ids[i], ids[i]) == 0)

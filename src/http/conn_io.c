@@ -232,7 +232,7 @@ static void conn_io_move(struct http_conn_io *link) {
         }
 }
 
-/* After the last byte: the client still gets to read it although it sends more, which a plain close would spoil. */
+/* After the last byte: lets the client read it although it sends more; a plain close would reset the connection. */
 static void close_politely(struct http_conn_io *link) {
         struct http_connection *connection = &link->connection;
         if (connection->phase != PHASE_LAST || http_out_size(&connection->out) > 0)
@@ -246,7 +246,7 @@ static void close_politely(struct http_conn_io *link) {
         }
 }
 
-/* Events that came and were not wanted are masked until they are: the loop would call again at once. */
+/* Masks events that are not wanted now: the loop would report them again at once. */
 static void choose_events(struct http_conn_io *link, uint32_t unwanted) {
         const struct http_connection *connection = &link->connection;
         uint32_t events = link->watched & ~unwanted & (uint32_t) (EPOLLIN | EPOLLRDHUP);
@@ -261,7 +261,7 @@ static void choose_events(struct http_conn_io *link, uint32_t unwanted) {
         link->watched = events;
 }
 
-/* All that can be done now. The link may be gone afterwards. */
+/* Does all work that is possible now. The connection may be freed afterwards. */
 static void conn_io_turn(struct http_conn_io *link, uint32_t unwanted) {
         struct http_connection *connection = &link->connection;
         if (!link->has_unsent)

@@ -45,7 +45,7 @@ static void connection_forget_request(struct http_connection *connection) {
         http_out_drop(&request->fields, http_out_size(&request->fields));
 }
 
-/* Takes the request out of the handler's hands, and says so. */
+/* Takes the request from the handler, and calls on_gone. */
 static void report_gone(struct http_connection *connection) {
         const struct http_events *events = connection->request.events;
         void *context = connection->request.context;
@@ -92,7 +92,7 @@ void http_connection_refuse(struct http_connection *connection, int status, cons
                 report_gone(connection);
         if (can_answer)
                 http_problem_queue(connection, status, "protocol", why, NULL);
-        /* A stream that was begun cannot be made whole: its missing end says so. */
+        /* A stream that has begun cannot be completed: the client notices its missing end. */
         if (connection->phase != PHASE_LAST && connection->phase != PHASE_GONE)
                 set_phase(connection, PHASE_LAST);
         connection->must_linger = true;

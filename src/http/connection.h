@@ -1,5 +1,5 @@
-/* One connection as a state machine: bytes in, calls to the handler, bytes out. It knows no descriptor and no clock
- * (link.c has those), so that a test or a fuzzer can drive all of it.
+/* One connection as a state machine: bytes in, calls to the handler, bytes out. It has no descriptor and no clock
+ * (conn_io.c has those), so that a test or a fuzzer can drive all of it.
  *
  *     IDLE ──▶ HEAD ──▶ BODY ──▶ ANSWER ──▶ IDLE      one api_request after the other
  *                         │         │
@@ -81,7 +81,7 @@ void http_connection_end_input(struct http_connection *connection);
 /* Runs on_drained of a waiting stream, if little is queued. */
 void http_connection_report_drained(struct http_connection *connection);
 
-/* Refuses what the client does: answers with a problem where that is still possible, then closes. */
+/* Refuses the client's request: answers with a problem if that is still possible, then closes. */
 void http_connection_refuse(struct http_connection *connection, int status, const char *why);
 
 /* The client has left or cannot be written to. */

@@ -142,7 +142,7 @@ static void take_expect(struct http_head *head, const char *value, struct http_r
         head->expects_continue = true;
 }
 
-/* Those that decide something may come once only: two of them mean two readings of one request. */
+/* Headers that affect the meaning may occur once only: with two of them a request could be read in two ways. */
 static const struct {
         const char *name;
         void (*take)(struct http_head *head, const char *value, struct http_refusal *refusal);

@@ -47,8 +47,8 @@ static void turn_away(struct http_server *server, int fd) {
         fd_close(&fd);
 }
 
-/* The oldest of those that have not said anything whole yet goes first: a crowd of silent connections then pushes
- * itself out, and not the clients that are known to speak. */
+/* Closes the oldest connection that has not sent a whole request yet, so that a crowd of silent connections displaces
+ * itself, and not active clients. */
 static bool close_oldest_idle(struct http_server *server) {
         struct http_conn_io *silent = NULL, *idle = NULL;
         for (struct http_conn_io *link = server->links; link; link = link->next) {
@@ -109,8 +109,8 @@ static void on_pause_end(void *context) {
         (void) loop_watch_change(listener->watch, EPOLLIN);
 }
 
-/* No descriptor, or no memory, is left. The reserved one lets us take the first that waits and refuse it; then the
- * others wait a little instead of waking us all the time. */
+/* No descriptor, or no memory, is left. The reserved descriptor is used to accept and refuse the first waiting
+ * connection; the others wait a little, so that they do not wake the loop all the time. */
 static void run_short(struct http_listener *listener) {
         struct http_server *server = listener->server;
         fd_close(&server->reserve_fd);

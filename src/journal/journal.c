@@ -166,7 +166,7 @@ int journal_ask(struct journal *journal, const struct journal_request *asked, st
         int64_t now;
         int code = write_request(journal, &request, &next, &now);
         if (code < 0)
-                return err_sys(err, -code, "cannot write to the session's journal what its kernel is asked");
+                return err_sys(err, -code, "cannot record the request to the kernel in the session's journal");
         journal_index_request(journal, &request, request.payload ? next - request.size : 0);
         journal->is_request_checked = true;
         journal->request_crc = request.payload ? crc32c(0, request.payload, request.size) : 0;

@@ -29,7 +29,7 @@ enum {
         JOURNAL_STREAM_MAX = 16 << 20, /* bytes of one stream of one run; the rest is counted and dropped */
         JOURNAL_RESULT_MAX = 32 << 20,
         JOURNAL_CHANNEL_MAX = 64 << 20, /* bytes that a kernel answers to one request */
-        JOURNAL_BYTES_MAX = 64 << 20,   /* of all files together; above it, old runs are dropped when the next one begins */
+        JOURNAL_BYTES_MAX = 64 << 20, /* of all files together; above it, the next run drops old ones */
 };
 
 struct journal;

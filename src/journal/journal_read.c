@@ -226,15 +226,15 @@ int journal_read_stream(const struct journal *journal, const char *run_id, enum 
 
 int journal_read_request(const struct journal *journal, char **ret_payload, size_t *ret_size, struct err *err) {
         if (!journal_open_request(journal) || !journal->request_at)
-                return err_set(err, ERR_NOT_FOUND, "the session's journal does not have what its kernel was asked");
+                return err_set(err, ERR_NOT_FOUND, "the session's journal does not have the request to its kernel");
         size_t size = journal->request.size;
         _cleanup_free_ char *payload = malloc(size + 1);
         if (!payload)
-                return err_sys(err, ENOMEM, "cannot read what the kernel was asked");
+                return err_sys(err, ENOMEM, "cannot read the request to the kernel");
         ssize_t n = fd_read_at(journal->fds[JOURNAL_EVENTS], payload, size,
                                journal->request_at - journal->head.base[JOURNAL_EVENTS] + JOURNAL_HEAD_SIZE);
         if (n < 0 || (size_t) n != size)
-                return err_sys(err, n < 0 ? (int) -n : EIO, "cannot read what the kernel was asked");
+                return err_sys(err, n < 0 ? (int) -n : EIO, "cannot read the request to the kernel");
         if (journal->is_request_checked && crc32c(0, payload, size) != journal->request_crc)
                 return refuse_damaged(journal->request.id, "request", err);
         payload[size] = '\0';

@@ -399,7 +399,7 @@ void kernel_measure(struct kernel *kernel) {
         if (!kernel->cgroup.host && !*kernel->engine)
                 return;
         cgroup_meter_read(&kernel->meter, &kernel->usage);
-        if (kernel->cpu_us_before > kernel->usage.cpu_us) /* short runs were estimated to be more expensive than they were */
+        if (kernel->cpu_us_before > kernel->usage.cpu_us) /* the estimates of short runs were too high */
                 kernel->cpu_us_before = kernel->usage.cpu_us;
         kernel->n_unmeasured = 0;
         kernel->usage.oom_kills -= kernel->oom_kills_before;

@@ -91,8 +91,7 @@ void artifact_collect_resume(struct session *session, int64_t began_ms) {
 
 static void copy_out(struct session *session, int workspace_fd, const char *run_id, struct artifact_list *list) {
         char out_dir[4200];
-        if (disk_admit(session->manager, NULL, 0, NULL) <
-            0) { /* the reserve of the host: its artifacts are lost */
+        if (disk_admit(session->manager, NULL, 0, NULL) < 0) { /* the reserve of the host: its artifacts are lost */
                 artifact_list_release(list);
                 return;
         }

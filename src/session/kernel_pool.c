@@ -15,8 +15,8 @@
 #include "session/manager.h"
 #include "session/serve_options.h"
 
-/* Most runs are over by then, commands too: they had the processors for themselves, and the supervisor, which reports the
- * end of a command and cannot while it clones a box. */
+/* Most runs are over by then, commands too: they had the processors for themselves, and the supervisor, which reports
+ * the end of a command, cannot do so while it clones a box. */
 enum { PAUSE_MS = 8 };
 
 static const struct kernel_listener listener;

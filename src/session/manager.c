@@ -125,7 +125,7 @@ int manager_open(struct session_manager *manager, struct err *err) {
         char quarantined[4200], path[4200];
         if (identity_enter(&manager->rootless, err) < 0 || loop_make(&manager->loop, err) < 0)
                 return -1;
-        (void) host_refuses_proc(); /* determined now: it needs a child process, and the event loop must not wait for one */
+        (void) host_refuses_proc(); /* now: it waits for a child, which the event loop must not do */
         name_helpers(manager);
         /* Opened before the registry is locked: a killed process closes its descriptors in reverse order, and closing
          * this one can take 20 ms, during which the dead daemon would still hold the lock. */

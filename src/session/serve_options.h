@@ -64,8 +64,7 @@ struct serve_options {
         uint64_t drain_ms;   /* how long the end waits for open requests */
         bool verbose;
 
-        const struct socket_row
-                *front_rows; /* further operations of the socket, served by layers above, ended by a NULL name; NULL: none */
+        const struct socket_row *front_rows; /* operations of layers above, ended by a NULL name; NULL: none */
         const struct serve_front *front; /* NULL: none */
         const void *front_settings;
 

@@ -19,7 +19,8 @@ int session_config_check_ceiling(const struct caller *caller, const struct limit
 /* Writes those limits that the object "limits" of a request names. */
 int session_config_read_limits(json_t *json, struct limits *limits, struct err *err);
 
-/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "network", "users", "allow_weaker". Mounts
+/* Fills a row from "image", "mode", "limits", "env", "mounts", "data", "workspace", "network", "users", "allow_weaker".
+ * Mounts
  * beyond what the daemon allows to all, a workspace and "allow_weaker" are the operator's. */
 int session_config_from_json(const struct caller *caller, json_t *json, enum session_config_look look,
                              struct registry_session *ret_row, struct err *err);

@@ -31,11 +31,11 @@
 #include "store/registry.h"
 
 enum {
-        SUPERVISORS_MAX = 4,     /* images that have nurseries, which need memory; kernels of other images start cold */
+        SUPERVISORS_MAX = 4, /* images that have nurseries, which need memory; kernels of other images start cold */
         NURSERIES_MAX = 2 * SUPERVISORS_MAX,
         WAITING_MAX = 64,
         FLIGHTS_MAX = 5, /* boxes that seal themselves at the same time */
-        NURSERY_WAIT_MS = 30000,    /* a request waits no longer for a nursery that is importing */
+        NURSERY_WAIT_MS = 30000, /* a request waits no longer for a nursery that is importing */
         NURSERY_NO_IMAGE_MS = 60000,
         UNREPORTED_MS = 20,
         HEAP_KEPT = 1 << 20,

@@ -155,7 +155,8 @@ static bool is_ending(pid_t pid) {
                (state == 'Z' || state == 'X' || flags & EXITING);
 }
 
-/* 0 or -errno. A process that a daemon started just before it was killed has the daemon's descriptors for a moment. So this waits for the lock of a dead daemon, but not for that of a living one. */
+/* 0 or -errno. A process that a daemon started just before it was killed has the daemon's descriptors for a moment. So
+ * this waits for the lock of a dead daemon, but not for that of a living one. */
 static int take_lock(int fd) {
         enum { PATIENCE_MS = 10000, STEP_MS = 10, LOOKS = 5 /* between the signal and its end it still exists */ };
         for (int waited_ms = 0, alive = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited_ms += STEP_MS) {

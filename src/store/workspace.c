@@ -382,7 +382,9 @@ int workspace_make_directories(int workspace_fd, const char *relative, struct er
         _cleanup_fd_ int fd = workspace_open(workspace_fd, relative, WORKSPACE_FOLLOW, &status, err);
         if (fd >= 0 && S_ISDIR(status.st_mode))
                 return 0;
-        return err_set(err, ERR_EXISTS, "%.200s is there already, and is no directory", relative);
+        return err_set(err, ERR_EXISTS,
+                       "%.200s exists already and is not a directory; choose another name, or remove it first",
+                       relative);
 }
 
 int workspace_move(int workspace_fd, const char *from, const char *to, struct err *err) {

@@ -275,7 +275,7 @@ int vault_drop(struct vault *vault, const char *name, struct err *err) {
         size_t n_none;
         int status = vault_ask(vault, &message, NULL, 0, none, &n_none, err);
         if (status == VAULT_NONE)
-                return err_set(err, ERR_NOT_FOUND, "the vault holds nothing called %s", name);
+                return err_set(err, ERR_NOT_FOUND, "the vault has no entry %s", name);
         return status < 0 ? -1 : 0;
 }
 

@@ -9,7 +9,7 @@
 #include "vault/vault.h"
 
 enum vault_operation {
-        VAULT_HELLO = 1, /* the vault's first message: status tells whether it serves this connection, serial is its pid */
+        VAULT_HELLO = 1, /* the vault's first message: status: whether it serves this connection, serial: its pid */
         VAULT_PUT,
         VAULT_DROP,
         VAULT_NEXT, /* the first entry whose serial number is greater */

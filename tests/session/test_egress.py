@@ -163,7 +163,7 @@ def memory_of(pid: int) -> bytes:
     return b"".join(pieces)
 
 
-def test_nothing_that_the_daemon_knows_is_in_the_proxy(start_daemon: StartDaemon, web: Web) -> None:
+def test_the_proxy_has_no_memory_of_the_daemon(start_daemon: StartDaemon, web: Web) -> None:
     """It reads what boxes write, so it is a program of its own, not a copy of the daemon."""
     secret = "sesame-of-the-operator"
     env = {"PIP_INDEX_URL": f"http://operator:{secret}@packages.example/simple/"}

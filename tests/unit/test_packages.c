@@ -89,7 +89,7 @@ static void test_report_is_cleaned(void) {
         ok(settle(&report, &err) == 0, "names that are none are left out");
         json_t *expected = json_pack("{s:[{s:s, s:s}], s:[s], s:b}", "installed", "name", "c", "version", "1.0",
                                      "replaced", "c", "covers_image", 1);
-        ok(json_equal(report, expected), "and so is everything that nobody asked for");
+        ok(json_equal(report, expected), "and so is everything that was not requested");
         ok(packages_cover_image(state), "packages over the image's are remembered");
         json_decref(expected);
         json_decref(report);

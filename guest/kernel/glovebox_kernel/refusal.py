@@ -1,4 +1,4 @@
-"""Why a request is not done."""
+"""The exception for a request that is refused."""
 
 from __future__ import annotations
 

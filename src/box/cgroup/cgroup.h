@@ -25,7 +25,7 @@ struct cgroup_host {
         bool usable[CGROUP_CONTROLLERS];
         bool kill;             /* cgroup.kill through a v2 tree that we may write to */
         char parent[CGROUP_PLACES][512]; /* directories we create boxes in; "" for none */
-        char relative[128];    /* the last part of each parent, which may have to be created below the hierarchy's base */
+        char relative[128];    /* the last part of each parent; may have to be created below the base */
         char why_not[400];     /* why something is not usable, and how to fix it; "" if everything is usable */
 };
 
@@ -50,7 +50,7 @@ struct cgroup {
         char name[64];
         int v2_fd; /* directory of the v2 tree for CLONE_INTO_CGROUP, or -1 */
         int tasks_fd[CGROUP_CONTROLLERS]; /* v1: open `tasks` of each controller, for cgroup_enter; or -1 */
-        int entry_fd; /* another group to enter: `tasks` of cpuacct, or cgroup.procs after cgroup_open_v2_entry; or -1 */
+        int entry_fd; /* also to enter: `tasks` of cpuacct, or cgroup.procs after cgroup_open_v2_entry; or -1 */
         uint64_t oom_kills_before;
 };
 

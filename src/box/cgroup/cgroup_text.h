@@ -11,7 +11,7 @@ enum { CGROUP_PATH_MAX = 512 };
 
 /* Where one hierarchy is mounted. */
 struct cgroup_mount {
-        char root[CGROUP_PATH_MAX];  /* which part of the hierarchy is shown there; "/" for all of it */
+        char root[CGROUP_PATH_MAX]; /* which part of the hierarchy is shown there; "/" for all of it */
         char point[CGROUP_PATH_MAX];
         bool read_only;
 };

@@ -1,4 +1,4 @@
-"""What both ways to the daemon can do: one request, one run with its messages, a file in, a file out."""
+"""The interface of both transports: one request, one run with its messages, a file in, a file out."""
 
 from __future__ import annotations
 

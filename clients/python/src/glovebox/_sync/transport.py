@@ -1,5 +1,5 @@
 # Generated from _aio/transport.py by tools/generate_sync.py: change that one.
-"""What both ways to the daemon can do: one request, one run with its messages, a file in, a file out."""
+"""The interface of both transports: one request, one run with its messages, a file in, a file out."""
 
 from __future__ import annotations
 
