@@ -15,9 +15,9 @@
 #include "session/manager.h"
 #include "session/serve_options.h"
 
-/* Most runs are over by then, commands too: they had the processors for themselves, and the supervisor, which reports
- * the end of a command, cannot do so while it clones a box. */
-enum { PAUSE_MS = 8 };
+/* For so long a run has the processors for itself, and so has the supervisor, which cannot report the end of a command
+ * while it clones a box. If the run ends earlier, the next kernel is made then. */
+enum { PAUSE_MS = 25 };
 
 static const struct kernel_listener listener;
 
@@ -128,6 +128,13 @@ static void on_time(void *context) {
 void kernel_pool_refill_soon(struct session_manager *manager) {
         if (!manager->pool_timer && !manager->draining)
                 manager->pool_timer = loop_timer(manager->loop, loop_now_ms() + PAUSE_MS, on_time, manager);
+}
+
+void kernel_pool_run_ended(struct session_manager *manager) {
+        if (!manager->pool_timer)
+                return;
+        loop_timer_drop(&manager->pool_timer);
+        manager->pool_timer = loop_timer(manager->loop, loop_now_ms(), on_time, manager);
 }
 
 enum shown { SHOWS_NOTHING, SHOWS_LATE, SHOWS_MORE };
