@@ -1,4 +1,4 @@
-"""No socket and no file of a Glovebox is a box's to see or to use: neither of the daemon that made the box nor of any
+"""A box can neither see nor use a socket or a file of Glovebox: neither of the daemon that made the box nor of any
 other."""
 
 from __future__ import annotations

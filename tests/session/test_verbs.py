@@ -1,4 +1,4 @@
-"""The verbs that speak to the daemon, against a real one."""
+"""The verbs that use the daemon, against a real one."""
 
 from __future__ import annotations
 
