@@ -193,7 +193,7 @@ static void permit_redeem(const char *run, const int *fds, size_t n_fds) {
         if (users.pid > 0)
                 tell("failed 0 another command of a user is running");
         else if (!users.run || n_fds != STREAMS || strcmp(users.run, run) != 0)
-                tell("failed 0 nobody outside of this sandbox asked for a command of another user");
+                tell("failed 0 no client requested a command as another user of this sandbox");
         else {
                 memcpy(users.last_run, users.run, sizeof(users.last_run));
                 start_command(fds);

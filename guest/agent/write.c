@@ -112,7 +112,7 @@ static int append_to_write(struct write *write, struct frame_reader *fields) {
 
 static int write_commit(struct write *write) {
         write->step = "putting the file in its place";
-        fd_close(&write->fd); /* before it has its name: who watches that should see a file that is whole */
+        fd_close(&write->fd); /* before it has its name: a watcher of the directory sees a complete file */
         if (renameat(write->dir_fd, write->beside, write->dir_fd, write->name) < 0)
                 return -errno;
         write->beside[0] = '\0';

@@ -39,8 +39,8 @@ static size_t depth_of(const char *status) {
         return depth;
 }
 
-/* What every process of a box has, and hardly anything else on a host: a pid namespace below ours, no capability even
- * in the bounding set, no_new_privs, a system-call filter. */
+/* Properties that together identify a process of a box: a PID namespace below ours, no capability even in the bounding
+ * set, no_new_privs, a system-call filter. */
 static bool is_sealed(const char *status, const char *own) {
         return depth_of(status) > depth_of(own) && strtoull(status_value(status, "\nCapBnd:"), NULL, 16) == 0 &&
                strtoul(status_value(status, "\nNoNewPrivs:"), NULL, 10) == 1 &&

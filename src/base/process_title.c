@@ -11,7 +11,7 @@ static char *area; /* argv[0]: from there on lie the arguments and, behind them,
 static size_t area_size;
 static char **arguments, **environment; /* copies, so that a sanitizer sees that they are in use */
 
-/* Where the string ends, if it begins where the last one ended. */
+/* The end of the string, if it begins at the end of the last one. */
 static char *extend_area(char *end, char *text) {
         return text == end ? text + strlen(text) + 1 : end;
 }

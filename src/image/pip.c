@@ -17,13 +17,13 @@
 
 enum { TICK_MS = 250, GRACE_MS = 3000, LINE_MAX_BYTES = 400 };
 
-/* What pip says, line by line. */
+/* Reads the output of pip line by line. */
 struct listener {
         const struct pip_job *job;
         char line[LINE_MAX_BYTES + 1];
         size_t length;
         char doing[160];
-        char error[LINE_MAX_BYTES + 1]; /* the last line that says ERROR, else the last line */
+        char error[LINE_MAX_BYTES + 1]; /* the last line with ERROR, else the last line */
         bool error_said;
 };
 
@@ -91,7 +91,7 @@ _Noreturn static void pip_become(const struct pip_job *job, char *const argv[], 
         (void) setenv("PYTHONUNBUFFERED", "1", 1);
         for (int i = 1; i < NSIG; i++)
                 (void) signal(i, SIG_DFL);
-        /* A group of its own: Ctrl-C comes to us, and we end all of it. Should we be killed, it goes too. */
+        /* A process group of its own: we get Ctrl-C, and end the whole group. If we are killed, it is killed too. */
         if (setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
                 _exit(126);
         (void) umask(022);
@@ -103,7 +103,7 @@ _Noreturn static void pip_become(const struct pip_job *job, char *const argv[], 
         _exit(127);
 }
 
-/* Follows the output to its end. On Ctrl-C the group is asked to end, and made to after a moment. */
+/* Follows the output to its end. On Ctrl-C the group gets SIGTERM, and SIGKILL a moment later. */
 static void follow_output(struct listener *listener, int output_fd, pid_t group) {
         int waited_ms = 0;
         for (bool asked = false;;) {

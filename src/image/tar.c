@@ -16,7 +16,7 @@ struct header {
 };
 _Static_assert(sizeof(struct header) == BLOCK, "a tar header is one block");
 
-/* What the extended headers before an entry say about it. */
+/* The contents of the extended headers before an entry. */
 struct extension {
         bool has_path, has_link, has_size;
         bool pax_path, pax_link; /* pax wins over GNU long names, whatever their order */
