@@ -25,7 +25,7 @@ static int take_timeout(const struct api_request *api_request, json_t *body, uin
         if ((!seconds || json_is_null(seconds)) && (!ms || json_is_null(ms)))
                 return 0;
         if (!(json_is_number(seconds) || json_is_number(ms)) || !(value >= 1 && value <= 7.0 * 86400 * 1000))
-                return err_set(err, ERR_USAGE, "timeout is a number of seconds, at least 0.001 and at most a week");
+                return err_set(err, ERR_USAGE, "timeout must be a number of seconds, from 0.001 to a week");
         *ret_timeout_ms = (uint64_t) value;
         return session_config_check_ceiling(&api_request->caller,
                                             &(const struct limits) { .timeout_ms = (uint64_t) value }, err);
@@ -43,7 +43,7 @@ static int check_members(json_t *body, const char *const *own, struct err *err) 
                 while (own[n] && strcmp(own[n], key) != 0)
                         n++;
                 if (!how[i] && !own[n])
-                        return err_set(err, ERR_USAGE, "there is no \"%.60s\" here; /docs lists what there is", key);
+                        return err_set(err, ERR_USAGE, "there is no member \"%.60s\" here; /docs lists them", key);
         }
         return 0;
 }
@@ -157,7 +157,7 @@ static int64_t query_number(struct api_request *api_request, const char *name, s
                 return -1;
         int64_t value = parse_number(http_query_find(&query, name));
         http_query_free(&query);
-        return value >= 0 ? value : err_set(err, ERR_USAGE, "%s is a whole number", name);
+        return value >= 0 ? value : err_set(err, ERR_USAGE, "%s must be a whole number", name);
 }
 
 void execution_events(struct api_request *api_request) {

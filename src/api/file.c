@@ -29,7 +29,7 @@ static int take_flag(const char *name, const char *value, bool *ret_flag, struct
         *ret_flag = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
         return *ret_flag || strcmp(value, "false") == 0 || strcmp(value, "0") == 0
                        ? 0
-                       : err_set(err, ERR_USAGE, "%s is true or false", name);
+                       : err_set(err, ERR_USAGE, "%s must be true or false", name);
 }
 
 static int take_pair(struct question *question, const struct http_pair *pair, struct err *err) {
@@ -52,7 +52,7 @@ static int take_pair(struct question *question, const struct http_pair *pair, st
                 return take_flag("stat", pair->value, &question->is_stat, err);
         if (strcmp(pair->name, "recursive") == 0)
                 return take_flag("recursive", pair->value, &question->is_recursive, err);
-        return err_set(err, ERR_USAGE, "there is no \"%.60s\" to be asked for here; /docs lists what there is",
+        return err_set(err, ERR_USAGE, "there is no parameter \"%.60s\" here; /docs lists them",
                        pair->name); /* misspelled, it must not mean something else */
 }
 

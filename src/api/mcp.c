@@ -132,7 +132,7 @@ void mcp_drop_all(struct service *service) {
 
 static int refuse_header(struct mcp_error *error, const char *name) {
         return mcp_error_set(error, MCP_HEADER_MISMATCH, 400,
-                             "the header %s is missing, or does not say what the message says", name);
+                             "the header %s is missing, or differs from the message", name);
 }
 
 /* A header may say what no header may hold as =?base64?…?=. */
@@ -298,7 +298,7 @@ void mcp_post(struct api_request *api) {
         struct mcp_error error;
         if (!http_type_is(http_header(api->request, "Content-Type"), "application/json")) {
                 (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 415,
-                                     "the message must be JSON, and say so: Content-Type: application/json");
+                                     "the message must be JSON, with the header Content-Type: application/json");
                 answer_error(api, NULL, &error);
         } else if (http_content_length(api->request) > MCP_MESSAGE_MAX) {
                 (void) mcp_error_set(&error, MCP_INVALID_REQUEST, 413,

@@ -45,7 +45,7 @@ static int check_isolation(const struct api_request *api_request, json_t *body, 
         if (!wanted || json_is_null(wanted) || (name && strcmp(name, "weaker") == 0))
                 return 0;
         if (!name || strcmp(name, "full") != 0)
-                return err_set(err, ERR_USAGE, "min_isolation is \"full\" or \"weaker\"");
+                return err_set(err, ERR_USAGE, "min_isolation must be \"full\" or \"weaker\"");
         if (api_request->service->manager->options->allow_weaker)
                 return err_set(err, ERR_UNSUPPORTED,
                                "this service runs with --allow-weaker: it does not promise full "
@@ -148,7 +148,7 @@ void sandbox_destroy(struct api_request *api_request) {
         bool is_clear = !keep || keeps || strcmp(keep, "false") == 0 || strcmp(keep, "0") == 0;
         http_query_free(&query);
         if (!is_clear) { /* a misspelled parameter must not remove files */
-                (void) err_set(&err, ERR_USAGE, "keep_files is true or false");
+                (void) err_set(&err, ERR_USAGE, "keep_files must be true or false");
                 api_request_refuse(api_request, &err);
                 return;
         }

@@ -169,7 +169,7 @@ int box_kill(struct box *box, struct err *err) {
         while (poll(&watched, 1, KILL_WAIT_MS) < 0 && errno == EINTR)
                 ;
         if (!watched.revents)
-                return err_set(err, ERR_TIMEOUT, "the box does not die: a process hangs in the kernel");
+                return err_set(err, ERR_TIMEOUT, "the box does not end: one of its processes hangs in the kernel");
         return 0;
 }
 

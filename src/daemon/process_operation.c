@@ -153,7 +153,7 @@ static int check_changeable(json_t *limits, struct err *err) {
                         found = found || strcmp(good[i], key) == 0;
                 if (!found)
                         return err_set(err, ERR_USAGE,
-                                       "\"%.40s\" of a session cannot be changed while it lives; memory, cpus, pids, "
+                                       "\"%.40s\" of a session cannot be changed while it runs; memory, cpus, pids, "
                                        "timeout and disk can",
                                        key);
         }

@@ -174,7 +174,7 @@ static int check_run_id(const struct run_request *request, struct err *err) {
         const char *id = request->run_id;
         if (!id || (strlen(id) == 32 && strspn(id, "0123456789abcdef") == 32))
                 return 0;
-        return err_set(err, ERR_USAGE, "\"run_id\" is 32 hexadecimal digits");
+        return err_set(err, ERR_USAGE, "\"run_id\" must be 32 hexadecimal digits");
 }
 
 static void answer_detached(struct caller *caller, const struct session *session, const char *run_id) {

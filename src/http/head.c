@@ -174,7 +174,7 @@ static void take_known(struct http_head *head, const char *name, const char *val
                 if (!http_same(name, known[i].name))
                         continue;
                 if (has_seen(head, i) && !known[i].may_repeat)
-                        head_refuse(refusal, 400, "a header that may be there only once is there twice");
+                        head_refuse(refusal, 400, "a header that may occur only once occurs twice");
                 else if (known[i].take)
                         known[i].take(head, value, refusal);
                 head->seen |= 1u << i;

@@ -33,7 +33,7 @@ static const struct journal_entry *journal_read_find(const struct journal *journ
                 if (strcmp(journal->runs[i].shown.run_id, run_id) == 0)
                         return &journal->runs[i];
         (void) err_set(err, ERR_NOT_FOUND,
-                       "this session has no run %.64s: it never was, or it is older than the last %d runs", run_id,
+                       "this session has no run %.64s: it never existed, or it is older than the last %d runs", run_id,
                        JOURNAL_RUNS_KEPT);
         return NULL;
 }

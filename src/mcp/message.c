@@ -27,9 +27,9 @@ static int check_envelope(json_t *json, struct mcp_error *error) {
                                      "batches are not supported: send one message at a time");
         if (!json_is_object(json) || !version || strcmp(version, "2.0") != 0)
                 return mcp_error_set(error, MCP_INVALID_REQUEST, 400,
-                                     "a message is an object with \"jsonrpc\": \"2.0\"");
+                                     "a message must be an object with \"jsonrpc\": \"2.0\"");
         if (id && !json_is_string(id) && !json_is_integer(id))
-                return mcp_error_set(error, MCP_INVALID_REQUEST, 400, "\"id\" is a text or a whole number");
+                return mcp_error_set(error, MCP_INVALID_REQUEST, 400, "\"id\" must be a text or a whole number");
         return 0;
 }
 

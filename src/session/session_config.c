@@ -165,7 +165,7 @@ int session_config_from_json(const struct caller *caller, json_t *json, enum ses
                 return -1;
         session_engine_set_limits(caller->manager, json_object_get(json, "limits"), &row);
         if (strcmp(row.mode, "fast") != 0 && strcmp(row.mode, "fresh") != 0)
-                return err_set(err, ERR_USAGE, "mode is \"fast\" or \"fresh\"");
+                return err_set(err, ERR_USAGE, "mode must be \"fast\" or \"fresh\"");
         if (json_is_true(json_object_get(json, "allow_weaker")))
                 row.allow_weaker = true;
         if (choose_workspace(caller, &row, err) < 0)

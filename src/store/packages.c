@@ -141,7 +141,7 @@ static int read_report(int staging_fd, json_t **ret_report, struct err *err) {
         _cleanup_free_ char *bytes = NULL;
         size_t size = 0;
         if (fd < 0 || fd_read_to_end(fd, REPORT_MAX_BYTES, &bytes, &size) < 0 || !json_is_bounded(bytes, size))
-                return err_set(err, ERR_PROTOCOL, "the helper box did not say what it installed");
+                return err_set(err, ERR_PROTOCOL, "the helper box did not report what it installed; try again");
         json_t *report = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL);
         *ret_report = clean_report(report);
         json_decref(report);

@@ -119,7 +119,7 @@ int session_file_read(const char *state_dir, struct registry_session *ret_row, s
         int code = json && is_as_written(json) ? row_from(json, &row) : -1;
         json_decref(json);
         if (code < 0)
-                return err_set(err, ERR_NOT_FOUND, "%s is not there, or not what was written", path);
+                return err_set(err, ERR_NOT_FOUND, "%s is missing or damaged", path);
         *ret_row = row;
         return 0;
 }

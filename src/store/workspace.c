@@ -65,7 +65,7 @@ static int workspace_fail(struct err *err, int code, const char *relative) {
         switch (code) {
         case EXDEV:
         case ELOOP:
-                return err_set(err, ERR_REFUSED, "%.200s leads through a link to where it must not", relative);
+                return err_set(err, ERR_REFUSED, "%.200s leads through a link out of the workspace", relative);
         case ENXIO:
                 return err_set(err, ERR_REFUSED, "%.200s is not a regular file", relative);
         case EAGAIN: /* renamed while it was looked up, or under a lease */
@@ -422,7 +422,7 @@ int workspace_remove(int workspace_fd, const char *relative, bool recursive, str
         _cleanup_fd_ int parent = -1;
         int code = remove_one(workspace_fd, relative, &parent, name, err);
         if (code == 1 && !recursive)
-                return err_set(err, ERR_USAGE, "%.200s is not empty; say \"recursive\": true", relative);
+                return err_set(err, ERR_USAGE, "%.200s is not empty; set \"recursive\": true", relative);
         for (int turn = 0; code == 1 && !remove_tree_some(parent, name, SOME); turn++)
                 if (turn == TURNS_MAX)
                         return err_set(err, ERR_BUSY, "%.200s is being filled while it is removed", relative);

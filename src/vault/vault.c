@@ -222,7 +222,7 @@ static int vault_ask(struct vault *vault, struct vault_message *message, const i
         if (code == 0)
                 code = vault_message_receive(vault->fd, message, ret_fds, ret_n_fds, 0);
         if (code == 0 || code == -EPIPE || code == -ECONNRESET)
-                return err_set(err, ERR_GONE, "the vault has ended, and with it what only it held");
+                return err_set(err, ERR_GONE, "the vault has ended; descriptors that only it had are lost");
         if (code == -EMFILE)
                 return err_set(err, ERR_LIMIT,
                                "too many open files to take boxes back from the vault: raise the limit of open "

@@ -126,11 +126,11 @@ static void test_hostile(void) {
         prepare();
         (void) snprintf(path, sizeof(path), "%s/install/report.json", state);
         must(unlink(path) == 0 && symlink("/etc/passwd", path) == 0, path);
-        refuses("a link instead of the report", "did not say");
+        refuses("a link instead of the report", "did not report");
         prepare();
         (void) snprintf(path, sizeof(path), "%s/install/report.json", state);
         must(unlink(path) == 0 && mkfifo(path, 0644) == 0, path);
-        refuses("a FIFO instead of the report", "did not say");
+        refuses("a FIFO instead of the report", "did not report");
         prepare();
         (void) snprintf(path, sizeof(path), "%s/install/current", state);
         for (int i = 0; i < 70; i++) {
