@@ -1,5 +1,5 @@
-/* Files of a session's workspace, and its artifacts. Everything in there was put there by hostile code: paths are
- * resolved beneath the workspace by store/workspace.h, and nothing here touches one by itself. */
+/* Files of a session's workspace, and its artifacts. All of it may be written by hostile code: store/workspace.h
+ * resolves paths beneath the workspace, and no function here opens a path itself. */
 #include "daemon/file_operation.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static int open_directory_of(const struct session *session, bool is_input, struc
                 return err_set(
                         err, ERR_UNSUPPORTED,
                         "the files of session %s are at the remote, %.200s, and this cannot be done with them from "
-                        "here: read and write them one by one, or ask the remote itself",
+                        "here: read and write them one by one, or use the remote itself",
                         session->row.name, session->manager->options->engines.remote_url);
         int fd = is_input ? session_open_kernel_directory(session) : session_open_workspace(session);
         return fd < 0 ? err_sys(err, -fd, "opening the workspace of %s", session->row.name) : fd;

@@ -98,7 +98,7 @@ static int let_go(struct remote_idle *idle) {
         return fd;
 }
 
-/* The remote has closed it, or says something that nobody asked for. */
+/* The remote has closed it, or sent something that was not requested. */
 static void on_idle(void *context, uint32_t events) {
         struct remote_idle *idle = context;
         (void) events;

@@ -1,5 +1,6 @@
 /* The daemon's connections to another Glovebox: the helper that makes them (engine/tunnel.h), and those that wait for
- * the next request. Each request has a connection for itself while it lasts, so a slow reader holds up nobody else. */
+ * the next request. Each request has a connection for itself while it lasts, so a slow reader delays no other
+ * request. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,13 +27,13 @@ struct remote_link {
 
 void remote_link_init(struct session_manager *manager);
 
-/* At the start of a daemon whose engine is remote: does it answer, and does it know the key? Waits. */
+/* At the start of a daemon whose engine is remote: checks that the remote answers and accepts the key. Blocks. */
 int remote_link_probe(const struct session_manager *manager, struct err *err);
 
-/* A connection, one that was used before or a new one (*ret_is_fresh); owned by the caller. */
+/* Returns a connection, reused or new (*ret_is_fresh), which the caller owns. */
 int remote_link_take(struct session_manager *manager, int *ret_fd, bool *ret_is_fresh, struct err *err);
 
-/* Takes a connection back on which nothing is under way. */
+/* Takes back a connection without an open request. */
 void remote_link_give(struct session_manager *manager, int fd);
 
 void remote_link_stop(struct session_manager *manager);

@@ -147,7 +147,7 @@ class ForkedKernel:
 
 
 def _hooks_are_known() -> bool:
-    """Are the registered hooks for a forked child those whose work is done here? Python cannot list them.
+    """True if the registered hooks for a forked child are those whose work is done here. Python cannot list them.
 
     random: see reseed. threading: makes new locks (no thread holds the old ones) and forgets other threads."""
     threading: Any = sys.modules.get("threading")

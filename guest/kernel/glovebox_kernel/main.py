@@ -150,7 +150,7 @@ class Kernel:
         self._channel.close()
 
     def rehearse_cells(self, sources: Iterable[str]) -> None:
-        """In a nursery: run these as if a host had asked for them, without lasting effects."""
+        """In a nursery: runs these as if a host had requested them, without lasting effects."""
         before = sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__
         main_module = sys.modules["__main__"]
         self._stdio.install()

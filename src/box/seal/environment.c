@@ -42,7 +42,7 @@ static const char *const proxy_variables[] = {
         "HTTP_PROXY=" BOX_PROXY_URL, "HTTPS_PROXY=" BOX_PROXY_URL, "NO_PROXY=localhost,127.0.0.1,::1",
 };
 
-/* What an image has no say in: they describe the box, not the image. */
+/* Variables that an image cannot set: they describe the box, not the image. */
 static const char *const of_box[] = {
         "HOME",
         "USER",

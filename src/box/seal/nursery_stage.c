@@ -1,6 +1,6 @@
-/* A nursery imports untrusted code of an image, and holds one capability that it needs to put kernels into boxes. What
- * keeps it in its place: a user namespace that owns nothing but boxes, a view of the image like a box's, no network,
- * and a filter that leaves of that capability only setns. */
+/* A nursery imports untrusted code of an image, and holds one capability that it needs to put kernels into boxes. It is
+ * confined by a user namespace that owns nothing but boxes, a view of the image like a box's, no network, and a
+ * system-call filter that leaves of that capability only setns. */
 #include "box/seal/nursery_stage.h"
 
 #include <errno.h>

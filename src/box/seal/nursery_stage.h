@@ -1,4 +1,5 @@
-/* The nursery's stage: from the supervisor's clone to the exec of Python. See spawn/supervisor.h for who is who. */
+/* The nursery's stage: from the supervisor's clone to the exec of Python. spawn/supervisor.h describes the
+ * processes. */
 #pragma once
 
 #include "box/seal/stage.h"
