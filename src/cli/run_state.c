@@ -101,10 +101,10 @@ void run_fill_relay(struct run *run, struct relay_target *target) {
 }
 
 int run_open_pipes(struct run *run, struct relay_target *target, int ret_theirs[static 3], struct err *err) {
-        int ends[3][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 } };
+        int ends[3][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 } }, code;
         for (size_t i = 0; i < 3; i++)
-                if (pipe2(ends[i], O_CLOEXEC) < 0)
-                        return err_sys(err, errno, "making a pipe");
+                if ((code = i ? fd_make_pipe_from_box(ends[i]) : fd_make_pipe_to_box(ends[i])) < 0)
+                        return err_sys(err, -code, "making a pipe");
         /* Much output then takes few turns. Refused to a user who has many such pipes: nothing is lost. */
         (void) fcntl(ends[1][1], F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
         run->relay.input_to_fd = ends[0][1];
@@ -174,15 +174,16 @@ static void judge_not_started(const struct run *run, struct verdict *verdict) {
                         missing ? "there is no such command in image " : strerror(code), missing ? request->image : "");
 }
 
+static int exit_code_of(int wait_status) {
+        return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
 static void run_state_judge(const struct run *run, struct verdict *ret) {
         const struct relay *relay = &run->relay;
         *ret = (struct verdict) { .status = RUN_OK };
         switch (relay->end) {
         case RELAY_EXITED:
-                if (WIFEXITED(relay->outcome.wait_status))
-                        ret->exit_code = WEXITSTATUS(relay->outcome.wait_status);
-                else
-                        ret->exit_code = 128 + WTERMSIG(relay->outcome.wait_status);
+                ret->exit_code = exit_code_of(relay->outcome.wait_status);
                 if (ret->exit_code != 0)
                         ret->status = WIFSIGNALED(relay->outcome.wait_status) ? RUN_KILLED : RUN_ERROR;
                 break;
@@ -193,8 +194,9 @@ static void run_state_judge(const struct run *run, struct verdict *ret) {
                 limit_text_timeout(ret->message, sizeof(ret->message), relay->timeout_ms);
                 break;
         case RELAY_SIGNAL:
-                ret->status = RUN_INTERRUPTED;
-                ret->exit_code = 128 + relay->end_signal;
+                /* A program may catch the signal, tidy up, and end as it likes. */
+                ret->exit_code = relay->has_exited ? exit_code_of(relay->outcome.wait_status) : 128 + relay->end_signal;
+                ret->status = ret->exit_code == 0 ? RUN_OK : RUN_INTERRUPTED;
                 break;
         case RELAY_NO_READER:
                 ret->status = RUN_INTERRUPTED;
