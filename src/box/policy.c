@@ -74,6 +74,10 @@ static bool is_in_source(const struct question *question, const char *path) {
 
 static int refuse_inside(const struct question *question, const char *tree, const char *why, struct err *err) {
         char real[POLICY_SHOWN_MAX], shown_tree[POLICY_SHOWN_MAX];
+        if (strcmp(question->shown, tree) == 0)
+                return err_set(err, ERR_REFUSED,
+                               "cannot mount %s (%s): it is never mountable; copy what the box needs elsewhere",
+                               question->shown, why);
         return err_set(err, ERR_REFUSED,
                        "cannot mount %s: it is %s, and %s (%s) is never mountable; copy what the box needs elsewhere",
                        question->shown, policy_show_path(question->source->path, real),

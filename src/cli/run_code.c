@@ -109,15 +109,36 @@ static int read_code(struct run_request *request, int fd, const char *shown, str
         return 0;
 }
 
+/* People name a command, or an interpreter before its file, or know -v from docker. */
+static int refuse_missing(const char *path, struct err *err) {
+        static const char *const mounted[] = { "/", "./", "../", "~/" };
+        if (strcmp(path, "python3") == 0 || strcmp(path, "python") == 0)
+                return err_set(err, ERR_USAGE,
+                               "there is no file %s; leave \"%s\" out: Python runs a FILE, -c CODE and -m MODULE by "
+                               "default",
+                               path, path);
+        for (size_t i = 0; strchr(path, ':') && i < ELEMENTS(mounted); i++)
+                if (strncmp(path, mounted[i], strlen(mounted[i])) == 0)
+                        return err_set(err, ERR_USAGE,
+                                       "there is no file %.300s; to mount a directory write --mount %.300s", path,
+                                       path);
+        if (!strpbrk(path, "/."))
+                return err_set(err, ERR_USAGE,
+                               "there is no file %.300s; to run the command write -- before it: -- %.300s; to run code "
+                               "write -c CODE",
+                               path, path);
+        return err_set(err, ERR_USAGE,
+                       "there is no file %.300s; to run code write -c CODE, to run a command of the image write -- "
+                       "COMMAND",
+                       path);
+}
+
 static int read_file(struct run_request *request, const char *path, struct err *err) {
         if (*path == '\0')
                 return err_set(err, ERR_USAGE, "the name of the file to run is empty; give a file, or -c CODE");
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
         if (fd < 0 && errno == ENOENT)
-                return err_set(err, ERR_USAGE,
-                               "there is no file %.300s; to run code write -c CODE, to run a command "
-                               "of the image write -- COMMAND",
-                               path);
+                return refuse_missing(path, err);
         if (fd < 0 && errno == EACCES)
                 return err_set(err, ERR_PERMISSION, "you may not read %.300s; \"ls -l\" shows who may", path);
         if (fd < 0)

@@ -331,3 +331,9 @@ def test_much_output_arrives_whole(daemon: Daemon) -> None:
         process = daemon.glovebox.popen("run", "--socket", daemon.socket, *more, "-c", code, stdout=done.stdin)
         assert process.wait(60) == 0
         assert done.communicate()[0].strip() == b"%d" % (300 * 65536)
+
+
+def test_what_the_daemon_and_this_process_both_refuse_is_told_once(daemon: Daemon) -> None:
+    done = daemon.cli("run", "--mount", "/etc:/x", "-c", "print(1)")
+    assert done.returncode == 125 and done.stderr.startswith("glovebox: cannot mount /etc (the host's settings")
+    assert done.stderr.count("\n") == 1, done.stderr
