@@ -242,15 +242,20 @@ static int refuse_unlisted(const struct question *question, struct err *err) {
                        question->shown, question->writable ? " for writing" : "");
 }
 
+int policy_fail_missing(const char *source, int reason, struct err *err) {
+        char shown[POLICY_SHOWN_MAX];
+        (void) policy_show_path(source, shown);
+        if (reason == ENOENT || reason == ENOTDIR)
+                return err_set(err, ERR_NOT_FOUND, "cannot mount \"%s\": it does not exist; create it first", shown);
+        return err_sys(err, reason, "cannot mount %s", shown);
+}
+
 static int refuse_unopened(const struct question *question, const char *source, int reason, struct err *err) {
         const struct policy *policy = question->policy;
         /* Only for allowed places does a caller other than the operator learn whether something is there. */
         if (!policy->is_operator && (strstr(source, "/..") || !lists_allow(policy, question->writable, source)))
                 return refuse_unlisted(question, err);
-        if (reason == ENOENT || reason == ENOTDIR)
-                return err_set(err, ERR_NOT_FOUND, "cannot mount \"%s\": it does not exist; create it first",
-                               question->shown);
-        return err_sys(err, reason, "cannot mount %s", question->shown);
+        return policy_fail_missing(source, reason, err);
 }
 
 int policy_open_source(const struct policy *policy, const char *source, bool writable, int *ret_fd, struct err *err) {

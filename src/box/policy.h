@@ -16,6 +16,9 @@ struct policy {
         const char *state_dir; /* Glovebox's own data directory: never mountable */
 };
 
+/* The refusal of a source that cannot be opened, with the errno of open. Returns -1. */
+int policy_fail_missing(const char *source, int reason, struct err *err);
+
 /* Opens `source` (O_PATH) once, resolves what was opened, and decides about exactly that. On success the caller owns
  * *ret_fd (a directory or a plain file), mounts by it and by nothing else, so that swapping a link in between wins
  * nothing. A refusal names the rule. */

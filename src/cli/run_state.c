@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +34,28 @@ static int make_id(char ret_id[static 33], struct err *err) {
         return 0;
 }
 
+/* Before the run: afterwards, its artifacts would be lost. */
+static int check_output_dir(const char *path, struct err *err) {
+        struct stat status;
+        if (stat(path, &status) == 0)
+                return S_ISDIR(status.st_mode) && faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0
+                               ? 0
+                               : err_set(err, ERR_USAGE,
+                                         "--output-dir: %.600s is not a directory that you may write to", path);
+        _cleanup_free_ char *copy = strdup(path);
+        const char *parent = copy ? dirname(copy) : "/";
+        if (faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0)
+                return 0;
+        return err_set(err, ERR_USAGE, "--output-dir: cannot make %.600s: %.600s %s", path, parent,
+                       access(parent, F_OK) < 0 ? "does not exist; create it first"
+                                                : "is not a directory that you may write to");
+}
+
 int run_begin(const struct run_request *request, struct run *ret_run, struct err *err) {
         *ret_run = RUN_NONE;
         ret_run->request = request;
+        if (request->output_dir && check_output_dir(request->output_dir, err) < 0)
+                return -1;
         return make_id(ret_run->id, err) < 0 ? -1 : data_dir_open(ret_run->data_dir, err);
 }
 
@@ -67,7 +87,7 @@ int run_open_workspace(struct run *run, const struct policy *policy, struct err 
         if (policy && policy_open_source(policy, request->workspace, true, &run->workspace_source_fd, err) < 0)
                 return -1;
         if (!policy && (run->workspace_source_fd = open(request->workspace, O_PATH | O_CLOEXEC)) < 0)
-                return err_sys(err, errno, "opening %s", request->workspace);
+                return policy_fail_missing(request->workspace, errno, err);
         struct stat status;
         if (fstat(run->workspace_source_fd, &status) < 0)
                 return err_sys(err, errno, "looking at %s", request->workspace);
