@@ -99,8 +99,11 @@ static void add_limits(struct table *table, const json_t *limits) {
 }
 
 static void add_held_back(struct table *table, const json_t *names) {
-        for (size_t i = 0; i < json_array_size(names); i++)
-                add_row(table, i == 0 ? "held awake by" : " ", text_at(json_array_get(names, i), "name"));
+        for (size_t i = 0; i < json_array_size(names); i++) {
+                const json_t *held = json_array_get(names, i);
+                const char *name = text_at(held, "name");
+                add_row(table, i == 0 ? "held awake by" : " ", strcmp(name, "*") == 0 ? text_at(held, "why") : name);
+        }
 }
 
 static void add_moment(struct table *table, const char *name, const json_t *session, const char *key) {
