@@ -119,7 +119,7 @@ static void add_isolation(struct table *table, const json_t *isolation) {
         if (!json_is_object(isolation))
                 return; /* it has no box now */
         add_row(table, "network", text_at(isolation, "network"));
-        add_row(table, "isolation", json_array_size(weaker) == 0 ? "full" : "weaker, as it was allowed to be");
+        add_row(table, "isolation", json_array_size(weaker) == 0 ? "full" : "weaker (--allow-weaker)");
         for (size_t i = 0; i < json_array_size(weaker); i++)
                 add_row(table, " ", json_string_value(json_array_get(weaker, i)));
 }
