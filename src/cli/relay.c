@@ -275,7 +275,7 @@ static int open_signals(sigset_t *ret_old, struct err *err) {
         sigemptyset(&signals);
         for (size_t i = 0; i < ELEMENTS(watched); i++) {
                 struct sigaction before;
-                /* A blocked signal reaches a signalfd even if it is ignored: nohup, and & in a script, stay in force. */
+                /* nohup and & stay in force: a blocked signal reaches a signalfd even if it is ignored. */
                 if (sigaction(watched[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
                         sigaddset(&signals, watched[i]);
         }
