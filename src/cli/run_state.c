@@ -214,9 +214,10 @@ static void run_state_judge(const struct run *run, struct verdict *ret) {
                 limit_text_timeout(ret->message, sizeof(ret->message), relay->timeout_ms);
                 break;
         case RELAY_SIGNAL:
-                /* A program may catch the signal, tidy up, and end as it likes. */
-                ret->exit_code = relay->has_exited ? exit_code_of(relay->outcome.wait_status) : 128 + relay->end_signal;
-                ret->status = ret->exit_code == 0 ? RUN_OK : RUN_INTERRUPTED;
+                /* A program may catch the signal and end with a status of its own; 0 would hide the interrupt. */
+                ret->exit_code = relay->has_exited ? exit_code_of(relay->outcome.wait_status) : 0;
+                ret->exit_code = ret->exit_code ? ret->exit_code : 128 + relay->end_signal;
+                ret->status = RUN_INTERRUPTED;
                 break;
         case RELAY_NO_READER:
                 ret->status = RUN_INTERRUPTED;

@@ -54,7 +54,7 @@ def start(daemon: Daemon, words: list[str], ignored: int | None = None, **option
         (signal.SIGTERM, "tidy SIGTERM\n", 7),
         (signal.SIGHUP, "tidy SIGHUP\n", 7),
         (signal.SIGUSR1, "tidy SIGUSR1\n", 7),
-        (signal.SIGINT, "caught\n", 0),
+        (signal.SIGINT, "caught\n", 130),  # never 0: it was interrupted
     ],
 )
 def test_the_status_is_the_programs_after_a_signal_that_it_caught(
