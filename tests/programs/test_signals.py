@@ -19,8 +19,8 @@ def tidy(number, frame):
     sys.exit(7)
 for name in ('SIGTERM', 'SIGHUP', 'SIGUSR1'):
     signal.signal(getattr(signal, name), tidy)
-print('begun', flush=True)
 try:
+    print('begun', flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     print('caught', flush=True)
