@@ -17,6 +17,7 @@ of it is left; `daemon` is one for all tests of a file, and `layer_daemon` one f
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,9 @@ from support.cgroups import TestGroups
 from support.daemon import Daemon
 from support.daemons import StartDaemon, link_images, make_daemons
 from support.glovebox import REPOSITORY, USER_ID, Glovebox, Place, find_binary, reachable_binary
+
+# In the background of a script SIGINT is ignored, and a program that the tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,8 @@ int streams_open(struct streams *ret_streams, int ret_theirs[static 3]) {
         int ends[3][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 } };
         int code = 0;
         for (size_t i = 0; i < 3 && code == 0; i++)
-                if (pipe2(ends[i], O_CLOEXEC) < 0 || (code = fd_set_nonblocking(ends[i][i ? 0 : 1])) < 0)
-                        code = code < 0 ? code : -errno;
+                if ((code = i ? fd_make_pipe_from_box(ends[i]) : fd_make_pipe_to_box(ends[i])) == 0)
+                        code = fd_set_nonblocking(ends[i][i ? 0 : 1]);
         if (code < 0) {
                 for (size_t i = 0; i < 6; i++)
                         fd_close(&ends[i / 2][i % 2]);

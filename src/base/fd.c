@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void fd_close(int *fd) {
@@ -124,6 +125,21 @@ int fd_path(int fd, char *ret_path, size_t room) {
                 return -ENAMETOOLONG;
         ret_path[length] = '\0';
         return 0;
+}
+
+static int make_pipe(int ret_ends[static 2], mode_t mode) {
+        if (pipe2(ret_ends, O_CLOEXEC) < 0)
+                return -errno;
+        (void) fchmod(ret_ends[0], mode);
+        return 0;
+}
+
+int fd_make_pipe_to_box(int ret_ends[static 2]) {
+        return make_pipe(ret_ends, 0644);
+}
+
+int fd_make_pipe_from_box(int ret_ends[static 2]) {
+        return make_pipe(ret_ends, 0622);
 }
 
 int fd_set_nonblocking(int fd) {

@@ -35,3 +35,8 @@ int fd_sealed_copy(const char *name, const void *bytes, size_t size);
 int fd_path(int fd, char *ret_path, size_t room);
 
 int fd_set_nonblocking(int fd);
+
+/* Makes a pipe, both ends close-on-exec, that becomes 0, 1 or 2 of a process of another user, who may open it again by
+ * name: /dev/stdin, /dev/stderr. A name leads to a pipe only through a process that holds it. Returns 0 or -errno. */
+int fd_make_pipe_to_box(int ret_ends[static 2]);
+int fd_make_pipe_from_box(int ret_ends[static 2]);

@@ -74,6 +74,10 @@ static bool is_in_source(const struct question *question, const char *path) {
 
 static int refuse_inside(const struct question *question, const char *tree, const char *why, struct err *err) {
         char real[POLICY_SHOWN_MAX], shown_tree[POLICY_SHOWN_MAX];
+        if (strcmp(question->shown, tree) == 0)
+                return err_set(err, ERR_REFUSED,
+                               "cannot mount %s (%s): it is never mountable; copy what the box needs elsewhere",
+                               question->shown, why);
         return err_set(err, ERR_REFUSED,
                        "cannot mount %s: it is %s, and %s (%s) is never mountable; copy what the box needs elsewhere",
                        question->shown, policy_show_path(question->source->path, real),
@@ -238,15 +242,20 @@ static int refuse_unlisted(const struct question *question, struct err *err) {
                        question->shown, question->writable ? " for writing" : "");
 }
 
+int policy_fail_missing(const char *source, int reason, struct err *err) {
+        char shown[POLICY_SHOWN_MAX];
+        (void) policy_show_path(source, shown);
+        if (reason == ENOENT || reason == ENOTDIR)
+                return err_set(err, ERR_NOT_FOUND, "cannot mount \"%s\": it does not exist; create it first", shown);
+        return err_sys(err, reason, "cannot mount %s", shown);
+}
+
 static int refuse_unopened(const struct question *question, const char *source, int reason, struct err *err) {
         const struct policy *policy = question->policy;
         /* A caller other than the operator learns only of allowed places whether something exists there. */
         if (!policy->is_operator && (strstr(source, "/..") || !lists_allow(policy, question->writable, source)))
                 return refuse_unlisted(question, err);
-        if (reason == ENOENT || reason == ENOTDIR)
-                return err_set(err, ERR_NOT_FOUND, "cannot mount \"%s\": it does not exist; create it first",
-                               question->shown);
-        return err_sys(err, reason, "cannot mount %s", question->shown);
+        return policy_fail_missing(source, reason, err);
 }
 
 int policy_open_source(const struct policy *policy, const char *source, bool writable, int *ret_fd, struct err *err) {

@@ -16,6 +16,9 @@ struct policy {
         const char *state_dir; /* Glovebox's own data directory: never mountable */
 };
 
+/* The refusal of a source that cannot be opened, with the errno of open. Returns -1. */
+int policy_fail_missing(const char *source, int reason, struct err *err);
+
 /* Opens `source` (O_PATH) once and decides about the opened file. On success the caller owns *ret_fd (a directory or a
  * plain file) and must mount by it alone, so that replacing a link in between has no effect. The message of a refusal
  * names the rule. */

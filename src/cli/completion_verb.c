@@ -131,7 +131,8 @@ int verb_completion(int argc, char **argv) {
                         scripts[i].print();
                         return 0;
                 }
-        (void) err_set(&err, ERR_USAGE,
-                       "completion knows three shells: write \"glovebox completion bash\", or zsh, or fish");
+        (void) err_set(
+                &err, ERR_USAGE,
+                "there are completion scripts for three shells: write \"glovebox completion bash\", or zsh, or fish");
         return terminal_fail(&err);
 }

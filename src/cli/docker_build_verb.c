@@ -65,7 +65,7 @@ const struct option_row docker_build_rows[DOCKER_BUILD_ROWS] = {
           .kind = OPTION_FLAG,
           .offset = FIELD(verbose),
           .group = "Options",
-          .help = "print what the engine says, line by line, on standard error" },
+          .help = "print the engine's output on standard error, line by line" },
         { .name = "json", .kind = OPTION_FLAG, .offset = FIELD(json), .group = "Options", .help = "print JSON" },
 };
 

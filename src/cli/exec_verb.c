@@ -198,7 +198,7 @@ static int install_instead(const struct session_options *options, const char *se
         const struct run_request *request = &options->run.request;
         if (!request->quiet && !request->json)
                 (void) fprintf(stderr,
-                               "glovebox: a box has no network; doing instead: glovebox session install %s %s%s\n",
+                               "glovebox: a box has no network; running instead: glovebox session install %s %s%s\n",
                                session, packages[0], packages[1] ? " ..." : "");
         if (socket_place_choose(&options->run.where, true, &place, err) < 0 ||
             daemon_client_open(&place, DAEMON_START, &client, err) < 0 ||

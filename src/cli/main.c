@@ -39,8 +39,12 @@ static int dispatch(int argc, char **argv) {
         }
         if (word[0] == '-') {
                 struct err err;
-                (void) err_set(&err, ERR_USAGE,
-                               "unknown option %.60s before a verb; \"glovebox --help\" lists the verbs", word);
+                if (strcmp(word, "-c") == 0 || strcmp(word, "-m") == 0)
+                        (void) err_set(&err, ERR_USAGE, "%s needs a verb before it; write: glovebox run %s …", word,
+                                       word);
+                else
+                        (void) err_set(&err, ERR_USAGE,
+                                       "unknown option %.60s before a verb; \"glovebox --help\" lists the verbs", word);
                 return terminal_fail(&err);
         }
         const struct verb *verb = verb_find(word);

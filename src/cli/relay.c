@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/memory.h"
 
 enum {
         CHUNK = 64 << 10,
@@ -245,6 +246,7 @@ static void serve_target(struct turn *turn, const struct pollfd *watched) {
                 return;
         if (!turn->ending || relay->outcome.end == RELAY_NOT_STARTED)
                 relay->end = relay->outcome.end;
+        relay->has_exited = relay->outcome.end == RELAY_EXITED;
         kill_program(turn);
 }
 
@@ -252,22 +254,31 @@ static void serve_signal(struct turn *turn) {
         struct signalfd_siginfo info;
         if (read(turn->signal_fd, &info, sizeof(info)) != sizeof(info))
                 return;
-        turn->relay->end_signal = (int) info.ssi_signo;
         if (turn->dead) { /* only output is left, and it is not read */
                 turn->relay->end = RELAY_SIGNAL;
+                turn->relay->end_signal = (int) info.ssi_signo;
+                turn->relay->has_exited = false;
                 drop_all_output(turn);
                 return;
         }
-        ask_to_end(turn, RELAY_SIGNAL, (int) info.ssi_signo, SIGNAL_GRACE_MS);
+        if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) /* they ask for something else than the end */
+                (void) turn->relay->target->type->signal(turn->relay->target, (int) info.ssi_signo);
+        else {
+                turn->relay->end_signal = (int) info.ssi_signo;
+                ask_to_end(turn, RELAY_SIGNAL, (int) info.ssi_signo, SIGNAL_GRACE_MS);
+        }
 }
 
 static int open_signals(sigset_t *ret_old, struct err *err) {
+        static const int watched[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 };
         sigset_t signals;
         sigemptyset(&signals);
-        sigaddset(&signals, SIGINT);
-        sigaddset(&signals, SIGTERM);
-        sigaddset(&signals, SIGHUP);
-        sigaddset(&signals, SIGQUIT);
+        for (size_t i = 0; i < ELEMENTS(watched); i++) {
+                struct sigaction before;
+                /* nohup and & stay in force: a blocked signal reaches a signalfd even if it is ignored. */
+                if (sigaction(watched[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+                        sigaddset(&signals, watched[i]);
+        }
         (void) sigprocmask(SIG_BLOCK, &signals, ret_old);
         int fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
         return fd < 0 ? err_sys(err, errno, "watching signals") : fd;

@@ -38,6 +38,7 @@ struct relay {
 
         enum relay_end end;
         struct relay_outcome outcome; /* how the program itself ended */
+        bool has_exited;              /* by itself, perhaps after a signal: wait_status is its own */
         int end_signal;
         int write_errno; /* RELAY_NO_READER: EPIPE, or why our output could not be written */
         uint64_t duration_ms;

@@ -101,6 +101,11 @@ static int read_code(struct run_request *request, int fd, const char *shown, str
                 return err_sys(err, -code, "cannot read %.300s", shown);
         request->code = request->owned_code;
         const char *nul = memchr(request->code, '\0', request->code_size);
+        if (nul && memmem(request->code, request->code_size, "PK\003\004", 4))
+                return err_set(err, ERR_USAGE,
+                               "%.300s is a zip archive, not source text; show its directory and run it as a command: "
+                               "--data DIRECTORY -- python3 /data/%s",
+                               shown, basename(shown));
         if (nul)
                 return err_set(err, ERR_USAGE,
                                "%.300s has a NUL byte at offset %zu, so it is not source text; check that "
@@ -109,15 +114,36 @@ static int read_code(struct run_request *request, int fd, const char *shown, str
         return 0;
 }
 
+/* People name a command, or an interpreter before its file, or know -v from docker. */
+static int refuse_missing(const char *path, struct err *err) {
+        static const char *const mounted[] = { "/", "./", "../", "~/" };
+        if (strcmp(path, "python3") == 0 || strcmp(path, "python") == 0)
+                return err_set(err, ERR_USAGE,
+                               "there is no file %s; leave \"%s\" out: Python runs a FILE, -c CODE and -m MODULE by "
+                               "default",
+                               path, path);
+        for (size_t i = 0; strchr(path, ':') && i < ELEMENTS(mounted); i++)
+                if (strncmp(path, mounted[i], strlen(mounted[i])) == 0)
+                        return err_set(err, ERR_USAGE,
+                                       "there is no file %.300s; to mount a directory write --mount %.300s", path,
+                                       path);
+        if (!strpbrk(path, "/."))
+                return err_set(err, ERR_USAGE,
+                               "there is no file %.300s; to run the command write -- before it: -- %.300s; to run code "
+                               "write -c CODE",
+                               path, path);
+        return err_set(err, ERR_USAGE,
+                       "there is no file %.300s; to run code write -c CODE, to run a command of the image write -- "
+                       "COMMAND",
+                       path);
+}
+
 static int read_file(struct run_request *request, const char *path, struct err *err) {
         if (*path == '\0')
                 return err_set(err, ERR_USAGE, "the name of the file to run is empty; give a file, or -c CODE");
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
         if (fd < 0 && errno == ENOENT)
-                return err_set(err, ERR_USAGE,
-                               "there is no file %.300s; to run code write -c CODE, to run a command "
-                               "of the image write -- COMMAND",
-                               path);
+                return refuse_missing(path, err);
         if (fd < 0 && errno == EACCES)
                 return err_set(err, ERR_PERMISSION, "you may not read %.300s; \"ls -l\" shows who may", path);
         if (fd < 0)
@@ -138,11 +164,31 @@ static void choose_plain_language(struct run_options *options, enum run_source s
         options->request.source = source;
 }
 
+#define MAIN_NAME "__main__.py"
+
+/* As python3 does: a directory stands for the __main__.py in it. */
+static char *find_main(const char *path) {
+        struct stat status;
+        char *main = NULL;
+        if (stat(path, &status) == 0 && S_ISDIR(status.st_mode) && asprintf(&main, "%s/" MAIN_NAME, path) < 0)
+                return NULL;
+        if (main && access(main, F_OK) < 0) {
+                free(main);
+                return NULL;
+        }
+        return main;
+}
+
 static int choose_file(struct run_options *options, const char *path, struct err *err) {
         struct run_request *request = &options->request;
         request->source = RUN_FROM_FILE;
         request->is_alone = options->alone;
         name_code(options, path);
+        _cleanup_free_ char *main = find_main(path);
+        if (main) {
+                request->code_name = MAIN_NAME;
+                path = main;
+        }
         if (read_file(request, path, err) < 0)
                 return -1;
         if (options->language != RUN_LANGUAGE_BY_NAME)

@@ -26,6 +26,7 @@
 #include "cli/run_phases.h"
 #include "cli/run_program.h"
 #include "cli/run_state.h"
+#include "cli/run_warm.h"
 #include "egress/egress.h"
 #include "spawn/image_cache.h"
 #include "spawn/kernel_files.h"
@@ -242,6 +243,7 @@ static int run_in_box(struct cold_run *cold, const struct box_spec *spec, char *
         char **environment = make_environment(cold, err);
         if (!environment)
                 return -1;
+        run_warm_tell_reason();
         int code = box_start(spec, &cold->host, &cold->box, err);
         if (code == 0)
                 local_run_announce(&cold->listed, cold->run.request);

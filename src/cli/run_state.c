@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +34,28 @@ static int make_id(char ret_id[static 33], struct err *err) {
         return 0;
 }
 
+/* Before the run: afterwards, its artifacts would be lost. */
+static int check_output_dir(const char *path, struct err *err) {
+        struct stat status;
+        if (stat(path, &status) == 0)
+                return S_ISDIR(status.st_mode) && faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0
+                               ? 0
+                               : err_set(err, ERR_USAGE,
+                                         "--output-dir: %.600s is not a directory that you may write to", path);
+        _cleanup_free_ char *copy = strdup(path);
+        const char *parent = copy ? dirname(copy) : "/";
+        if (faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0)
+                return 0;
+        return err_set(err, ERR_USAGE, "--output-dir: cannot make %.600s: %.600s %s", path, parent,
+                       access(parent, F_OK) < 0 ? "does not exist; create it first"
+                                                : "is not a directory that you may write to");
+}
+
 int run_begin(const struct run_request *request, struct run *ret_run, struct err *err) {
         *ret_run = RUN_NONE;
         ret_run->request = request;
+        if (request->output_dir && check_output_dir(request->output_dir, err) < 0)
+                return -1;
         return make_id(ret_run->id, err) < 0 ? -1 : data_dir_open(ret_run->data_dir, err);
 }
 
@@ -67,7 +87,7 @@ int run_open_workspace(struct run *run, const struct policy *policy, struct err 
         if (policy && policy_open_source(policy, request->workspace, true, &run->workspace_source_fd, err) < 0)
                 return -1;
         if (!policy && (run->workspace_source_fd = open(request->workspace, O_PATH | O_CLOEXEC)) < 0)
-                return err_sys(err, errno, "opening %s", request->workspace);
+                return policy_fail_missing(request->workspace, errno, err);
         struct stat status;
         if (fstat(run->workspace_source_fd, &status) < 0)
                 return err_sys(err, errno, "looking at %s", request->workspace);
@@ -101,10 +121,10 @@ void run_fill_relay(struct run *run, struct relay_target *target) {
 }
 
 int run_open_pipes(struct run *run, struct relay_target *target, int ret_theirs[static 3], struct err *err) {
-        int ends[3][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 } };
+        int ends[3][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 } }, code;
         for (size_t i = 0; i < 3; i++)
-                if (pipe2(ends[i], O_CLOEXEC) < 0)
-                        return err_sys(err, errno, "making a pipe");
+                if ((code = i ? fd_make_pipe_from_box(ends[i]) : fd_make_pipe_to_box(ends[i])) < 0)
+                        return err_sys(err, -code, "making a pipe");
         /* Much output then takes few turns. Refused to a user who has many such pipes: nothing is lost. */
         (void) fcntl(ends[1][1], F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
         run->relay.input_to_fd = ends[0][1];
@@ -174,15 +194,16 @@ static void judge_not_started(const struct run *run, struct verdict *verdict) {
                         missing ? "there is no such command in image " : strerror(code), missing ? request->image : "");
 }
 
+static int exit_code_of(int wait_status) {
+        return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
 static void run_state_judge(const struct run *run, struct verdict *ret) {
         const struct relay *relay = &run->relay;
         *ret = (struct verdict) { .status = RUN_OK };
         switch (relay->end) {
         case RELAY_EXITED:
-                if (WIFEXITED(relay->outcome.wait_status))
-                        ret->exit_code = WEXITSTATUS(relay->outcome.wait_status);
-                else
-                        ret->exit_code = 128 + WTERMSIG(relay->outcome.wait_status);
+                ret->exit_code = exit_code_of(relay->outcome.wait_status);
                 if (ret->exit_code != 0)
                         ret->status = WIFSIGNALED(relay->outcome.wait_status) ? RUN_KILLED : RUN_ERROR;
                 break;
@@ -193,8 +214,10 @@ static void run_state_judge(const struct run *run, struct verdict *ret) {
                 limit_text_timeout(ret->message, sizeof(ret->message), relay->timeout_ms);
                 break;
         case RELAY_SIGNAL:
+                /* A program may catch the signal and end with a status of its own; 0 would hide the interrupt. */
+                ret->exit_code = relay->has_exited ? exit_code_of(relay->outcome.wait_status) : 0;
+                ret->exit_code = ret->exit_code ? ret->exit_code : 128 + relay->end_signal;
                 ret->status = RUN_INTERRUPTED;
-                ret->exit_code = 128 + relay->end_signal;
                 break;
         case RELAY_NO_READER:
                 ret->status = RUN_INTERRUPTED;

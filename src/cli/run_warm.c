@@ -178,11 +178,20 @@ static int carry_out(struct warm_run *warm, struct err *err) {
         return status;
 }
 
+/* Kept until the box is made: what the daemon refuses is most often refused here, too, in the same words. */
+static struct err reason_for_here;
+
 /* Not "no daemon runs", which is no failure. */
 static void run_warm_explain(const struct run_request *request, const struct err *err) {
         bool is_absent = err->code == ERR_NOT_FOUND || err->code == ERR_GONE || err->code == ERR_PERMISSION;
         if (!is_absent || request->verbose)
-                (void) fprintf(stderr, "glovebox: the box is made here, which takes longer: %s\n", err->message);
+                reason_for_here = *err;
+}
+
+void run_warm_tell_reason(void) {
+        if (reason_for_here.code != ERR_NONE)
+                (void) fprintf(stderr, "glovebox: the box is made here, which takes longer: %s\n",
+                               reason_for_here.message);
 }
 
 int run_warm(const struct run_options *options, struct err *err) {

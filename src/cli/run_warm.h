@@ -10,3 +10,6 @@ enum {
 
 /* Returns the exit status, or one of the above. */
 int run_warm(const struct run_options *options, struct err *err);
+
+/* Prints why the daemon did not make the box, if it was asked: for when one is about to be made here. */
+void run_warm_tell_reason(void);

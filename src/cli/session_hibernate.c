@@ -26,9 +26,12 @@ static void print_hibernated(const json_t *answer) {
         const json_t *held_back = json_object_get(answer, "held_back"), *lost = json_object_get(answer, "not_carried");
         for (size_t i = 0; i < json_array_size(held_back); i++) {
                 const json_t *held = json_array_get(held_back, i);
-                (void) printf("held awake by %s: %s\n",
-                              harmless(json_string_value(json_object_get(held, "name")), name),
-                              harmless(json_string_value(json_object_get(held, "why")), why));
+                (void) harmless(json_string_value(json_object_get(held, "name")), name);
+                (void) harmless(json_string_value(json_object_get(held, "why")), why);
+                if (strcmp(name, "*") == 0) /* no variable: a thread, an open file, a child */
+                        (void) printf("held awake: %s\n", why);
+                else
+                        (void) printf("held awake by %s: %s\n", name, why);
         }
         for (size_t i = 0; i < json_array_size(lost); i++)
                 (void) printf("not carried: %s\n", harmless(json_string_value(json_array_get(lost, i)), why));

@@ -14,7 +14,7 @@ static void print_installed(const json_t *result) {
                                "makes the new one visible\n",
                                json_string_value(json_array_get(stale, i)));
         if (json_array_size(installed) == 0 && remote_run_exit_status(result) == 0)
-                (void) fprintf(stderr, "glovebox: everything is there already\n");
+                (void) fprintf(stderr, "glovebox: all packages are installed already\n");
 }
 
 /* A misspelt name is an error here, not a new session. */

@@ -195,7 +195,7 @@ const struct verb_part session_parts[SESSION_PARTS] = {
           .completion = COMPLETE_SESSIONS },
         { .name = "move",
           .operands = "NAME",
-          .summary = "to another engine; variables and files come along",
+          .summary = "move a session to another engine, with its variables and files",
           .options = TABLE(move_rows),
           .completion = COMPLETE_SESSIONS },
 };

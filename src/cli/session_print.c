@@ -99,8 +99,11 @@ static void add_limits(struct table *table, const json_t *limits) {
 }
 
 static void add_held_back(struct table *table, const json_t *names) {
-        for (size_t i = 0; i < json_array_size(names); i++)
-                add_row(table, i == 0 ? "held awake by" : " ", text_at(json_array_get(names, i), "name"));
+        for (size_t i = 0; i < json_array_size(names); i++) {
+                const json_t *held = json_array_get(names, i);
+                const char *name = text_at(held, "name");
+                add_row(table, i == 0 ? "held awake by" : " ", strcmp(name, "*") == 0 ? text_at(held, "why") : name);
+        }
 }
 
 static void add_moment(struct table *table, const char *name, const json_t *session, const char *key) {
@@ -116,7 +119,7 @@ static void add_isolation(struct table *table, const json_t *isolation) {
         if (!json_is_object(isolation))
                 return; /* it has no box now */
         add_row(table, "network", text_at(isolation, "network"));
-        add_row(table, "isolation", json_array_size(weaker) == 0 ? "full" : "weaker, as it was allowed to be");
+        add_row(table, "isolation", json_array_size(weaker) == 0 ? "full" : "weaker (--allow-weaker)");
         for (size_t i = 0; i < json_array_size(weaker); i++)
                 add_row(table, " ", json_string_value(json_array_get(weaker, i)));
 }

@@ -1,4 +1,5 @@
 #include "cli/session_request.h"
+#include "box/policy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -156,7 +157,7 @@ static int put_env(const struct run_request *request, json_t *body, struct err *
 static int put_path(json_t *object, const char *key, const char *what, const char *path, struct err *err) {
         _cleanup_free_ char *absolute = realpath(path, NULL);
         if (!absolute)
-                return err_sys(err, errno, "%s: %.300s", what, path);
+                return policy_fail_missing(path, errno, err);
         return put_field(object, key, json_string(absolute), what, err);
 }
 

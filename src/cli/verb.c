@@ -29,6 +29,7 @@ static const struct verb *find_by_part(const char *name) {
 static const struct {
         const char *typed, *instead;
 } other_words[] = {
+        { "bash", "glovebox run -l bash -c COMMAND, or glovebox exec NAME -- bash -c COMMAND" },
         { "daemon", "glovebox serve --background, glovebox status or glovebox stop" },
         { "down", "glovebox stop" },
         { "images", "glovebox image list" },
@@ -37,6 +38,7 @@ static const struct {
         { "pip", "glovebox session install NAME PACKAGE" },
         { "python", "glovebox run FILE, or glovebox repl" },
         { "python3", "glovebox run FILE, or glovebox repl" },
+        { "sh", "glovebox run -l bash -c COMMAND, or glovebox exec NAME -- bash -c COMMAND" },
         { "shell", "glovebox repl NAME, or glovebox exec NAME -- bash -c COMMAND" },
         { "shutdown", "glovebox stop" },
         { "start", "glovebox serve --background" },

@@ -116,6 +116,8 @@ static int open_archive(const struct store_work *work, const char *file, uint64_
         _cleanup_fd_ int fd =
                 standard_input ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(file, O_RDONLY | O_NOCTTY | O_CLOEXEC);
         struct stat st;
+        if (fd < 0 && errno == ENOENT)
+                return err_set(err, ERR_USAGE, "there is no file %.500s", file);
         if (fd < 0 || fstat(fd, &st) < 0)
                 return err_sys(err, errno, "cannot open %.500s", standard_input ? "standard input" : file);
         if (S_ISDIR(st.st_mode))

@@ -21,7 +21,10 @@ static struct {
 
 static int add_kernel(struct image *image, const char *kernel_dir, struct err *err) {
         if (!*image->python)
-                return err_set(err, ERR_NOT_FOUND, "image %s has no python3: it cannot hold a kernel", image->name);
+                return err_set(err, ERR_NOT_FOUND,
+                               "image %s has no python3, which sessions need; run its commands with "
+                               "\"glovebox run --image %s -- COMMAND\"",
+                               image->name, image->name);
         if (image->n_trees == IMAGE_TREES_MAX)
                 return err_set(err, ERR_LIMIT, "image %s shows too many directories", image->name);
         struct image_tree *tree = &image->trees[image->n_trees];

@@ -102,8 +102,8 @@ static int open_channels(bool leased, struct maker_reply *reply, int ret_theirs[
         int requests[2] = { -1, -1 }, replies[2] = { -1, -1 }, out[2] = { -1, -1 }, error[2] = { -1, -1 };
         int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         int code = 0;
-        if (null_fd < 0 || pipe2(requests, O_CLOEXEC) < 0 || pipe2(replies, O_CLOEXEC) < 0 ||
-            pipe2(out, O_CLOEXEC) < 0 || pipe2(error, O_CLOEXEC) < 0)
+        if (null_fd < 0 || fd_make_pipe_to_box(requests) < 0 || pipe2(replies, O_CLOEXEC) < 0 ||
+            fd_make_pipe_from_box(out) < 0 || fd_make_pipe_from_box(error) < 0)
                 code = err_sys(err, errno, "making the kernel's channels");
         /* A megabyte printed at once then costs one wake-up instead of sixteen. An ordinary user may not have many such
          * pipes (fs.pipe-user-pages-soft): only where the limit does not count. */

@@ -324,7 +324,8 @@ void frame_free_texts(char **texts) {
 
 bool frame_get_texts(struct frame_reader *reader, char ***ret_texts) {
         uint32_t count;
-        if (!frame_get_u32(reader, &count) || count > FRAME_TEXTS_MAX) {
+        if (!frame_get_u32(reader, &count) || count > FRAME_TEXTS_MAX ||
+            count > (size_t) (reader->end - reader->at) / sizeof(uint32_t)) { /* each has its length */
                 reader->at = reader->end;
                 return false;
         }

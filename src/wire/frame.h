@@ -15,7 +15,7 @@ enum {
         FRAME_HEADER_SIZE = 12,
         FRAME_PAYLOAD_MAX = 1 << 20,
         FRAME_FDS_MAX = 6,
-        FRAME_TEXTS_MAX = 4096, /* arguments or environment entries of one process */
+        FRAME_TEXTS_MAX = 1 << 17, /* arguments or environment entries of one process */
 };
 
 enum frame_type {

@@ -107,6 +107,9 @@ def test_wrong_option_is_refused_as_usage(place: Path, words: list[str], said: s
     ("words", "status", "said"),
     [
         (["missing.py"], USAGE, ["there is no file missing.py", "-c CODE"]),
+        (["ls"], USAGE, ["there is no file ls", "-- ls"]),
+        (["python3"], USAGE, ['leave "python3" out']),
+        (["/data:/x"], USAGE, ["--mount /data:/x"]),
         (["hello.py/x"], NOT_STARTED, ["cannot read hello.py/x"]),
         (["directory"], USAGE, ["directory is a directory"]),
         (["nul.py"], USAGE, ["NUL byte at offset 8"]),

@@ -80,3 +80,16 @@ def test_dashes_alone_run_the_images_own_command(daemon: Daemon, way: list[str])
     assert refused.returncode == 2 and "no command of its own" in refused.stderr
     refused = daemon.glovebox("run", *way, "--")
     assert refused.returncode == 2 and "no command follows --" in refused.stderr
+
+
+def test_a_session_of_an_image_without_python_says_what_to_type(daemon: Daemon) -> None:
+    done = daemon.glovebox("exec", "--socket", daemon.socket, "--image", "app", "demo", "--", "pwd")
+    assert (
+        done.returncode == 125
+        and 'has no python3, which sessions need; run its commands with "glovebox run --image app' in done.stderr
+    )
+
+
+def test_an_archive_that_is_missing_is_wrong_usage(daemon: Daemon) -> None:
+    done = daemon.glovebox("image", "import", "new", "/nowhere.tar")
+    assert (done.returncode, done.stderr) == (2, "glovebox: there is no file /nowhere.tar\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -187,3 +188,28 @@ def test_a_pip_that_refuses_says_what_to_do(daemon: Daemon, run: Run, words: tup
     assert done.returncode == 1
     assert "glovebox session install NAME PACKAGE" in done.stderr.splitlines()[-1], done.stderr
     assert "glovebox" not in run("--quiet", *words).stderr
+
+
+def test_options_behind_a_module_are_the_modules(run: Run) -> None:
+    """As USAGE.md writes it: python3 -m timeit -n 10."""
+    done = run("-m", "timeit", "-n", "10", "-r", "2", "1+1")
+    assert done.returncode == 0 and done.stdout.startswith("10 loops, best of 2"), done
+
+
+def test_a_directory_stands_for_its_main(daemon: Daemon, run: Run, project: Path) -> None:
+    put(daemon, project / "helper.py", "VALUE = 7")
+    put(daemon, project / "__main__.py", "import helper, sys; print(__name__, helper.VALUE, sys.argv[1:])")
+    done = run(project, "one")
+    assert (done.returncode, done.stdout) == (0, "__main__ 7 ['one']\n"), done.stderr
+    (project / "__main__.py").unlink()
+    done = run(project)
+    assert done.returncode == 2 and "is a directory; name a file in it" in done.stderr, done.stderr
+
+
+def test_a_zip_archive_is_named_with_what_to_type(daemon: Daemon, run: Run, project: Path) -> None:
+    with zipfile.ZipFile(project / "app.pyz", "w") as archive:
+        archive.writestr("__main__.py", "print('zipped')")
+    daemon.glovebox.place.give(project / "app.pyz")
+    done = run(project / "app.pyz")
+    assert done.returncode == 2 and "-- python3 /data/app.pyz" in done.stderr, done.stderr
+    assert run("--data", project, "--", "python3", "/data/app.pyz").stdout == "zipped\n"

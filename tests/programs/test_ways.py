@@ -331,3 +331,25 @@ def test_much_output_arrives_whole(daemon: Daemon) -> None:
         process = daemon.glovebox.popen("run", "--socket", daemon.socket, *more, "-c", code, stdout=done.stdin)
         assert process.wait(60) == 0
         assert done.communicate()[0].strip() == b"%d" % (300 * 65536)
+
+
+@pytest.mark.parametrize("option", ["--workspace", "--data", "--mount"])
+def test_a_missing_directory_is_told_in_the_same_words(daemon: Daemon, option: str) -> None:
+    missing = "/nowhere:/mnt/x" if option == "--mount" else "/nowhere"
+    for more in ([], ["--no-daemon"]):
+        done = daemon.cli("run", *more, option, missing, "-c", "print(1)")
+        assert done.returncode == 125
+        assert done.stderr == 'glovebox: cannot mount "/nowhere": it does not exist; create it first\n'
+
+
+def test_an_output_directory_that_cannot_be_made_is_refused_before_the_run(daemon: Daemon) -> None:
+    for more in ([], ["--no-daemon"]):
+        done = daemon.cli("run", *more, "--output-dir", "/nowhere/x", "-c", "print('ran')")
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert "/nowhere does not exist" in done.stderr
+
+
+def test_what_the_daemon_and_this_process_both_refuse_is_told_once(daemon: Daemon) -> None:
+    done = daemon.cli("run", "--mount", "/etc:/x", "-c", "print(1)")
+    assert done.returncode == 125 and done.stderr.startswith("glovebox: cannot mount /etc (the host's settings")
+    assert done.stderr.count("\n") == 1, done.stderr

@@ -30,6 +30,15 @@ def test_code_and_commands_read_standard_input(served_glovebox: Glovebox) -> Non
     assert good(served_glovebox("exec", "demo", script, input="abc")) == "ABC\n"
 
 
+def test_streams_are_opened_by_name(served_glovebox: Glovebox) -> None:
+    """As scripts do: echo problem > /dev/stderr."""
+    shell = "echo one > /dev/stderr; echo two > /dev/stdout; cat /dev/stdin"
+    done = served_glovebox("exec", "demo", "--", "sh", "-c", shell, input="three\n")
+    assert (done.stdout, done.stderr) == ("two\nthree\n", "one\n")
+    done = served_glovebox("exec", "demo", "-c", "!echo one > /dev/stderr\nopen('/dev/stdout', 'w').write('two\\n');")
+    assert done.returncode == 0 and "one\n" in done.stdout + done.stderr and "two\n" in done.stdout, done
+
+
 def test_input_is_not_seen_in_the_workspace(served_glovebox: Glovebox) -> None:
     names = "import os; print(input(), sorted(os.listdir()))"
     before = good(served_glovebox("exec", "demo", "-c", "import os; print(sorted(os.listdir()))"))

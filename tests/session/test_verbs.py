@@ -236,6 +236,25 @@ def test_hibernate_prints_what_holds_a_session_awake(served_glovebox: Glovebox) 
     assert good(served_glovebox("session", "hibernate", "--all")).startswith("demo: asleep, ")
 
 
+def test_hibernate_names_no_variable_where_none_holds_a_session_awake(served_glovebox: Glovebox) -> None:
+    code = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+    good(served_glovebox("exec", "demo", "-c", code))
+    lines = good(served_glovebox("session", "hibernate", "demo")).splitlines()
+    assert lines[1].startswith("held awake: threads are running") and len(lines) == 2, lines
+    good(served_glovebox("session", "restart", "demo"))
+
+
+def test_a_function_with_a_magic_works_after_a_sleep(served_glovebox: Glovebox) -> None:
+    code = "def f():\n    !echo from f\n    place = %pwd\n    return place\nf()"
+    before = good(served_glovebox("exec", "demo", "-c", code))
+    assert before.startswith("from f\n")
+    lines = good(served_glovebox("session", "hibernate", "demo")).splitlines()
+    assert lines[0].startswith("asleep, ") and len(lines) == 1, lines
+    assert good(served_glovebox("exec", "demo", "-c", "f()")) == before
+    error = served_glovebox("exec", "demo", "-c", "%nosuch").stderr
+    assert "\nMagicError: there is no %nosuch here" in error, error
+
+
 def test_status_and_stop_without_a_daemon(idle_glovebox: Glovebox) -> None:
     absent = idle_glovebox("status")
     assert absent.returncode == 1 and "no daemon is running" in absent.stdout

@@ -366,6 +366,16 @@ PROGRAMS = [
         "import os\nos.write(1, b'raw\\n')\nprint('text')\nos.write(2, b'err\\n')",
     ),
     _program(
+        "output_by_name",
+        "import os\nos.system('echo shell >/dev/stderr; echo one | tee /dev/stderr')\n"
+        "open('/dev/stdout', 'w').write('out\\n')\nopen('/dev/fd/2', 'w').write('err\\n')",
+    ),
+    _program(
+        "stdin_by_name",
+        "print(open('/dev/stdin').read())",
+        stdin=b"by name\n",
+    ),
+    _program(
         "stdout_closed",
         "import sys\nprint('x')\nsys.stdout.close()",
     ),

@@ -25,6 +25,7 @@ _filters_at_start: list[Any] = []
 _hooks_at_start: dict[str, Any] = {}
 _builtins_at_start: dict[str, Any] = {}
 _LAST = ("_", "__glovebox_last__")  # the last value, and whether it is the kernel that has put it there (runner.py)
+_MAGIC = "__glovebox_magic__"  # what magics are rewritten to (magics.py)
 _HOOKS = ("stdin", "stdout", "stderr", "excepthook", "displayhook", "unraisablehook", "breakpointhook")
 
 
@@ -234,6 +235,12 @@ def _restore_rdkit(properties: int) -> None:
         module.SetDefaultPickleProperties(properties)
 
 
+def _restore_magics(_: bool) -> None:
+    from glovebox_kernel.magics import magics_install  # few sessions use them
+
+    magics_install()
+
+
 _ROWS: tuple[tuple[str, Callable[[], Any], Callable[[Any], Any]], ...] = (
     # The first four come before modules: imports depend on them.
     ("umask", _get_umask, os.umask),
@@ -242,6 +249,7 @@ _ROWS: tuple[tuple[str, Callable[[], Any], Callable[[Any], Any]], ...] = (
     ("path", _save_path, _restore_path),
     ("modules", _save_modules, _restore_modules),
     ("interpreter", _save_interpreter, _restore_interpreter),
+    ("magics", lambda: hasattr(builtins, _MAGIC) or None, _restore_magics),
     ("recursion", lambda: None, sys.setrecursionlimit),  # of files of version 1
     ("random", random.getstate, random.setstate),
     ("locale", _save_locale, _restore_locale),
@@ -264,7 +272,8 @@ def ambient_not_carried() -> list[str]:
         lines.append(f"sys.{', sys.'.join(changed)}: set by the code, will be as at the start")
     if sys.gettrace() is not None or sys.getprofile() is not None:
         lines.append("sys.settrace, sys.setprofile: the function that is set will be gone")
-    names = [name for name, value in vars(builtins).items() if name not in _LAST and not _is_builtin(name, value)]
+    ours = (*_LAST, _MAGIC)
+    names = [name for name, value in vars(builtins).items() if name not in ours and not _is_builtin(name, value)]
     if names:
         lines.append(f"builtins that the code set or replaced: {', '.join(sorted(names)[:20])}")
     modules = sorted(_workspace_modules())

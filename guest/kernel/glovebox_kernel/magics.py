@@ -38,9 +38,14 @@ PACKAGES = {
 }
 
 
+def magics_install() -> None:
+    """Functions that a cell defines with a magic in them call it by this name, also after a sleep."""
+    builtins.__dict__[_NAME] = _call
+
+
 def magics_rewrite(source: str, error: SyntaxError) -> str | None:
     """The source with the line of the error replaced; None when that line is no magic."""
-    builtins.__dict__[_NAME] = _call
+    magics_install()
     text = source.lstrip()
     if text.startswith("%%"):
         first, _, body = text.partition("\n")

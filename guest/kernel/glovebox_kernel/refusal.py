@@ -17,3 +17,5 @@ class HeldBack(Exception):
 
 class MagicError(Exception):
     """A magic that is not there, or that cannot be done in a box."""
+
+    __module__ = "builtins"  # a traceback then names it without our own package

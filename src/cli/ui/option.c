@@ -15,6 +15,7 @@ struct scan {
         void *target;
         char **at;     /* the next word */
         uint64_t seen; /* bit i: row i was given */
+        bool has_ended; /* by an option that is the last */
         struct err *err;
 };
 
@@ -162,6 +163,7 @@ static int take_option(struct scan *scan, const struct option_row *row, const ch
                                written, text, row->name, text);
         if (!inlined)
                 scan->at++;
+        scan->has_ended = row->is_last;
         return option_assign(row, written, text, scan->target, scan->err);
 }
 
@@ -218,7 +220,7 @@ int option_parse(const struct option_table *table, void *target, char **args, st
         struct scan scan = { .table = table, .target = target, .at = args, .err = err };
         struct option_rest rest = { .operands = args };
         size_t kept = 0; /* operands met so far, moved to the front: never past scan.at */
-        while (*scan.at) {
+        while (*scan.at && !scan.has_ended) {
                 char *word = *scan.at;
                 if (strcmp(word, "--") == 0) {
                         rest.after_dashes = true;

@@ -45,6 +45,7 @@ struct option_row {
         uint64_t min, max;
         const struct option_choice *choices;
         int (*parse)(const char *what, const char *text, void *field, struct err *err);
+        bool is_last; /* what follows its value is operands */
         bool once; /* giving it twice is a mistake; otherwise the last one counts */
         enum option_completion completion;
 };

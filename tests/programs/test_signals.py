@@ -1,0 +1,97 @@
+"""Signals that reach `glovebox run`: what a program makes of them, and those that its caller ignores."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.daemon import Daemon
+from support.daemons import make_daemons
+
+CATCHES = """
+import signal, sys, time
+def tidy(number, frame):
+    print('tidy', signal.Signals(number).name, flush=True)
+    sys.exit(7)
+for name in ('SIGTERM', 'SIGHUP', 'SIGUSR1'):
+    signal.signal(getattr(signal, name), tidy)
+try:
+    print('begun', flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print('caught', flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon(binary: Path) -> Iterator[Daemon]:
+    for make in make_daemons(binary):
+        yield make("--pool", "1", "--preload", "json")
+
+
+@pytest.fixture(params=["warm", "cold"])
+def words(daemon: Daemon, request: pytest.FixtureRequest) -> list[str]:
+    return ["run", "--socket", daemon.socket, *([] if request.param == "warm" else ["--no-daemon"])]
+
+
+def start(daemon: Daemon, words: list[str], ignored: int | None = None, **options: int) -> subprocess.Popen[str]:
+    """`ignored` is what the caller ignores, as nohup does, and a shell's & in a script."""
+    before = signal.signal(ignored, signal.SIG_IGN) if ignored else None
+    try:
+        return daemon.glovebox.popen(*words, **options)
+    finally:
+        if ignored:
+            signal.signal(ignored, before)
+
+
+@pytest.mark.parametrize(
+    ("number", "said", "status"),
+    [
+        (signal.SIGTERM, "tidy SIGTERM\n", 7),
+        (signal.SIGHUP, "tidy SIGHUP\n", 7),
+        (signal.SIGUSR1, "tidy SIGUSR1\n", 7),
+        (signal.SIGINT, "caught\n", 130),  # never 0: it was interrupted
+    ],
+)
+def test_the_status_is_the_programs_after_a_signal_that_it_caught(
+    daemon: Daemon, words: list[str], number: int, said: str, status: int
+) -> None:
+    with start(daemon, [*words, "-c", CATCHES]) as process:
+        assert process.stdout and process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert (out, process.returncode) == (said, status), err
+
+
+def test_a_signal_that_was_caught_is_told_in_json(daemon: Daemon, words: list[str]) -> None:
+    marker = daemon.glovebox.place.make(f"marker-{len(words)}")
+    code = CATCHES.replace("print('begun', flush=True)", "open('begun', 'w')")
+    with start(daemon, [*words, "--json", "--workspace", str(marker), "-c", code]) as process:
+        while not (marker / "begun").exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    result = json.loads(out)
+    assert (result["status"], result["exit_code"], process.returncode) == ("interrupted", 7, 7), err
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_the_caller_ignores_stays_ignored(daemon: Daemon, words: list[str], number: int) -> None:
+    with start(
+        daemon, [*words, "-c", "print('begun', flush=True)\nprint(input())"], number, stdin=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout and process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        out, err = process.communicate("goes on\n", timeout=30)
+    assert (out, process.returncode) == ("goes on\n", 0), err
+
+
+def test_twenty_thousand_arguments_are_passed(daemon: Daemon, words: list[str]) -> None:
+    numbers = [str(number) for number in range(20_000)]
+    for program in (["-c", "import sys; print(len(sys.argv))"], ["-l", "bash", "-c", "echo $(($# + 1))"]):
+        done = daemon.glovebox(*words, *program, *numbers)
+        assert (done.returncode, done.stdout) == (0, "20001\n"), done.stderr
