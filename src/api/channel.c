@@ -91,7 +91,8 @@ static const struct allowed_operation *find_allowed(json_t *json, struct err *er
         }
         for (size_t n = 0; n < ELEMENTS(foreign); n++)
                 if (json_object_get(json, foreign[n])) {
-                        (void) err_set(err, ERR_REFUSED, "an API key may not use the option \"%s\"; leave it out", foreign[n]);
+                        (void) err_set(err, ERR_REFUSED, "an API key may not use the option \"%s\"; leave it out",
+                                       foreign[n]);
                         return NULL;
                 }
         return &allowed[i];
@@ -115,7 +116,8 @@ static int channel_admit(void *context, json_t *json, bool *ret_is_run, struct e
         const char *session = json_string_value(json_object_get(json, "session"));
         channel->service->counted.requests++;
         if (!gate_knows_key(channel->service, channel->visitor.owner, channel->digest))
-                return err_set(err, ERR_REFUSED, "the key of this connection was removed; connect again with another key");
+                return err_set(err, ERR_REFUSED,
+                               "the key of this connection was removed; connect again with another key");
         if (check_rate(channel, err) < 0)
                 return -1;
         const struct allowed_operation *operation = find_allowed(json, err);

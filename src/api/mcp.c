@@ -131,8 +131,8 @@ void mcp_drop_all(struct service *service) {
 /* ---- headers ---- */
 
 static int refuse_header(struct mcp_error *error, const char *name) {
-        return mcp_error_set(error, MCP_HEADER_MISMATCH, 400,
-                             "the header %s is missing, or differs from the message", name);
+        return mcp_error_set(error, MCP_HEADER_MISMATCH, 400, "the header %s is missing, or differs from the message",
+                             name);
 }
 
 /* A header may say what no header may hold as =?base64?…?=. */

@@ -112,8 +112,7 @@ static void install_finish(struct install *install, json_t *stale) {
         else if (outer) {
                 if (session_is_going(session) || install->err.code == ERR_NONE)
                         (void) err_set(&install->err, ERR_GONE, "%s before the packages were installed",
-                                       session_is_going(session) ? "the session was removed"
-                                                                 : "the helper box ended");
+                                       session_is_going(session) ? "the session was removed" : "the helper box ended");
                 caller_refuse(outer, &install->err);
         }
         install_release(install);
