@@ -94,17 +94,17 @@ static void start_nursery(const struct maker_settings *settings, struct nursery 
         struct err err;
         _cleanup_(image_close) struct image image = { 0 };
         uint64_t fingerprint;
-        char variables[100]; /* as spawn_job.c has them */
+        char preload[SUPERVISOR_PRELOAD_MAX];
         if (image_cache_open(settings, nursery->image, &image, &fingerprint, &err) < 0) {
                 nursery->retry_ms = loop_now_ms() + NURSERY_NO_IMAGE_MS;
                 return;
         }
-        (void) snprintf(variables, sizeof(variables), "DF_BYTES=%" PRIu64 ",NP_BYTES=%" PRIu64, settings->df_bytes,
-                        settings->np_bytes);
+        /* The variables as spawn_job.c has them. */
+        (void) snprintf(preload, sizeof(preload), "DF_BYTES=%" PRIu64 ",NP_BYTES=%" PRIu64 ",%s", settings->df_bytes,
+                        settings->np_bytes, nursery->light ? "" : settings->preload);
         const struct box_spec spec = { .image = &image, .limits = LIMITS_DEFAULT };
         nursery->supervisor->owner = settings->data_dir;
-        (void) nursery_start(nursery, &spec, nursery->light ? variables : settings->preload,
-                             &err); /* its state reports a failure */
+        (void) nursery_start(nursery, &spec, preload, &err); /* its state reports a failure */
 }
 
 /* The nurseries that the request needs. After a light kernel, the same caller may want a full one. */

@@ -29,7 +29,7 @@ struct nursery {
 };
 
 /* Starts it, and its supervisor if there is none; nursery_read_answer notices when it is ready. `spec` has the image
- * and limits. `preload` is what its kernels have from it: modules, or variables in a light one, separated by commas. On
+ * and limits. `preload` is what its kernels have from it: modules, and variables as NAME=VALUE, separated by commas. On
  * failure it is down, and the next try is put off. */
 int nursery_start(struct nursery *nursery, const struct box_spec *spec, const char *preload, struct err *err);
 

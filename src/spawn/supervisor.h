@@ -21,7 +21,7 @@
 
 #include "box/box.h"
 
-enum { SUPERVISOR_MOUNTS_MAX = 32, SUPERVISOR_DESTINATION_MAX = 1024, SUPERVISOR_PRELOAD_MAX = 512 };
+enum { SUPERVISOR_MOUNTS_MAX = 32, SUPERVISOR_DESTINATION_MAX = 1024, SUPERVISOR_PRELOAD_MAX = 640 };
 
 struct supervisor {
         pid_t pid; /* on the host; our child */

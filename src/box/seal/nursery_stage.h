@@ -11,7 +11,7 @@ struct nursery_stage {
         int answer_fd;               /* a pipe; becomes descriptor 4 */
         int library_fd;              /* sealed memfd with spawn.so; becomes descriptor 5 */
         bool light;                  /* its kernels live for one run */
-        const char *preload;         /* modules to import; if light, variables of its kernels; separated by commas */
+        const char *preload;         /* separated by commas: modules to import, and NAME=VALUE for its kernels */
 };
 
 /* Never returns: becomes Python, or reports through fds->sync_fd and exits. For a process that was cloned by the
