@@ -18,11 +18,10 @@
 static struct cgroup_host host;
 static const struct limits small = { .memory_bytes = 64 * MIB, .cpu_thousandths = 500, .pids = 8 };
 
-/* A child that is in the group before it does anything: cloned into the v2 tree, then attached by us and let go by a
- * byte, or entering by itself as a box does. */
-static pid_t start_how(struct cgroup *cgroup, bool by_itself, int (*body)(void)) {
-        int gate[2];
-        if (pipe2(gate, O_CLOEXEC) < 0)
+/* A child that is in the group before this returns: cloned into the v2 tree, and in the others by itself, as a box. */
+static pid_t start_in(struct cgroup *cgroup, int (*body)(void)) {
+        int entered[2];
+        if (pipe2(entered, O_CLOEXEC) < 0)
                 return -1;
         struct clone_args args = { .exit_signal = SIGCHLD };
         if (cgroup->v2_fd >= 0) {
@@ -31,23 +30,18 @@ static pid_t start_how(struct cgroup *cgroup, bool by_itself, int (*body)(void))
         }
         pid_t pid = (pid_t) syscall(SYS_clone3, &args, sizeof(args));
         if (pid == 0) {
-                char byte;
                 struct err err = { 0 };
-                (void) close(gate[1]);
-                if (read(gate[0], &byte, 1) != 1 || (by_itself && cgroup_enter(cgroup, &err) < 0))
+                if (cgroup_enter(cgroup, &err) < 0 || write(entered[1], "x", 1) != 1)
                         _exit(99);
+                (void) close(entered[1]);
                 _exit(body());
         }
-        (void) close(gate[0]);
-        struct err err = { 0 };
-        if (pid < 0 || (!by_itself && cgroup_attach(cgroup, pid, &err) < 0) || write(gate[1], "x", 1) != 1)
-                printf("# start: %s %s\n", strerror(errno), err.message);
-        (void) close(gate[1]);
+        char byte;
+        (void) close(entered[1]);
+        if (pid < 0 || read(entered[0], &byte, 1) != 1)
+                printf("# start: %s\n", strerror(errno));
+        (void) close(entered[0]);
         return pid;
-}
-
-static pid_t start_in(struct cgroup *cgroup, int (*body)(void)) {
-        return start_how(cgroup, false, body);
 }
 
 static int wait_for(pid_t pid) {
@@ -182,7 +176,7 @@ static void test_leave_v2(void) {
         struct err err = { 0 };
         ok(cgroup_create(&left, "left", &small, false, &cgroup, &err) == 0 && cgroup.v2_fd < 0, "made in v1 alone %s",
            err.message);
-        (void) wait_for(start_how(&cgroup, true, use_much_memory));
+        (void) wait_for(start_in(&cgroup, use_much_memory));
         struct cgroup_usage usage;
         cgroup_read_usage(&cgroup, &usage);
         ok(usage.oom_kills >= 1 && usage.cpu_us > 0, "memory is bounded, CPU time is counted (%llu us)",
@@ -199,7 +193,7 @@ static void test_memory(void) {
         struct cgroup cgroup;
         if (!create(&cgroup, "memory"))
                 return;
-        int status = wait_for(start_how(&cgroup, true, use_much_memory));
+        int status = wait_for(start_in(&cgroup, use_much_memory));
         ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "256 MiB do not fit into 64");
         struct cgroup_usage usage;
         cgroup_read_usage(&cgroup, &usage);
@@ -215,7 +209,7 @@ static void test_pids(void) {
         struct cgroup cgroup;
         if (!create(&cgroup, "pids"))
                 return;
-        int status = wait_for(start_how(&cgroup, true, fork_until_refused));
+        int status = wait_for(start_in(&cgroup, fork_until_refused));
         ok(WIFEXITED(status) && WEXITSTATUS(status) == (int) small.pids + 2,
            "a fork bomb stops at the limit and the two of our own");
         struct err err = { 0 };

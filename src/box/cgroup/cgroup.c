@@ -347,31 +347,11 @@ static int open_group(const struct cgroup *cgroup, size_t place) {
         return cgroup_file_open_dir(AT_FDCWD, path);
 }
 
-/* True if this controller has a v1 directory to enter. If several share one directory, only the first one has it. */
-static bool is_entered_apart(const struct cgroup_host *host, size_t index) {
-        return host->usable[index] && directory_of(host, index) == index;
-}
-
 int cgroup_open_v2_entry(struct cgroup *cgroup, struct err *err) {
         if (cgroup->v2_fd < 0 || cgroup->entry_fd >= 0)
                 return 0;
         cgroup->entry_fd = openat(cgroup->v2_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
         return cgroup->entry_fd < 0 ? err_sys(err, errno, "cannot open cgroup.procs of %s", cgroup->name) : 0;
-}
-
-int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err) {
-        char text[16];
-        (void) snprintf(text, sizeof(text), "%d", (int) pid);
-        for (size_t c = 0; c < CGROUP_CONTROLLERS; c++) {
-                if (!is_entered_apart(cgroup->host, c))
-                        continue;
-                _cleanup_fd_ int dir_fd = open_group(cgroup, c);
-                int code = dir_fd < 0 ? dir_fd : cgroup_file_write(dir_fd, "cgroup.procs", text);
-                if (code < 0)
-                        return err_sys(err, -code, "cannot put a process into the %s control group %s",
-                                       cgroup_controller_name((enum cgroup_controller) c), cgroup->name);
-        }
-        return 0;
 }
 
 /* Page cache of files that were read or written once. The kernel drops it as soon as memory is short, so it does not

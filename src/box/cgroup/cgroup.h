@@ -60,15 +60,12 @@ int cgroup_create(const struct cgroup_host *host, const char *name, const struct
                   struct cgroup *ret_cgroup, struct err *err);
 
 /* Moves the calling process in; it must have one thread. A process cloned into v2_fd is in the v2 tree already: on a
- * pure v2 host nothing is left to do. Some 40 µs per controller, where cgroup_attach waits for a whole grace period of
- * the kernel (seen: 9 ms): a thread that moves only itself needs no lock against forks. */
+ * pure v2 host nothing is left to do. It takes some 40 µs per controller; a parent that moves it waits for a grace period
+ * of the kernel (9 ms), because a thread that moves only itself needs no lock against forks. */
 int cgroup_enter(const struct cgroup *cgroup, struct err *err);
 
 /* Makes cgroup_enter enter the v2 tree as well, for processes that cannot be cloned into it. */
 int cgroup_open_v2_entry(struct cgroup *cgroup, struct err *err);
-
-/* Moves another process, with any number of threads, into the v1 groups (see cgroup_enter). */
-int cgroup_attach(const struct cgroup *cgroup, pid_t pid, struct err *err);
 
 /* Changes the memory, processors and processes of a running box. The caller must refuse less memory than it uses
  * now. */
