@@ -8,6 +8,7 @@
 
 #include "base/json_writer.h"
 #include "base/loop.h"
+#include "session/run_displays.h"
 
 struct caller;
 struct err;
@@ -49,8 +50,7 @@ struct run {
         char why[300];          /* of a reason about the disk, in words */
         bool is_excused;        /* its session was past its disk limit already when it began: these were in use */
         uint64_t disk_bytes, disk_files;
-        struct json_writer displays; /* JSON, separated by commas */
-        size_t n_displays;
+        struct run_displays displays;
         struct caller *callers; /* who waits for it */
 };
 
