@@ -17,7 +17,7 @@
 
 enum {
         FEED_CHUNK = 256 << 10,
-        WEIGHT_SMALL = 128 << 10,
+        WEIGHT_SMALL = 16 << 10,
 };
 
 /* Random bytes are fetched for many runs at a time, and each is used once. */

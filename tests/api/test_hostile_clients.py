@@ -265,7 +265,10 @@ def test_code_that_never_ends_on_many_connections_is_bounded(start_daemon: Start
 def test_what_runs_have_shown_is_not_held_in_memory(make_service: StartService) -> None:
     service = make_service()
     ann = service.client("ann")
-    show = "for _ in range(3): display({'text/html': '<' * 900000}, raw=True)\nopen('shown', 'w').close()\nimport time; time.sleep(60)"
+    show = (
+        "for _ in range(3): display({'text/html': '<' * 900000}, raw=True)\n"
+        "open('shown', 'w').close()\nimport time; time.sleep(60)"
+    )
     ann.execute("a0", "1")
     before = memory_of(service.daemon.pid)
     for i in range(12):
