@@ -120,6 +120,7 @@ static bool send_some(struct http_conn_io *link) {
                 if (n < 0) {
                         if (errno != EAGAIN)
                                 http_connection_abandon(&link->connection);
+                        http_out_shrink(out);
                         return false;
                 }
                 http_out_drop(out, (size_t) n);

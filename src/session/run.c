@@ -132,6 +132,17 @@ void run_add_caller(struct run *run, struct caller *caller) {
                 run_feed_caller(run, caller);
 }
 
+int run_add_reader(struct run *run, struct caller *caller, struct err *err) {
+        size_t n = 0;
+        for (const struct caller *other = run->callers; other; other = other->next)
+                n += other->stream && other->cursor != UINT64_MAX; /* whose client has left reads nothing */
+        if (n >= RUN_READERS_MAX)
+                return err_set(err, ERR_LIMIT, "%d clients read along with this run; read it when it is over",
+                               RUN_READERS_MAX);
+        run_add_caller(run, caller);
+        return 0;
+}
+
 /* ---- while it is on ---- */
 
 /* As much as the caller takes now, or all of it, which the journal's bounds keep small enough. -1: it cannot be
