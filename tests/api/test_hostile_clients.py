@@ -282,32 +282,6 @@ def test_what_runs_have_shown_is_not_held_in_memory(make_service: StartService) 
     assert [len(one["text/html"]) for one in shown] == [900000] * 3
 
 
-def test_answers_of_which_the_system_has_most_hold_little_memory(make_service: StartService) -> None:
-    """Lists of artifacts, made by children at the same time; the systems' buffers take most of each."""
-    service = make_service()
-    ann, bob = service.client("ann"), service.client("bob")
-    bob.execute("b", "1")
-    ann.execute(
-        "a",
-        "import os\nos.makedirs('artifacts', exist_ok=True)\nfor n in range(6000): open(f'artifacts/{n:0150}', 'w').close()",
-    )
-    path = "/sandbox/a/artifacts"
-    assert len(ann.get(path).body) > 2 << 20
-    before = memory_of(service.daemon.pid)
-    with contextlib.ExitStack() as stack:
-        for _ in range(32):
-            connection = stack.enter_context(ann.socket())
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            connection.sendall(ann.head("GET", path))
-        end = time.monotonic() + 1.5
-        most = 0
-        while time.monotonic() < end:
-            most = max(most, memory_of(service.daemon.pid) - before)
-            time.sleep(0.01)
-        bob.execute("b", "1")
-    assert most < MOVED_MAX, most
-
-
 def test_few_read_along_with_one_run(make_service: StartService) -> None:
     """All who do get what it prints in one turn of the daemon's loop."""
     ann = make_service().client("ann")

@@ -274,6 +274,24 @@ static void test_streams(void) {
         is_text(told, "/hold gone ", "a client that leaves is told of once");
 }
 
+/* What the system took of a large answer does not stay. */
+static void test_shrunk_queue(void) {
+        static char bytes[1 << 20];
+        struct http_out out = { 0 };
+        memset(bytes, 'x', sizeof(bytes));
+        bytes[sizeof(bytes) - 1] = 'y';
+        ok(http_out_add(&out, bytes, sizeof(bytes), HTTP_OUT_MAX) == 0, "a queue of a megabyte");
+        http_out_drop(&out, 1000);
+        http_out_shrink(&out);
+        ok(out.room >= sizeof(bytes), "of which little is gone stays where it is");
+        http_out_drop(&out, sizeof(bytes) - 2000);
+        http_out_shrink(&out);
+        ok(out.room == 1000 && http_out_size(&out) == 1000 && out.bytes[out.start + 999] == 'y',
+           "and gives its room back when most is gone");
+        ok(http_out_add(&out, "z", 1, HTTP_OUT_MAX) == 0 && out.bytes[out.end - 1] == 'z', "it still grows");
+        http_out_free(&out);
+}
+
 static void test_headers(void) {
         begin();
         (void) feed(REQUEST("GET", "/hold") "\r\n");
@@ -301,6 +319,7 @@ int main(void) {
         test_collected();
         test_refusals();
         test_streams();
+        test_shrunk_queue();
         test_headers();
         http_connection_free(connection);
         return done_testing();
