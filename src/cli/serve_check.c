@@ -31,11 +31,14 @@ static int check_directories(const char *option, const char *list, struct err *e
         return 0;
 }
 
-/* The project is the workspace of its sessions, and no mount may hold Glovebox's own files. */
+/* The project is the workspace of its sessions, and no mount may hold Glovebox's own files. Its directory .sandbox is
+ * covered in boxes. */
 static int check_project(const struct serve_options *options, struct err *err) {
         size_t size = strlen(options->project);
         _cleanup_free_ char *data_dir = size > 0 ? realpath(options->data_dir, NULL) : NULL;
         if (!data_dir || strncmp(data_dir, options->project, size) != 0 || (data_dir[size] != '/' && data_dir[size]))
+                return 0;
+        if (strncmp(data_dir + size, "/.sandbox/", strlen("/.sandbox/")) == 0)
                 return 0;
         return err_set(err, ERR_USAGE,
                        "the data directory %.300s lies in the project %.300s, where boxes could reach it; name one "
