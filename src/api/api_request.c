@@ -14,7 +14,7 @@
 
 enum {
         BEAT_MS = 15 * 1000,
-        ANSWER_SMALL = 32 << 10, /* one for each connection there may be is not much */
+        ANSWER_SMALL = 8 << 10, /* one for each connection there may be is not much */
 };
 
 static const struct caller_type caller_type;
@@ -252,6 +252,14 @@ static bool is_crowded(const struct api_request *api_request, size_t size, struc
                            http_server_queued(server, NULL), err) < 0;
 }
 
+bool api_request_has_room(void *context, const struct http_request *request, size_t bytes) {
+        const struct service *service = context;
+        const char *key = http_holder(request);
+        const struct share_claim claim = { .key = key, .amount = bytes };
+        return share_judge(&service->manager->shares, SHARE_BODIES, &claim, http_server_collected(service->server, key),
+                           http_server_collected(service->server, NULL), NULL) == 0;
+}
+
 static void on_answer(struct caller *caller, const char *text, size_t size, json_t *json) {
         struct api_request *api_request = (struct api_request *) caller;
         struct err err;
@@ -302,7 +310,7 @@ static void on_output(struct caller *caller, const struct caller_output *output)
 
 static void on_display(struct caller *caller, const char *data, size_t size) {
         struct api_request *api_request = (struct api_request *) caller;
-        if (api_request->request)
+        if (api_request->request && !is_crowded(api_request, size, NULL)) /* the result has it */
                 stream_put_display(api_request, data, size);
 }
 

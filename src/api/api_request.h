@@ -87,3 +87,6 @@ void api_request_choose_form(struct api_request *api_request, bool wants_stream)
 
 /* Keeps the connections of silent streams open. */
 void api_request_beat_all(struct service *service);
+
+/* Of a server: may this request's body have so much more memory? `context` is the service. */
+bool api_request_has_room(void *context, const struct http_request *request, size_t bytes);

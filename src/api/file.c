@@ -89,24 +89,25 @@ static json_t *describe_path(const char *relative) {
 
 /* ---- read ---- */
 
-static void answer_directory(struct api_request *api_request, struct open_file *directory) {
-        struct file_listing listing;
-        struct err err;
+static void write_directory(json_t *entries, bool is_cut, const char *path, struct json_writer *text) {
         size_t i;
         json_t *entry;
-        int code = open_file_list(directory, &listing, &err);
-        fd_close(&directory->fd);
-        if (code < 0) {
-                api_request_refuse(api_request, &err);
-                return;
-        }
-        json_array_foreach (listing.entries, i, entry) {
+        json_array_foreach (entries, i, entry) {
                 json_object_set(entry, "name", json_object_get(entry, "path"));
                 json_object_del(entry, "path");
         }
-        api_request_answer(api_request, 200,
-                           json_pack("{s:o, s:s, s:o, s:b}", "path", describe_path(directory->path), "type",
-                                     "directory", "entries", listing.entries, "cut", (int) listing.is_cut));
+        json_t *answer = json_pack("{s:o, s:s, s:O, s:b}", "path", describe_path(path), "type", "directory", "entries",
+                                   entries, "cut", (int) is_cut);
+        json_writer_put_value(text, answer);
+        json_decref(answer);
+}
+
+static void answer_directory(struct api_request *api_request, struct open_file *directory) {
+        struct err err;
+        api_request_attend(api_request);
+        int code = open_file_list(&api_request->caller, directory, write_directory, &err);
+        fd_close(&directory->fd);
+        api_request_settle(api_request, code, &err);
 }
 
 /* What is at the path, without its content; a link is described as a link. */

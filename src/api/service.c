@@ -121,7 +121,7 @@ static int open_service(struct daemon *daemon, const void *settings, void **ret_
         const struct http_options options = { .tcp_host = service->settings->host,
                                               .tcp_port = service->settings->port,
                                               .unix_path = *service->unix_path ? service->unix_path : NULL };
-        const struct http_handler handler = { .handle = handle, .context = service };
+        const struct http_handler handler = { .handle = handle, .has_room = api_request_has_room, .context = service };
         if (gate_load_keys(service, err) < 0 || check_settings(service, err) < 0 ||
             http_server_open(daemon->manager.loop, &options, &handler, &service->server, err) < 0) {
                 close_service(service);

@@ -17,6 +17,8 @@
 
 /* ---- the bytes ---- */
 
+enum { READ_PIECE = 16 << 10 }; /* each of hundreds of clients that do not read may hold so much, and what is queued */
+
 struct file_source {
         struct sending_source source;
         int fd;
@@ -25,7 +27,7 @@ struct file_source {
 
 static ssize_t read_piece(struct sending_source *source, char *bytes) {
         struct file_source *file = (struct file_source *) source;
-        size_t wanted = file->left < SENDING_PIECE ? (size_t) file->left : SENDING_PIECE;
+        size_t wanted = file->left < READ_PIECE ? (size_t) file->left : READ_PIECE;
         ssize_t n = wanted ? pread(file->fd, bytes, wanted, (off_t) file->at) : 0;
         if (n < 0)
                 return -errno;

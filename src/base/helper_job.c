@@ -22,6 +22,7 @@ enum {
         FIRST_FD = 3,
         PIECE = 64 << 10,
         MAX = 64,           /* that there are, waiting ones included */
+        LARGE_AT_ONCE = 4,  /* that have more than a piece to say: the others wait with theirs, in their pipes */
         QUEUED_AT_ONCE = 4, /* of those that have a queue, and one of each: they compete for the disk */
 };
 
@@ -40,10 +41,11 @@ struct helper_job {
         struct loop_timer *timer;
         char *bytes;
         size_t size;
+        bool is_large, is_held; /* it said more than a piece; it has to wait before it does */
 };
 
 static struct helper_job *jobs; /* of this process, newest first */
-static unsigned n_jobs, n_queued_running;
+static unsigned n_jobs, n_queued_running, n_large;
 static uint64_t last_turn; /* of the queued job that was begun last */
 
 /* Closes all descriptors of the daemon but its own: a client's socket held here would stay open. */
@@ -93,12 +95,25 @@ static void helper_job_free(struct helper_job *job) {
 
 static void begin_waiting(void);
 
+/* The one that waits longest. */
+static void hear_next(void) {
+        struct helper_job *next = NULL;
+        for (struct helper_job *job = jobs; job; job = job->next)
+                if (job->is_held && job->watch)
+                        next = job;
+        if (!next)
+                return;
+        next->is_held = false;
+        (void) loop_watch_change(next->watch, EPOLLIN);
+}
+
 /* It has ended, and is no longer a process. */
 static void helper_job_finish(struct helper_job *job, bool good) {
         void (*done)(void *, const char *, size_t) = job->state == JOB_DROPPED ? NULL : job->order.done;
         void *context = job->order.context;
         char *bytes = job->bytes;
         size_t size = job->size;
+        bool was_large = job->is_large;
         if (*job->queue)
                 n_queued_running--;
         job->bytes = NULL;
@@ -106,6 +121,10 @@ static void helper_job_finish(struct helper_job *job, bool good) {
         if (done)
                 done(context, good ? (bytes ? bytes : "") : NULL, good ? size : 0);
         free(bytes);
+        if (was_large) {
+                n_large--;
+                hear_next();
+        }
         begin_waiting();
 }
 
@@ -140,9 +159,24 @@ static void on_timeout(void *context) {
         (void) kill(job->pid, SIGKILL); /* its end of the pipe closes, which is seen as any other end */
 }
 
+/* May it say more than a piece now? A child that has ended has no more than what its pipe holds. */
+static bool may_say_more(struct helper_job *job, uint32_t events) {
+        if (job->size < PIECE || job->is_large || events & EPOLLHUP)
+                return true;
+        if (n_large >= LARGE_AT_ONCE) {
+                job->is_held = true;
+                (void) loop_watch_change(job->watch, 0);
+                return false;
+        }
+        job->is_large = true;
+        n_large++;
+        return true;
+}
+
 static void on_words(void *context, uint32_t events) {
         struct helper_job *job = context;
-        (void) events;
+        if (!may_say_more(job, events))
+                return;
         char *grown = job->size + PIECE > HELPER_JOB_ANSWER_MAX ? NULL : realloc(job->bytes, job->size + PIECE);
         ssize_t n = -1;
         if (grown) {

@@ -80,7 +80,7 @@ int share_judge(const struct share_table *table, size_t row_number, const struct
                         err, ERR_LIMIT, "%llu of %llu %s are in use by all together%s%s%s; %s, or try again later",
                         (unsigned long long) used, (unsigned long long) total, row->what, row->setting ? " (" : "",
                         row->setting ? row->setting : "", row->setting ? ")" : "", row->remedy);
-        if (claim->key_max || is_alone(table, row_number, claim))
+        if (claim->key_max || is_alone(table, row_number, claim) || (row->fits_once && has == 0))
                 return 0;
         uint64_t share = part_of(total, table->key_percent);
         if (has + amount > share)

@@ -16,7 +16,7 @@
 #include "base/err.h"
 
 enum {
-        SHARE_ROWS_MAX = 9,
+        SHARE_ROWS_MAX = 10,
         SHARE_NAME_MAX = 64,         /* of a key or a box */
         SHARE_STANDARD_PERCENT = 50, /* of the total, for one key */
         SHARE_RESERVE_PART = 8,      /* the reserve is the total divided by this */
@@ -28,6 +28,7 @@ struct share_row {
         uint64_t total;       /* 0: no bound */
         unsigned box_percent; /* of the total, for one box; 0: no bound but its key's */
         const char *setting;  /* that sets the total, for messages; NULL: none */
+        bool fits_once;       /* a holder that has nothing may have one thing that is larger than its share */
         bool operator_too;    /* the operator's own sessions use it as well: a single key is not alone */
 };
 

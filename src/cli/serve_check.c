@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -28,6 +29,21 @@ static int check_directories(const char *option, const char *list, struct err *e
                 list += size + (list[size] == ':');
         }
         return 0;
+}
+
+/* The project is the workspace of its sessions, and no mount may hold Glovebox's own files. Its directory .sandbox is
+ * covered in boxes. */
+static int check_project(const struct serve_options *options, struct err *err) {
+        size_t size = strlen(options->project);
+        _cleanup_free_ char *data_dir = size > 0 ? realpath(options->data_dir, NULL) : NULL;
+        if (!data_dir || strncmp(data_dir, options->project, size) != 0 || (data_dir[size] != '/' && data_dir[size]))
+                return 0;
+        if (strncmp(data_dir + size, "/.sandbox/", strlen("/.sandbox/")) == 0)
+                return 0;
+        return err_set(err, ERR_USAGE,
+                       "the data directory %.300s lies in the project %.300s, where boxes could reach it; name one "
+                       "elsewhere with GLOVEBOX_DATA_DIR",
+                       data_dir, options->project);
 }
 
 static int check_image(const struct serve_options *options, struct err *err) {
@@ -97,8 +113,8 @@ static int check_preload(const char *list, struct err *err) {
 
 int serve_check(const struct serve_options *options, const struct service_settings *service, struct err *err) {
         if (check_directories("--allow-read", options->allow_read, err) < 0 ||
-            check_directories("--allow-write", options->allow_write, err) < 0 || check_image(options, err) < 0 ||
-            check_ceiling(options, err) < 0 || check_names(service->names, err) < 0 ||
+            check_directories("--allow-write", options->allow_write, err) < 0 || check_project(options, err) < 0 ||
+            check_image(options, err) < 0 || check_ceiling(options, err) < 0 || check_names(service->names, err) < 0 ||
             check_preload(options->preload, err) < 0)
                 return -1;
         if (service->quota.sandboxes > service->sandboxes_max)

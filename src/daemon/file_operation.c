@@ -59,20 +59,48 @@ int operation_file_open(struct caller *caller, const struct file_request *reques
         return ret_file->fd < 0 ? -1 : 0;
 }
 
-int open_file_list(const struct open_file *directory, struct file_listing *ret_listing, struct err *err) {
-        ret_listing->entries = workspace_list(directory->fd, ".", &ret_listing->is_cut, err);
-        return ret_listing->entries ? 0 : -1;
+/* ---- lists ---- */
+
+struct list_job {
+        file_list_writer *write;
+        const char *relative; /* below the directory that is open */
+        const char *path; /* that the writer gets */
+};
+
+static int write_list(int directory_fd, const void *context, struct json_writer *text, struct err *err) {
+        const struct list_job *job = context;
+        bool is_cut;
+        json_t *entries = workspace_list(directory_fd, job->relative, WORKSPACE_LIST_MAX, &is_cut, err);
+        if (!entries)
+                return -1;
+        job->write(entries, is_cut, job->path, text);
+        json_decref(entries);
+        return text->failed ? err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY) : 0;
 }
 
-int operation_file_list(struct caller *caller, const struct file_request *request, struct file_listing *ret_listing,
+/* A box chooses how many files there are. */
+static int answer_list(struct caller *caller, int directory_fd, const struct list_job *job, struct err *err) {
+        _cleanup_json_writer_ struct json_writer text = { 0 };
+        if (!workspace_lists_short(directory_fd, job->relative))
+                return caller_job_start(caller, directory_fd, write_list, job, err);
+        if (write_list(directory_fd, job, &text, err) < 0)
+                return -1;
+        caller_answer_text(caller, text.bytes, text.size, NULL);
+        return 0;
+}
+
+int open_file_list(struct caller *caller, const struct open_file *directory, file_list_writer *write, struct err *err) {
+        const struct list_job job = { write, ".", directory->path };
+        return answer_list(caller, directory->fd, &job, err);
+}
+
+int operation_file_list(struct caller *caller, const struct file_request *request, file_list_writer *write,
                         struct err *err) {
         char relative[4096];
         caller_begin(caller, "file.list", request->session);
         _cleanup_fd_ int workspace = file_operation_open_workspace(caller, request, relative, NULL, err);
-        if (workspace < 0)
-                return -1;
-        ret_listing->entries = workspace_list(workspace, relative, &ret_listing->is_cut, err);
-        return ret_listing->entries ? 0 : -1;
+        const struct list_job job = { write, relative, relative };
+        return workspace < 0 ? -1 : answer_list(caller, workspace, &job, err);
 }
 
 static int stat_open(struct caller *caller, const struct file_request *request, json_t **ret_entry, struct err *err) {

@@ -170,17 +170,16 @@ struct open_file {
         char path[4096]; /* below the workspace; "." is the workspace itself */
 };
 
-struct file_listing {
-        json_t *entries; /* [{"path", "type", "size", "modified"}] by name; owned */
-        bool is_cut;     /* there are more */
-};
+/* Writes the answer, a JSON object. `entries` are [{"path", "type", "size", "modified"}] by name, and may be changed; with
+ * `is_cut` there are more. `path` is that of the directory, below the workspace. It may be called in a child. */
+typedef void file_list_writer(json_t *entries, bool is_cut, const char *path, struct json_writer *text);
 
 int operation_file_open(struct caller *caller, const struct file_request *request, struct open_file *ret_file,
                         struct err *err);
-int operation_file_list(struct caller *caller, const struct file_request *request, struct file_listing *ret_listing,
+int operation_file_list(struct caller *caller, const struct file_request *request, file_list_writer *write,
                         struct err *err);
-/* The same for a directory that is open. */
-int open_file_list(const struct open_file *directory, struct file_listing *ret_listing, struct err *err);
+/* The same for a directory that is open; it is borrowed for the call. */
+int open_file_list(struct caller *caller, const struct open_file *directory, file_list_writer *write, struct err *err);
 
 /* {"path", "type", "size", "modified"}: a new reference. Of a link, itself. */
 int operation_file_stat(struct caller *caller, const struct file_request *request, json_t **ret_entry, struct err *err);

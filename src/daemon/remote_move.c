@@ -75,7 +75,9 @@ static int join(const char *directory, const char *name, char ret_path[static 40
 
 static int send_directory(struct carry *carry, const char *directory, int depth, struct err *err) {
         bool is_cut = false;
-        json_t *entries = depth < DEPTH_MAX ? workspace_list(carry->workspace_fd, directory, &is_cut, err) : NULL;
+        json_t *entries = depth < DEPTH_MAX
+                                  ? workspace_list(carry->workspace_fd, directory, WORKSPACE_LIST_MAX, &is_cut, err)
+                                  : NULL;
         json_t *entry;
         size_t i;
         int code = entries && !is_cut ? 0

@@ -378,10 +378,8 @@ int operation_run_read(struct caller *caller, const struct run_reference *refere
         caller->stream = true;
         caller->cursor = reference->from > 0 ? reference->from : 1;
         struct run *run = find_run(session, reference->run_id);
-        if (run) {
-                run_add_caller(run, caller);
-                return 0;
-        }
+        if (run)
+                return run_add_reader(run, caller, err);
         struct journal *owned, *journal = journal_of(session, &owned, err);
         struct journal_run found;
         int code = journal ? journal_find(journal, reference->run_id, &found, err) : -1;

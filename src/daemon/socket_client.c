@@ -18,7 +18,11 @@
 #include "daemon/socket_request.h"
 #include "daemon/upload.h"
 
-enum { PIECE_BYTES = 256 << 10, PIECES_EACH = 4 }; /* of a file that comes in, and how many before others have a turn */
+enum {
+        PIECE_BYTES = 256 << 10, /* of a file that comes in, and how many before others have a turn */
+        PIECES_EACH = 4,
+        MESSAGES_US = 1000, /* after so long with the messages of one client others have a turn, too */
+};
 
 static void on_event(void *context, uint32_t events);
 
@@ -194,10 +198,10 @@ static void client_update_watch(struct client *client) {
                 return;
         size_t queued = message_queue_size(&client->queue);
         /* The answer to another request may flush the whole queue: waiting streams continue then, too. */
-        client->is_held_back |= queued >= CLIENT_STREAM_HIGH;
-        bool waiting = queued > 0 || client->is_held_back;
-        (void) loop_watch_change(client->watch,
-                                 (client->closing || client->is_not_read ? 0 : EPOLLIN) | (waiting ? EPOLLOUT : 0));
+        client->is_held_back |= !client_wants_more(client);
+        bool waiting = queued > 0 || client->is_held_back || client->has_messages;
+        bool is_read = !client->closing && !client->is_not_read && !client->has_messages && client_wants_more(client);
+        (void) loop_watch_change(client->watch, (is_read ? EPOLLIN : 0) | (waiting ? EPOLLOUT : 0));
 }
 
 void client_send(struct client *client, enum message_type type, uint16_t request, const void *bytes, size_t size) {
@@ -227,7 +231,25 @@ static int client_send_event(struct client *client, uint16_t request, const char
 }
 
 bool client_wants_more(const struct client *client) {
-        return !client->closing && message_queue_size(&client->queue) < CLIENT_STREAM_HIGH;
+        size_t high = client->guard ? CLIENT_CHANNEL_HIGH : CLIENT_STREAM_HIGH;
+        return !client->closing && message_queue_size(&client->queue) < high;
+}
+
+/* Of all connections of one key, or (NULL) of all keys. */
+static uint64_t queued_for(const struct daemon *daemon, const char *owner) {
+        uint64_t n = 0;
+        for (const struct client *client = daemon->clients; client; client = client->next)
+                if (client->guard && (!owner || strcmp(client->owner, owner) == 0))
+                        n += message_queue_size(&client->queue);
+        return n;
+}
+
+/* Large answers to a key are bounded together, as over HTTP: it could have hundreds of channels and read none. */
+static bool is_crowded(const struct client *client, size_t size, struct err *err) {
+        const struct share_claim claim = { .key = client->owner, .amount = size };
+        return client->guard && size > CLIENT_ANSWER_SMALL &&
+               share_judge(&client->daemon->manager.shares, SHARE_ANSWERS, &claim,
+                           queued_for(client->daemon, client->owner), queued_for(client->daemon, NULL), err) < 0;
 }
 
 static void send_refusal(struct client *client, uint16_t number, const struct err *err) {
@@ -258,6 +280,11 @@ static void on_answer(struct caller *caller, const char *text, size_t size, json
                 on_refuse(caller, &err);
                 return;
         }
+        if (!client->is_gone && is_crowded(client, size, &err)) {
+                err.code = ERR_BUSY;
+                on_refuse(caller, &err);
+                return;
+        }
         size_t n_ok = sizeof(ok) - (size == 2 ? 2 : 1); /* an empty object has nothing after the comma */
         if (!client->is_gone && message_queue_send_joined(&client->queue, client->fd, MESSAGE_ANSWER, request->number,
                                                           ok, n_ok, text + 1, size - 1) < 0)
@@ -281,6 +308,8 @@ static void on_output(struct caller *caller, const struct caller_output *output)
 static void on_display(struct caller *caller, const char *data, size_t size) {
         const struct client_request *request = (struct client_request *) caller;
         _cleanup_json_writer_ struct json_writer event = { 0 };
+        if (is_crowded(request->client, size, NULL))
+                return; /* the result has it */
         json_writer_put_literal(&event, "{\"event\":\"display\",\"data\":");
         json_writer_put(&event, data, size);
         json_writer_put_literal(&event, "}");
@@ -403,6 +432,27 @@ static int client_receive_data(struct client *client) {
         return 1;
 }
 
+/* Those that are there, while the client reads what it gets for them. */
+static void client_handle_messages(struct client *client) {
+        uint64_t began_us = loop_now_us();
+        client->has_messages = false;
+        while (!client->closing) {
+                struct message message;
+                client->has_messages = !client_wants_more(client) || loop_now_us() - began_us > MESSAGES_US;
+                if (client->has_messages)
+                        break;
+                int code = message_parser_next(&client->parser, &message);
+                if (code == 0)
+                        break;
+                if (code < 0) {
+                        client_hang_up(client, "a malformed message");
+                        break;
+                }
+                client_handle_message(client, &message);
+        }
+        client_update_watch(client);
+}
+
 /* One turn. 0, or -errno: the connection is of no more use. */
 static int client_receive(struct client *client) {
         long n = client_receive_data(client);
@@ -414,15 +464,7 @@ static int client_receive(struct client *client) {
                 return 0;
         if (n <= 0)
                 return n < 0 ? (int) n : -EPIPE;
-        struct message message;
-        int code;
-        while (!client->closing && (code = message_parser_next(&client->parser, &message)) != 0) {
-                if (code < 0) {
-                        client_hang_up(client, "a malformed message");
-                        break;
-                }
-                client_handle_message(client, &message);
-        }
+        client_handle_messages(client);
         return 0;
 }
 
@@ -439,8 +481,11 @@ static void on_event(void *context, uint32_t events) {
                 client_update_watch(client);
                 if (has_room)
                         on_drained(client);
+                if (has_room && client->has_messages)
+                        client_handle_messages(client);
         }
-        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !client->closing && client_receive(client) < 0) {
+        bool reads = !client->closing && !client->has_messages;
+        if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && reads && client_receive(client) < 0) {
                 client_free(client);
                 return;
         }

@@ -18,6 +18,8 @@ struct upload;
 enum {
         CLIENT_QUEUE_MAX = 16 << 20,
         CLIENT_STREAM_HIGH = 256 << 10, /* past it a stream waits */
+        CLIENT_CHANNEL_HIGH = 32 << 10, /* the same of a channel, of which a key may have hundreds */
+        CLIENT_ANSWER_SMALL = 8 << 10,  /* one for each channel there may be is not much */
         CLIENT_SOCKET_BYTES = 1 << 20,  /* that the system holds for a client, beside the queue */
         CLIENT_REQUESTS_MAX = 1024,
 };
@@ -64,6 +66,7 @@ struct client {
         bool closing;           /* after the queue is flushed */
         bool is_held_back;      /* the queue was full: streams may wait for room */
         bool is_not_read;       /* see client_hold */
+        bool has_messages;      /* that were received, and not looked at yet */
         bool is_gone;           /* it has disconnected; its runs go on, and are counted until they end */
         const struct client_guard *guard; /* NULL: the operator's own connection */
         void *guard_context;

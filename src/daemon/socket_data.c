@@ -1,14 +1,17 @@
 /* Requests of the socket with DATA: code and files from clients, files to clients. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fd.h"
+#include "base/share.h"
 #include "daemon/download.h"
 #include "daemon/file_receiver.h"
 #include "daemon/operation.h"
 #include "daemon/socket_request.h"
 #include "daemon/upload.h"
 #include "session/caller.h"
+#include "session/manager.h"
 
 /* ---- code ---- */
 
@@ -16,7 +19,12 @@ struct code_upload {
         struct upload upload;
         char *bytes;
         size_t size;
+        struct share_table *shares; /* the request may be gone when it is given back */
+        struct share_claim claim;
+        char owner[SHARE_NAME_MAX + 1];
 };
+
+enum { CODE_SMALL = 8 << 10 }; /* is not charged */
 
 static int execute_code(struct caller *caller, json_t *json, const struct code_upload *code, struct err *err) {
         struct run_request request;
@@ -30,10 +38,24 @@ static int execute_code(struct caller *caller, json_t *json, const struct code_u
         return operation_execute(caller, &request, err);
 }
 
+/* As bodies of HTTP: a client may have many connections with code that never ends. */
+static int charge_code(struct code_upload *code, size_t size, struct err *err) {
+        struct share_claim more = code->claim;
+        more.amount = size - code->claim.amount;
+        if (size <= CODE_SMALL)
+                return 0;
+        if (share_take(code->shares, SHARE_BODIES, &more, err) < 0)
+                return -1;
+        code->claim.amount = size;
+        return 0;
+}
+
 static int on_code_piece(struct upload *upload, const char *bytes, size_t size, struct err *err) {
         struct code_upload *code = (struct code_upload *) upload;
         if (size > RUN_CODE_MAX - code->size)
                 return err_set(err, ERR_LIMIT, "more than %d bytes", RUN_CODE_MAX);
+        if (charge_code(code, code->size + size, err) < 0)
+                return -1;
         char *grown = realloc(code->bytes, code->size + size + 1);
         if (!grown)
                 return err_set(err, ERR_SYSTEM, ERR_DAEMON_MEMORY);
@@ -50,7 +72,10 @@ static void on_code_end(struct upload *upload) {
 }
 
 static void on_code_abandoned(struct upload *upload) {
-        free(((struct code_upload *) upload)->bytes);
+        struct code_upload *code = (struct code_upload *) upload;
+        if (code->claim.amount)
+                share_give(code->shares, SHARE_BODIES, &code->claim);
+        free(code->bytes);
 }
 
 int socket_request_execute(struct caller *caller, json_t *json, struct err *err) {
@@ -65,6 +90,9 @@ int socket_request_execute(struct caller *caller, json_t *json, struct err *err)
                                          .finish = on_code_end,
                                          .abandon = on_code_abandoned,
                                          .json = json_incref(json) };
+        code->shares = &caller->manager->shares;
+        (void) snprintf(code->owner, sizeof(code->owner), "%s", caller->owner);
+        code->claim.key = code->owner;
         return upload_begin(&code->upload, err);
 }
 

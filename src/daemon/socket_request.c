@@ -200,13 +200,18 @@ struct file_request socket_request_file(json_t *json) {
                                        .is_input = is_set(json, "input") };
 }
 
+static void write_file_list(json_t *entries, bool is_cut, const char *path, struct json_writer *text) {
+        (void) path;
+        json_writer_put_literal(text, "{\"entries\":");
+        json_writer_put_value(text, entries);
+        json_writer_put_literal(text, ",\"cut\":");
+        json_writer_put_bool(text, is_cut);
+        json_writer_put_literal(text, "}");
+}
+
 static int request_file_list(struct caller *caller, json_t *json, struct err *err) {
         const struct file_request request = socket_request_file(json);
-        struct file_listing listing;
-        if (operation_file_list(caller, &request, &listing, err) < 0)
-                return -1;
-        caller_answer(caller, json_pack("{s:o, s:b}", "entries", listing.entries, "cut", (int) listing.is_cut));
-        return 0;
+        return operation_file_list(caller, &request, write_file_list, err);
 }
 
 static int request_file_stat(struct caller *caller, json_t *json, struct err *err) {

@@ -11,7 +11,10 @@
 
 #include "base/fd.h"
 
-enum { ROUNDS_PER_TURN = 8 }; /* of "send, then let the stream write more", before others get their turn */
+enum {
+        ROUNDS_PER_TURN = 8, /* of "send, then let the stream write more", before others get their turn */
+        TURN_US = 1000,      /* and no further one after this */
+};
 
 static struct http_conn_io *link_of(struct http_connection *connection) {
         return (struct http_conn_io *) connection;
@@ -70,10 +73,20 @@ static void keep_input(struct http_conn_io *link, const char *bytes, size_t size
         link->input_end = size;
 }
 
+/* Bytes of a later request stay in the system's buffer, where they are the client's own affair. */
+static size_t read_size(const struct http_connection *connection) {
+        const struct http_body *body = &connection->request.body;
+        if (connection->phase == PHASE_LAST)
+                return HTTP_READ_SIZE;
+        if ((connection->phase != PHASE_BODY && connection->phase != PHASE_DISCARD) || body->is_chunked)
+                return HTTP_READ_AHEAD;
+        return body->left < HTTP_READ_SIZE ? (size_t) body->left : HTTP_READ_SIZE;
+}
+
 static void read_socket(struct http_conn_io *link) {
         struct http_connection *connection = &link->connection;
         char *scratch = link->server->scratch;
-        ssize_t n = recv(link->fd, scratch, HTTP_READ_SIZE, 0);
+        ssize_t n = recv(link->fd, scratch, read_size(connection), 0);
         if (n < 0) {
                 if (errno != EAGAIN && errno != EINTR)
                         http_connection_abandon(connection);
@@ -107,6 +120,7 @@ static bool send_some(struct http_conn_io *link) {
                 if (n < 0) {
                         if (errno != EAGAIN)
                                 http_connection_abandon(&link->connection);
+                        http_out_shrink(out);
                         return false;
                 }
                 http_out_drop(out, (size_t) n);
@@ -215,20 +229,18 @@ static void conn_io_wake(struct http_connection *connection) {
         conn_schedule(link_of(connection), 0);
 }
 
+/* Some requests of a client that sends many at once, then others have their turn. */
 static void conn_io_move(struct http_conn_io *link) {
         struct http_connection *connection = &link->connection;
-        for (int i = 0; connection->phase != PHASE_GONE; i++) {
+        uint64_t began_us = loop_now_us();
+        for (int i = 0; connection->phase != PHASE_GONE && i < ROUNDS_PER_TURN; i++) {
                 feed_kept_input(link);
                 bool is_blocked = !send_some(link);
                 http_connection_report_drained(connection);
                 bool has_more = has_input(link) && http_connection_wants_input(connection);
-                if (is_blocked || (http_out_size(&connection->out) == 0 && !has_more))
+                if (is_blocked || (http_out_size(&connection->out) == 0 && !has_more) ||
+                    loop_now_us() - began_us > TURN_US)
                         return;
-                if (i < ROUNDS_PER_TURN)
-                        continue;
-                if (has_more)
-                        conn_schedule(link, loop_now_ms() + 1); /* not in this turn of the loop */
-                return;
         }
 }
 
@@ -254,7 +266,8 @@ static void choose_events(struct http_conn_io *link, uint32_t unwanted) {
                 events = EPOLLIN | EPOLLRDHUP;
         if (connection->phase == PHASE_ANSWER)
                 events |= EPOLLRDHUP;
-        if (http_out_size(&connection->out) > 0)
+        /* A socket that has nothing to send can be written to: the loop calls again, and counts what it takes. */
+        if (http_out_size(&connection->out) > 0 || (has_input(link) && http_connection_wants_input(connection)))
                 events |= EPOLLOUT;
         if (events != link->watched && loop_watch_change(link->watch, events) < 0)
                 http_connection_abandon(&link->connection);

@@ -23,6 +23,7 @@ void http_connection_begin(struct http_connection *connection) {
 }
 
 void http_connection_free(struct http_connection *connection) {
+        connection->counters->heads -= connection->head_counted;
         http_head_free(&connection->request.head);
         http_out_free(&connection->request.fields);
         http_out_free(&connection->out);
@@ -104,8 +105,8 @@ bool http_connection_wants_input(const struct http_connection *connection) {
         const struct http_request *request = &connection->request;
         switch (connection->phase) {
         case PHASE_IDLE:
-        case PHASE_HEAD: /* a client that sends requests and reads no answers has to wait */
-                return !connection->input_ended && http_out_size(&connection->out) < HTTP_OUT_HIGH;
+        case PHASE_HEAD: /* the next request begins when the last answer has left */
+                return !connection->input_ended && http_out_size(&connection->out) == 0;
         case PHASE_BODY:
                 return request->events && request->events->on_body;
         case PHASE_DISCARD:
@@ -116,9 +117,18 @@ bool http_connection_wants_input(const struct http_connection *connection) {
         }
 }
 
+/* Keeps the count of what long heads hold. */
+static void count_head(struct http_connection *connection) {
+        size_t room = connection->request.head.room;
+        size_t more = room > HTTP_HEAD_KEPT ? room - HTTP_HEAD_KEPT : 0;
+        connection->counters->heads += more - connection->head_counted;
+        connection->head_counted = more;
+}
+
 static void begin_request(struct http_connection *connection) {
         struct http_request *request = &connection->request;
         http_head_reset(&request->head);
+        count_head(connection);
         request->body_max = UINT64_MAX;
         request->reported_end = request->sent_continue = request->is_bodiless = false;
         request->replaced = 0;
@@ -133,6 +143,9 @@ static size_t take_head(struct http_connection *connection, const char *bytes, s
         bool is_done;
         struct http_refusal refusal;
         size_t taken = http_head_take(&request->head, bytes, size, &is_done, &refusal);
+        count_head(connection);
+        if (!refusal.status && connection->head_counted && connection->counters->heads > HTTP_HEADS_MAX)
+                refusal = (struct http_refusal) { 503, "too many requests with long heads are being read" };
         if (refusal.status) {
                 http_connection_refuse(connection, refusal.status, refusal.why);
                 return taken;

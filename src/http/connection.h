@@ -61,6 +61,8 @@ struct http_connection {
         struct http_peer peer;
         const struct http_handler *handler;
         struct http_counters *counters;
+        size_t head_counted; /* its part of counters->heads */
+        size_t collected;    /* its part of counters->collected */
         uint64_t n_requests;
         void (*wake)(struct http_connection *connection); /* there is something to send or to take, from the loop */
 };

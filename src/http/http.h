@@ -39,12 +39,15 @@ struct http_options {
 
 struct http_handler {
         void (*handle)(void *context, struct http_request *request);
+        /* May this one have so many bytes of memory for its body, beside those that others have? NULL: it may. */
+        bool (*has_room)(void *context, const struct http_request *request, size_t bytes);
         void *context;
 };
 
-/* What happened since the start; `open` and `collected`, the room of bodies that are read whole, are now. */
+/* What happened since the start. Now: `open`; `collected`, the room of bodies that are read whole; `heads`, what long
+ * heads hold. */
 struct http_counters {
-        uint64_t open, accepted, turned_away, requests, refused, timeouts, bytes_in, bytes_out, collected;
+        uint64_t open, accepted, turned_away, requests, refused, timeouts, bytes_in, bytes_out, collected, heads;
 };
 
 /* The options and the handler are copied, the loop is borrowed. */
@@ -62,22 +65,25 @@ uint16_t http_server_port(const struct http_server *server); /* 0 without TCP */
 const struct http_counters *http_server_counters(const struct http_server *server);
 /* Bytes of answers that clients have not taken yet; with a holder, those on connections of that one. */
 uint64_t http_server_queued(const struct http_server *server, const char *holder);
+/* The same of the memory of bodies that are read whole. */
+uint64_t http_server_collected(const struct http_server *server, const char *holder);
 
 /* ---- the request ---- */
 
 struct http_peer {
         bool is_unix;
-        uid_t uid;        /* of a UNIX peer */
+        uid_t uid; /* of a UNIX peer */
         char address[64]; /* "127.0.0.1", "::1", or "unix" */
 };
 
 /* The name of the client of this connection, from its last request. Copied; longer names are cut. */
 void http_set_holder(struct http_request *request, const char *holder);
 
+const char *http_holder(const struct http_request *request); /* "" until there is one */
 const char *http_method(const struct http_request *request);
-const char *http_path(const struct http_request *request);  /* as sent: percent-encoded, begins with a slash */
+const char *http_path(const struct http_request *request); /* as sent: percent-encoded, begins with a slash */
 const char *http_query(const struct http_request *request); /* as sent, without the question mark; NULL: none */
-const char *http_host(const struct http_request *request);  /* the Host header; its grammar has been checked */
+const char *http_host(const struct http_request *request); /* the Host header; its grammar has been checked */
 const struct http_peer *http_peer(const struct http_request *request);
 
 /* The first header of that name (in any case), or NULL. Those that decide something (Host, Content-*, Authorization,
@@ -90,8 +96,8 @@ int64_t http_content_length(const struct http_request *request);
 /* Callbacks of a handler; any may be NULL. on_gone comes at most once, and nothing comes after it. */
 struct http_events {
         void (*on_body)(void *context, const char *bytes, size_t size); /* a piece, in order; borrowed for the call */
-        void (*on_body_end)(void *context);                             /* also for a request without a body */
-        void (*on_drained)(void *context);                              /* the stream wants more again */
+        void (*on_body_end)(void *context); /* also for a request without a body */
+        void (*on_drained)(void *context); /* the stream wants more again */
         void (*on_gone)(void *context);
 };
 

@@ -52,6 +52,17 @@ void http_out_drop(struct http_out *out, size_t size) {
                 out->start = out->end = 0;
 }
 
+/* Of megabytes of which the system took most, only the rest is kept. */
+void http_out_shrink(struct http_out *out) {
+        size_t left = http_out_size(out);
+        char *rest = out->start >= HTTP_OUT_HIGH && left < out->start ? malloc(left) : NULL;
+        if (!rest)
+                return;
+        memcpy(rest, out->bytes + out->start, left);
+        free(out->bytes);
+        *out = (struct http_out) { rest, 0, left, left };
+}
+
 void http_out_trim(struct http_out *out) {
         if (http_out_size(out) == 0 && out->room > HTTP_OUT_KEPT)
                 http_out_free(out);

@@ -20,6 +20,9 @@ int http_out_add_text(struct http_out *out, const char *text, size_t max);
 /* Forgets the first `size` bytes, which were sent. */
 void http_out_drop(struct http_out *out, size_t size);
 
+/* Gives back most of the room of what was dropped, if that is much. */
+void http_out_shrink(struct http_out *out);
+
 /* Gives the room back when it is large and holds nothing. */
 void http_out_trim(struct http_out *out);
 

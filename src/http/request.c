@@ -11,6 +11,10 @@ void http_set_holder(struct http_request *request, const char *holder) {
         (void) snprintf(connection->holder, sizeof(connection->holder), "%s", holder);
 }
 
+const char *http_holder(const struct http_request *request) {
+        return http_connection_of(request)->holder;
+}
+
 const char *http_method(const struct http_request *request) {
         return request->head.bytes;
 }
@@ -74,7 +78,7 @@ bool http_limit_body(struct http_request *request, uint64_t max) {
 
 struct collector {
         struct http_request *request;
-        struct http_counters *counters;
+        struct http_connection *connection;
         char *bytes;
         size_t used, room;
         void (*on_whole)(void *context, struct http_request *request, const char *bytes, size_t size);
@@ -82,7 +86,8 @@ struct collector {
 };
 
 static void collector_free(struct collector *collector) {
-        collector->counters->collected -= collector->room;
+        collector->connection->counters->collected -= collector->room;
+        collector->connection->collected -= collector->room;
         free(collector->bytes);
         free(collector);
 }
@@ -93,23 +98,40 @@ static void collector_gone(void *context) {
         collector_free(collector);
 }
 
+static bool collector_may_have(const struct collector *collector, size_t room) {
+        const struct http_connection *connection = collector->connection;
+        const struct http_handler *handler = connection->handler;
+        if (room <= HTTP_COLLECT_SMALL)
+                return true;
+        return connection->counters->collected - collector->room + room <= HTTP_COLLECT_MAX &&
+               (!handler->has_room || handler->has_room(handler->context, collector->request, room - collector->room));
+}
+
 static int collector_grow(struct collector *collector, size_t room) {
-        uint64_t others = collector->counters->collected - collector->room;
-        if (room > HTTP_COLLECT_SMALL && others + room > HTTP_COLLECT_MAX)
+        struct http_connection *connection = collector->connection;
+        if (!collector_may_have(collector, room))
                 return -ENOBUFS;
         char *grown = realloc(collector->bytes, room);
         if (!grown)
                 return -ENOMEM;
-        collector->counters->collected = others + room;
+        connection->counters->collected += room - collector->room;
+        connection->collected += room - collector->room;
         collector->bytes = grown;
         collector->room = room;
         return 0;
 }
 
+/* Twice of what there is, but no more than the body has; one more, for the NUL. */
+static size_t room_for(const struct collector *collector, size_t used) {
+        int64_t length = http_content_length(collector->request);
+        size_t room = used * 2;
+        return length >= 0 && (uint64_t) length < room ? (size_t) length + 1 : room;
+}
+
 static void collector_add(void *context, const char *bytes, size_t size) {
         struct collector *collector = context;
-        if (collector->room - collector->used <= size) { /* one more, for the NUL */
-                int code = collector_grow(collector, (collector->used + size) * 2);
+        if (collector->room - collector->used <= size) {
+                int code = collector_grow(collector, room_for(collector, collector->used + size));
                 if (code < 0) {
                         (void) http_add_header(collector->request, "Retry-After", "1");
                         http_problem(collector->request, 503, code == -ENOBUFS ? "busy" : "system",
@@ -146,10 +168,9 @@ int http_collect_body(struct http_request *request, size_t max,
                 http_problem(request, 503, "system", "out of memory", "try again later");
                 return -1;
         }
-        *collector = (struct collector) { .request = request,
-                                          .counters = http_connection_of(request)->counters,
-                                          .on_whole = on_whole,
-                                          .context = context };
+        *collector = (struct collector) {
+                .request = request, .connection = http_connection_of(request), .on_whole = on_whole, .context = context
+        };
         http_attend(request, &events, collector);
         return 0;
 }

@@ -113,6 +113,14 @@ uint64_t http_server_queued(const struct http_server *server, const char *holder
         return n;
 }
 
+uint64_t http_server_collected(const struct http_server *server, const char *holder) {
+        uint64_t n = 0;
+        for (const struct http_conn_io *link = server->links; link; link = link->next)
+                if (!holder || strcmp(link->connection.holder, holder) == 0)
+                        n += link->connection.collected;
+        return n;
+}
+
 const struct http_counters *http_server_counters(const struct http_server *server) {
         return &server->counters;
 }

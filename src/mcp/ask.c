@@ -11,6 +11,8 @@
 #include "session/session_config.h"
 #include "store/workspace.h"
 
+enum { LIST_MAX = 1000 }; /* entries; what is shown of them is shorter */
+
 int ask_require(const struct mcp_call *call, const char *name, struct err *err) {
         if (session_find(call->peer->manager, call->peer->owner, name))
                 return 0;
@@ -161,7 +163,7 @@ void ask_open(struct mcp_call *call, const char *name, const char *path, json_t 
 
 json_t *ask_list_directory(const struct ask_file *file, bool *ret_cut, struct err *err) {
         *ret_cut = file->is_cut;
-        return file->entries ? json_incref(file->entries) : workspace_list(file->fd, ".", ret_cut, err);
+        return file->entries ? json_incref(file->entries) : workspace_list(file->fd, ".", LIST_MAX, ret_cut, err);
 }
 
 static int write_here(struct mcp_call *call, const char *name, const char *path, const struct ask_bytes *content,

@@ -59,6 +59,7 @@ enum manager_share {
         SHARE_FILES,  /* being sent */
         SHARE_ORDERS, /* boxes that wait to be made */
         SHARE_SPILL,  /* bytes put aside for slow readers */
+        SHARE_BODIES, /* bytes of requests that are being read */
         SHARE_CODE,   /* bytes of the text of runs that are not over */
         SHARE_ANSWERS,     /* bytes of large answers that clients have not read; the server that holds them counts */
         SHARE_HELPER_JOBS, /* child processes that remove, list, copy or install */

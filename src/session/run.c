@@ -17,7 +17,7 @@
 
 enum {
         FEED_CHUNK = 256 << 10,
-        WEIGHT_SMALL = 128 << 10,
+        WEIGHT_SMALL = 16 << 10,
 };
 
 /* Random bytes are fetched for many runs at a time, and each is used once. */
@@ -69,7 +69,9 @@ struct run *run_make(struct session *session, json_t *request, uint64_t timeout_
         struct run *run = malloc(sizeof(*run)); /* malloc: calloc is slower for memory that was just freed */
         if (!run)
                 return NULL;
-        *run = (struct run) { .session = session, .weight = json_weight(request), .timeout_ms = timeout_ms };
+        *run = (struct run) {
+                .session = session, .weight = json_weight(request), .timeout_ms = timeout_ms, .displays = { .fd = -1 }
+        };
         const struct share_claim claim = waiting_run_claim(session, run->weight);
         if (run_make_id(run->id) < 0 || share_take(&session->manager->shares, SHARE_CODE, &claim, NULL) < 0) {
                 free(run);
@@ -91,7 +93,7 @@ void run_free(struct run *run) {
         const struct share_claim claim = waiting_run_claim(run->session, run->weight);
         share_give(&run->session->manager->shares, SHARE_CODE, &claim);
         json_decref(run->request);
-        json_writer_release(&run->displays);
+        run_displays_release(&run->displays);
         free(run);
 }
 
@@ -130,6 +132,17 @@ void run_add_caller(struct run *run, struct caller *caller) {
                 run_feed_caller(run, caller);
 }
 
+int run_add_reader(struct run *run, struct caller *caller, struct err *err) {
+        size_t n = 0;
+        for (const struct caller *other = run->callers; other; other = other->next)
+                n += other->stream && other->cursor != UINT64_MAX; /* whose client has left reads nothing */
+        if (n >= RUN_READERS_MAX)
+                return err_set(err, ERR_LIMIT, "%d clients read along with this run; read it when it is over",
+                               RUN_READERS_MAX);
+        run_add_caller(run, caller);
+        return 0;
+}
+
 /* ---- while it is on ---- */
 
 /* As much as the caller takes now, or all of it, which the journal's bounds keep small enough. -1: it cannot be
@@ -159,18 +172,16 @@ static int feed_caller(struct journal *journal, const char *run_id, struct calle
 }
 
 bool run_takes_displays(const struct run *run) {
-        return run->n_displays < RUN_DISPLAYS_MAX && run->displays.size < RUN_DISPLAYS_BYTES_MAX;
+        return run_displays_have_room(&run->displays, 0);
 }
 
 void run_add_display(struct run *run, const char *data, size_t size) {
         static const char question[] = "{\"application/x-glovebox-input\":"; /* as the kernel writes it */
         bool is_question = size >= sizeof(question) && memcmp(data, question, sizeof(question) - 1) == 0;
-        if (!is_question && (!run_takes_displays(run) || size > RUN_DISPLAYS_BYTES_MAX - run->displays.size))
+        if (!is_question && !run_displays_have_room(&run->displays, size))
                 return;
-        if (!is_question && run->n_displays++ > 0)
-                json_writer_put_literal(&run->displays, ",");
         if (!is_question) /* it is for connected callers, and not stored */
-                json_writer_put(&run->displays, data, size);
+                run_displays_add(&run->displays, run->session->state_dir, data, size);
         for (struct caller *caller = run->callers; caller; caller = caller->next)
                 if (caller->stream && caller->type->wants_more(caller)) /* the result has them all */
                         caller->type->display(caller, data, size);
@@ -357,9 +368,10 @@ static void run_conclude_result(struct run *run, struct run_result *result, uint
                 (void) journal_find(journal, run->id, &record, NULL);
         _cleanup_json_writer_ struct json_writer text = { 0 };
         size_t small;
+        run_displays_load(&run->displays);
         run_result_write(result, &text, &small);
         size_t common = text.size;
-        json_writer_release(&run->displays);
+        run_displays_release(&run->displays);
         put_cuts(&text, record.cut);
         if (is_open)
                 write_down(journal, &text, small, holds);
@@ -391,7 +403,7 @@ void run_finish_without_result(struct run *run) {
         run_result_judge_lost(run->id, "error", "result_lost",
                               "the run has ended, but its result was damaged on disk and is lost; variables are kept",
                               &result);
-        result.displays = &run->displays;
+        result.displays = &run->displays.text;
         run_conclude_result(run, &result, loop_now_us() - run->started_us, JOURNAL_HOLDS_KERNEL);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/json_writer.h"
 #include "base/loop.h"
+#include "session/run_displays.h"
 
 struct caller;
 struct err;
@@ -16,6 +17,7 @@ struct session;
 enum {
         RUN_INLINE_MAX = 1 << 20, /* of each stream, in an answer that is not a stream itself */
         RUN_INLINE_WRITTEN_MAX = 2 << 20, /* the same as JSON, where a control character has six bytes */
+        RUN_READERS_MAX = 32, /* who stream it */
         RUN_DISPLAYS_MAX = 100,
         RUN_DISPLAYS_BYTES_MAX = 3 << 20, /* of all of them together; what does not fit is left out */
 };
@@ -49,8 +51,7 @@ struct run {
         char why[300];          /* of a reason about the disk, in words */
         bool is_excused;        /* its session was past its disk limit already when it began: these were in use */
         uint64_t disk_bytes, disk_files;
-        struct json_writer displays; /* JSON, separated by commas */
-        size_t n_displays;
+        struct run_displays displays;
         struct caller *callers; /* who waits for it */
 };
 
@@ -74,6 +75,10 @@ void run_tell_begun(struct session *session);
 
 /* Adds a caller, which gets the result and, with `stream`, the output. */
 void run_add_caller(struct run *run, struct caller *caller);
+
+/* The same for one who only reads along. ERR_LIMIT: enough do already, and all of them get what the run prints in one
+ * turn. */
+int run_add_reader(struct run *run, struct caller *caller, struct err *err);
 
 /* The kernel said RESULT. */
 struct kernel_reply;

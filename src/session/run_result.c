@@ -54,7 +54,7 @@ void run_result_judge(const struct run *run, const struct kernel_reply *reply, s
                 .error_size = reply->fields[KERNEL_FIELD_ERROR].size,
                 .value = reply->fields[KERNEL_FIELD_RESULT].text,
                 .value_size = reply->fields[KERNEL_FIELD_RESULT].size,
-                .displays = &run->displays,
+                .displays = &run->displays.text,
                 .execution_count = kernel_reply_number(reply, KERNEL_FIELD_EXECUTION_COUNT),
         };
         if (kernel_reply_is_string(reply, KERNEL_FIELD_ERROR)) {
@@ -159,7 +159,7 @@ void run_result_judge_dead(const struct run *run, struct run_result *ret_result)
                 .timed_out = run->reason == RUN_REASON_TIMEOUT,
                 .variables_lost = true,
                 .own_error = error_of(name, message),
-                .displays = &run->displays,
+                .displays = &run->displays.text,
         };
 }
 
@@ -227,7 +227,7 @@ void run_result_write(const struct run_result *result, struct json_writer *text,
         json_writer_put_literal(text, ",\"result\":");
         put_or_null(text, result->value, result->value_size);
         json_writer_put_literal(text, ",\"displays\":[");
-        if (result->displays)
+        if (result->displays && !result->displays->failed)
                 json_writer_put(text, result->displays->bytes, result->displays->size);
         json_writer_put_literal(text, "],\"artifacts\":");
         if (result->artifacts.size > 0)

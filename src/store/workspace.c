@@ -20,7 +20,7 @@
 #include "store/reaper.h"
 
 enum { BENEATH = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
-enum { LIST_MAX = 10000, LIST_BYTES_MAX = 1 << 20, MADE_DEPTH_MAX = 128, TAG_SETTLED_NS = 50 * 1000000 };
+enum { LIST_SHORT = 200, LIST_BYTES_MAX = 1 << 20, MADE_DEPTH_MAX = 128, TAG_SETTLED_NS = 50 * 1000000 };
 
 /* What follows the workspace's name in a path of the box; NULL: it is not below the workspace. */
 static const char *skip_root(const char *path) {
@@ -313,13 +313,13 @@ static int by_name(const void *a, const void *b) {
 
 /* Names of a directory, as many as may be listed, each to be freed. */
 static char **read_names(DIR *directory, size_t *ret_n, bool *ret_cut) {
-        char **names = calloc(LIST_MAX, sizeof(*names));
+        char **names = calloc(WORKSPACE_LIST_MAX, sizeof(*names));
         size_t n = 0, bytes = 0;
         const struct dirent *entry;
         *ret_cut = !names;
         while (names && !*ret_cut && (entry = dir_next(directory))) {
                 bytes += strlen(entry->d_name);
-                if (n == LIST_MAX || bytes > LIST_BYTES_MAX || !(names[n] = strdup(entry->d_name)))
+                if (n == WORKSPACE_LIST_MAX || bytes > LIST_BYTES_MAX || !(names[n] = strdup(entry->d_name)))
                         *ret_cut = true;
                 else
                         n++;
@@ -328,7 +328,21 @@ static char **read_names(DIR *directory, size_t *ret_n, bool *ret_cut) {
         return names;
 }
 
-json_t *workspace_list(int workspace_fd, const char *relative, bool *ret_cut, struct err *err) {
+bool workspace_lists_short(int workspace_fd, const char *relative) {
+        int fd = sys_openat2(workspace_fd, relative, O_RDONLY | O_DIRECTORY, 0, BENEATH);
+        DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+        size_t n = 0;
+        if (!directory) {
+                fd_close(&fd);
+                return true;
+        }
+        while (n <= LIST_SHORT && dir_next(directory))
+                n++;
+        (void) closedir(directory);
+        return n <= LIST_SHORT;
+}
+
+json_t *workspace_list(int workspace_fd, const char *relative, size_t max, bool *ret_cut, struct err *err) {
         int fd = sys_openat2(workspace_fd, relative, O_RDONLY | O_DIRECTORY, 0, BENEATH);
         DIR *directory = fd < 0 ? NULL : fdopendir(fd);
         if (!directory) {
@@ -344,7 +358,7 @@ json_t *workspace_list(int workspace_fd, const char *relative, bool *ret_cut, st
         json_t *array = json_array();
         for (size_t i = 0; i < n; i++) {
                 struct stat status;
-                json_t *item = fstatat(dirfd(directory), names[i], &status, AT_SYMLINK_NOFOLLOW) == 0
+                json_t *item = i < max && fstatat(dirfd(directory), names[i], &status, AT_SYMLINK_NOFOLLOW) == 0
                                        ? workspace_describe(names[i], &status)
                                        : NULL;
                 if (item) /* a name that is not UTF-8 cannot be written as JSON */
@@ -353,7 +367,7 @@ json_t *workspace_list(int workspace_fd, const char *relative, bool *ret_cut, st
         }
         (void) closedir(directory);
         if (ret_cut)
-                *ret_cut = is_cut;
+                *ret_cut = is_cut || n > max;
         return array;
 }
 

@@ -50,7 +50,11 @@ json_t *workspace_describe_open(const char *relative, const struct stat *status,
 
 /* The same for each entry of a directory, sorted by name: at most 10,000, and 1 MiB of names. ret_cut, unless it is
  * NULL, says whether there are more. */
-json_t *workspace_list(int workspace_fd, const char *relative, bool *ret_cut, struct err *err);
+enum { WORKSPACE_LIST_MAX = 10000 };
+json_t *workspace_list(int workspace_fd, const char *relative, size_t max, bool *ret_cut, struct err *err);
+
+/* Takes listing it hardly any time? Otherwise a child should do it. Also true if it cannot be listed. */
+bool workspace_lists_short(int workspace_fd, const char *relative);
 
 /* One that is there already is fine, whatever it is. */
 int workspace_make_directory(int workspace_fd, const char *relative, struct err *err);

@@ -120,3 +120,21 @@ def test_l21_the_sessions_directory_taken_away_is_said_clearly(start_daemon: Sta
     moved.rename(daemon.data / "sessions")
     assert client.execute("6 * 7", "s")["result"] == {"text/plain": "42"}
     assert client.execute("6 * 7", "new")["result"] == {"text/plain": "42"}
+
+
+def test_a_damaged_id_of_the_data_directory_is_mended(start_daemon: StartDaemon) -> None:
+    """Boxes are known by it: with another one, the next daemon would take none of those that are left for its own."""
+    daemon = start_daemon()
+    place = daemon.data / "id"
+    whole = place.read_bytes()
+    for at in (3, 20, len(whole) // 2 - 1, len(whole) // 2 + 1, len(whole) - 2):
+        daemon.terminate()
+        damaged = bytearray(whole)
+        damaged[at] ^= 1
+        place.write_bytes(damaged)
+        daemon.start()
+        assert place.read_bytes() == whole, at
+    daemon.terminate()
+    place.write_bytes(whole.split(b"\n")[0].rpartition(b" ")[0] + b"\n")  # as older versions wrote it
+    daemon.start()
+    assert place.read_bytes() == whole

@@ -61,6 +61,13 @@ def leave_many_files(daemon: Daemon, client: Client) -> None:
     assert [one["path"] for one in few["artifacts"]] == ["/workspace/artifacts/few.txt"]
 
 
+def list_many_files(daemon: Daemon, client: Client) -> None:
+    code = "import os\nos.makedirs('many', exist_ok=True)\nfor n in range(9900): open(f'many/{n:090}', 'w').close()"
+    client.execute(code, "many", timeout_ms=60000)
+    listed = client.request("file.list", session="many", path="many")
+    assert [one["path"] for one in listed["entries"]] == [f"{n:090}" for n in range(9900)] and not listed["cut"]
+
+
 def drop_old_runs(daemon: Daemon, client: Client) -> None:
     """Of several sessions at once, more than their journals keep: at the fourth run, the first of them."""
     others = [daemon.client() for _ in range(4)]
@@ -70,7 +77,7 @@ def drop_old_runs(daemon: Daemon, client: Client) -> None:
             assert other.finish(number)["status"] == "ok"
 
 
-WORKS = {work.__name__: work for work in (read_late, leave_many_files, drop_old_runs)}
+WORKS = {work.__name__: work for work in (read_late, leave_many_files, list_many_files, drop_old_runs)}
 
 
 @pytest.mark.parametrize("work", WORKS)

@@ -151,3 +151,12 @@ def test_only_the_owner_may_talk_to_the_daemon(daemon: Daemon) -> None:
         os.seteuid(0)
         daemon.data.chmod(0o700)
         os.chmod(daemon.socket, 0o600)
+
+
+def test_a_data_directory_in_the_project_is_refused_at_start(start_daemon) -> None:  # noqa: ANN001
+    daemon = start_daemon(start=False)
+    place = daemon.glovebox.place
+    daemon.options = ("--project", str(place.make("project")), *daemon.options)
+    daemon.env = {"GLOVEBOX_DATA_DIR": str(place.make("project/inside"))}
+    assert daemon.launch().wait(60) != 0
+    assert "lies in the project" in daemon.words() and "GLOVEBOX_DATA_DIR" in daemon.words()

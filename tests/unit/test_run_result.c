@@ -48,8 +48,8 @@ static json_t *judge(struct run *run, const char *payload) {
 }
 
 int main(void) {
-        struct run run = { .id = ID };
-        json_writer_put_literal(&run.displays, "{\"a\":1},{\"b\":2}");
+        struct run run = { .id = ID, .displays = { .fd = -1 } };
+        json_writer_put_literal(&run.displays.text, "{\"a\":1},{\"b\":2}");
         for (size_t i = 0; i < ELEMENTS(replies); i++) {
                 json_t *json = judge(&run, replies[i].payload);
                 json_t *value = json_loads(replies[i].result, JSON_DECODE_ANY, NULL);
@@ -68,6 +68,6 @@ int main(void) {
         json_t *json = judge(&run, replies[0].payload);
         is_text(json_string_value(json_object_get(json, "status")), "timeout", "a run that was requested to end");
         json_decref(json);
-        json_writer_release(&run.displays);
+        run_displays_release(&run.displays);
         return done_testing();
 }
