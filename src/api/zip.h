@@ -1,7 +1,5 @@
-/* A zip archive that is made while it is sent (APPNOTE 6.3): nothing but its table of contents is held. What is packed
- * belongs to hostile code, which may change it meanwhile: each entry says behind its data how much it was, so that the
- * archive is whole whatever happens. Nothing is compressed, as that would keep the service from its other work; the
- * data stand in stored blocks of deflate: that is where readers that cannot seek find the end by themselves. */
+/* A zip archive of a workspace's artifacts, made while it is sent (api/zip_format.h). What is packed belongs to hostile
+ * code, which may change it meanwhile: the archive is whole whatever happens. */
 #pragma once
 
 #include <stddef.h>
@@ -10,12 +8,10 @@
 struct artifact_list;
 struct zip;
 
-enum { ZIP_UNIT_MAX = 66 << 10 }; /* the most that is made at once */
-
 /* Of these files, below the workspace. Takes the descriptor and the list, in any case. NULL: out of memory. */
 struct zip *zip_open(int workspace_fd, struct artifact_list *list);
 void zip_close(struct zip *zip);
 
-/* Makes the next bytes, at most `room`, which is ZIP_UNIT_MAX or more; 0 at the end, or -errno. A file that is gone, or
- * is no regular file any more, is left out. */
+/* Makes the next bytes, at most `room`, which is ZIP_FORMAT_UNIT_MAX or more; 0 at the end, or -errno. A file that is
+ * gone, or is no regular file any more, is left out. */
 ssize_t zip_read(struct zip *zip, char *bytes, size_t room);
