@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -143,6 +144,7 @@ int main(int argc, char **argv) {
                 fail(host_fd, code, "setting resource limits");
         if ((code = check_privileges()) < 0)
                 fail(host_fd, code, "having no privileges");
+        (void) mkdir(BOX_WORKSPACE "/artifacts", 0755); /* as in a native box; the workspace may be read-only */
         if ((code = restrict_files(argv + ARGUMENTS)) < 0)
                 fail(host_fd, code, "restricting file access with Landlock");
         if ((code = seccomp_install()) < 0)
