@@ -76,7 +76,11 @@ static int explain(const struct service *service, const char *what, const struct
                    enum err_code code, struct err *err) {
         json_t *json = NULL;
         const char *text = message_of(answer, &json);
-        (void) err_set(err, code, "%s: %s: %.500s", service->name, what, text);
+        if (strstr(text, "no space left on device"))
+                (void) err_set(err, ERR_NO_SPACE, "%s: %s: its disk is full; make room (%s system prune): %.400s",
+                               service->name, what, service->name, text);
+        else
+                (void) err_set(err, code, "%s: %s: %.500s", service->name, what, text);
         json_decref(json);
         return -1;
 }
@@ -491,7 +495,7 @@ ENGINE_OF(podman)
 const struct engine engine_docker = { .name = "docker",
                                       .isolation = ENGINE_CONTAINER,
                                       .most = ENGINE_GVISOR,
-                                      .needs = "dockerd, and a socket of it that this user may use",
+                                      .needs = "dockerd (systemctl start docker)",
                                       .probe = docker_probe,
                                       .look_at_image = docker_look_at_image,
                                       .make = docker_make,
@@ -501,7 +505,7 @@ const struct engine engine_docker = { .name = "docker",
 const struct engine engine_podman = { .name = "podman",
                                       .isolation = ENGINE_CONTAINER,
                                       .most = ENGINE_GVISOR,
-                                      .needs = "podman system service, and a socket of it that this user may use",
+                                      .needs = "podman system service (systemctl start podman.socket)",
                                       .probe = podman_probe,
                                       .look_at_image = podman_look_at_image,
                                       .make = podman_make,

@@ -70,16 +70,35 @@ static const char *socket_of(const struct engine *engine, const struct engine_se
         return engine == &engine_docker ? settings->docker_socket : settings->podman_socket;
 }
 
-bool engine_is_there(const struct engine *engine, const struct engine_settings *settings) {
+/* 0, or -errno: what a connection to its socket came to. */
+static int try_socket(const char *path) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
+        _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0)
+                return -errno;
+        if (strlen(path) >= sizeof(address.sun_path))
+                return -ENAMETOOLONG;
+        (void) strcpy(address.sun_path, path);
+        return connect(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 ? -errno : 0;
+}
+
+bool engine_is_there(const struct engine *engine, const struct engine_settings *settings) {
         const char *path = socket_of(engine, settings);
         if (!*path) /* a server elsewhere: whether it answers is seen by asking it, which takes time */
                 return program_is_there("incus");
-        _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (fd < 0 || strlen(path) >= sizeof(address.sun_path))
-                return false;
-        (void) strcpy(address.sun_path, path);
-        return connect(fd, (const struct sockaddr *) &address, sizeof(address)) == 0;
+        return try_socket(path) == 0;
+}
+
+static int explain_absence(const struct engine *engine, const char *path, struct err *err) {
+        int code = *path ? try_socket(path) : -ENOENT;
+        if (code == -EACCES || code == -EPERM)
+                return err_set(err, ERR_PERMISSION,
+                               "engine %s may not be used by this user: the socket %.200s belongs to others; run the "
+                               "daemon as root, or add its user to the group of the socket (usermod -aG %s USER) and "
+                               "log in again",
+                               engine->name, path, strcmp(engine->name, "incus") == 0 ? "incus-admin" : engine->name);
+        return err_set(err, ERR_UNSUPPORTED, "engine %s is not there: no answer at %.200s (%s); it needs %s",
+                       engine->name, path, code < 0 ? strerror(-code) : "now there is", engine->needs);
 }
 
 bool engine_is_users(const struct engine *engine, const struct engine_settings *settings) {
@@ -167,8 +186,7 @@ int engine_choose(const struct engine_settings *settings, const char *engine, co
         if (wanted > ENGINE_CONTAINER && (!found || found->most < wanted))
                 return refuse_isolation(found ? found->name : "native", wanted, err);
         if (found && !engine_is_there(found, settings))
-                return err_set(err, ERR_UNSUPPORTED, "engine %s is not there: no answer at %.200s; it needs %s",
-                               found->name, socket_of(found, settings), found->needs);
+                return explain_absence(found, socket_of(found, settings), err);
         (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", found ? found->name : "native");
         (void) snprintf(ret_runtime, ENGINE_RUNTIME_MAX, "%s",
                         !found || found->most != ENGINE_GVISOR ? ""
