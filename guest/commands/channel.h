@@ -20,18 +20,17 @@ enum channel_type {
 
 struct channel_frame {
         uint8_t type;
-        char *payload; /* of the caller, who frees it */
+        char *payload; /* freed by the caller */
         size_t size;
 };
 
-/* Keeps both from the commands. */
+/* Opens both ends, so that commands do not inherit them. */
 bool channel_open(void);
 
-/* Waits for the next request, put together of its pieces. 1; 0 when the host has closed the pipe; -1 when it is out of
- * step. */
+/* Waits for the next whole request. 1: there is one; 0: the host has closed the pipe; -1: the data are malformed. */
 int channel_receive(struct channel_frame *ret_frame);
 
-/* A host that is gone has nobody to tell: the next receive ends the process. */
+/* Ignores errors: if the host is gone, the next channel_receive returns 0. */
 void channel_send(enum channel_type type, const void *payload, size_t size);
 
 /* Takes the reference. */

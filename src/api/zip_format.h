@@ -1,5 +1,5 @@
-/* The bytes of a zip archive (APPNOTE 6.3) whose files are written one after another, in the order of a list. Each entry
- * has its sizes behind its data, so a file may turn out shorter than expected. Nothing is compressed, which would keep
+/* The bytes of a zip archive (APPNOTE 6.3) whose files are written one after another, in the order of a list. Each
+ * entry has its sizes behind its data, so a file may turn out shorter than expected. Nothing is compressed, which would keep
  * the loop busy: the data are stored blocks of deflate, whose end a reader finds without seeking. Only the table of
  * contents is held in memory.
  *

@@ -70,7 +70,7 @@ static const char *socket_of(const struct engine *engine, const struct engine_se
         return engine == &engine_docker ? settings->docker_socket : settings->podman_socket;
 }
 
-/* 0, or -errno: what a connection to its socket came to. */
+/* Connects to the socket and hangs up. 0 or -errno. */
 static int try_socket(const char *path) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -84,7 +84,7 @@ static int try_socket(const char *path) {
 
 bool engine_is_there(const struct engine *engine, const struct engine_settings *settings) {
         const char *path = socket_of(engine, settings);
-        if (!*path) /* a server elsewhere: whether it answers is seen by asking it, which takes time */
+        if (!*path) /* a server on another host: asking it would take time */
                 return program_is_there("incus");
         return try_socket(path) == 0;
 }
@@ -166,7 +166,7 @@ int engine_choose(const struct engine_settings *settings, const char *engine, co
         err->code = ERR_NONE;
         if (*minimum && engine_parse_isolation(minimum, &wanted, err) < 0)
                 return -1;
-        if (strcmp(engine, ENGINE_REMOTE) == 0) { /* what is weaker than demanded, the other side refuses */
+        if (strcmp(engine, ENGINE_REMOTE) == 0) { /* the remote checks the minimum itself */
                 if (!engine_has_remote(settings))
                         return err_set(err, ERR_UNSUPPORTED,
                                        "engine remote is not there: this daemon knows no other Glovebox; it needs "
@@ -179,7 +179,7 @@ int engine_choose(const struct engine_settings *settings, const char *engine, co
                 return -1;
         if (found == &engine_incus && strcmp(settings->incus_type, "vm") == 0)
                 found = &engine_incus_vm;
-        /* Native is there wherever the daemon is; another engine is tried only for what native does not give. */
+        /* Another engine is chosen only if native does not give the isolation that is demanded. */
         for (size_t i = 0; is_open && wanted > ENGINE_CONTAINER && engine_table[i] && !found; i++)
                 if (engine_table[i]->most >= wanted && engine_is_there(engine_table[i], settings))
                         found = engine_table[i];
