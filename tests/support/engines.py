@@ -63,7 +63,13 @@ class Engine:
         self.socket.unlink(missing_ok=True)
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, start_new_session=True
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.env,
+                cwd=self.directory,  # conmon writes a file "oom" there
+                start_new_session=True,
             )
         deadline = time.monotonic() + 60
         while not ping(self.api):
