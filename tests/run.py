@@ -20,7 +20,7 @@ from runner.lint import docs, lint
 from runner.machine import vm
 from runner.native import fuzz, sanitizers, unit
 from runner.outcome import Outcome
-from runner.python import frameworks, kernel, pytest_part, sdk
+from runner.python import engines, frameworks, kernel, pytest_part, sdk
 
 PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "lint": ("style of the sources", lint),
@@ -34,7 +34,7 @@ PARTS: dict[str, tuple[str, Callable[[], Outcome]]] = {
     "compat": ("the programs of the seeds", lambda: pytest_part("compat", "tests/compat", 400)),
     "frameworks": ("adapters, by the frameworks' own suites", frameworks),
     "session": ("the daemon and its sessions", lambda: pytest_part("session", "tests/session", 900)),
-    "engines": ("one suite over every engine", lambda: pytest_part("engines", "tests/engines", 1500)),
+    "engines": ("one suite over every engine", engines),
     "sdk": ("the Python package, over socket and HTTP", sdk),
     "mcp": ("MCP, by its own tests and clients", lambda: pytest_part("mcp", "tests/mcp", 600)),
     "programs": ("every run means the same", lambda: pytest_part("programs", "tests/programs", 600)),

@@ -41,6 +41,8 @@ file    /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
 command busybox                 busybox-static
 command dockerd                 docker.io
 command podman                  podman
+file    /usr/lib/podman/aardvark-dns aardvark-dns
+file    /usr/lib/podman/netavark netavark
 command docker-compose          docker-compose
 command newuidmap               uidmap
 command runsc                   runsc

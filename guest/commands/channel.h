@@ -20,11 +20,11 @@ enum channel_type {
 
 struct channel_frame {
         uint8_t type;
-        char *payload; /* of the caller, who frees it */
+        char *payload; /* freed by the caller */
         size_t size;
 };
 
-/* Keeps both from the commands. */
+/* Opens both ends, so that commands do not inherit them. */
 bool channel_open(void);
 
 /* Waits for the next request, put together of its pieces. 1; 0 when the host has closed the pipe; -1 after a protocol

@@ -31,7 +31,7 @@ static const char *shell(void) {
         return access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
 }
 
-/* The texts stay the request's. */
+/* The texts belong to the request. */
 static char **words_of(json_t *request) {
         json_t *list = json_object_get(request, "argv"), *word;
         size_t i;
@@ -118,7 +118,7 @@ static int wait_for(pid_t pid, int signal_fd, struct input *input, bool *ret_int
         for (;;) {
                 if (waitpid(pid, &status, WNOHANG) == pid)
                         break;
-                int patience_ms = input_move(input); /* -1: it waits for nothing */
+                int patience_ms = input_move(input); /* -1: no timeout */
                 if (*ret_interrupted && (patience_ms < 0 || patience_ms > 20))
                         patience_ms = 20;
                 struct pollfd polled = { .fd = signal_fd, .events = POLLIN };

@@ -1,4 +1,4 @@
-/* One command: started, fed with the client's input where it offers one, and waited for. */
+/* Runs one command, with the client's standard input if the client offers it. */
 #pragma once
 
 #include <jansson.h>
@@ -8,5 +8,5 @@
  * request is no command. *ret_interrupted: SIGINT came, and its whole group was ended. */
 int command_run(json_t *request, int signal_fd, bool *ret_interrupted);
 
-/* Collects processes that a command left behind and that have ended since. */
+/* Reaps processes that commands left in the background and that have ended. */
 void command_reap(void);

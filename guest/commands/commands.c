@@ -22,7 +22,7 @@
         "this image has no Python: it serves commands only (glovebox exec SESSION -- COMMAND); for code use an image " \
         "with python3 (3.9 or later) in its PATH"
 
-/* What is ended for good: the channel is broken. */
+/* The channel is broken: ends the process. */
 enum { EXIT_CHANNEL = 76 };
 
 static char last_id[256];
@@ -101,7 +101,7 @@ static int take_signals(void) {
         return signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Between two commands an interrupt means nothing, and what a command left in the background may have ended. */
+/* Between two commands: ignores interrupts, and reaps processes that were left in the background. */
 static void forget_signals(int signal_fd) {
         struct signalfd_siginfo ignored[8];
         while (read(signal_fd, ignored, sizeof(ignored)) > 0)

@@ -22,8 +22,8 @@ struct input {
 
 struct input input_of(json_t *request);
 
-/* Moves what there is. For how many milliseconds there is nothing to do; -1: for good. */
+/* Moves the input that is there. Returns the milliseconds until the next call; -1: no more input will come. */
 int input_move(struct input *input);
 
-/* Removes what was not read. */
+/* Removes pieces that were not read. */
 void input_end(struct input *input);

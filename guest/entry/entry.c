@@ -1,12 +1,12 @@
 /* The entry: what a box of another engine starts with. It does the last steps of a native box (src/box/seal/stage.c)
  * from the inside, and becomes the agent.
  *
- * Theory of operation. The engine starts it as PID 1 with no capability and no_new_privs, or as root of a user
- * namespace of the box's own (Incus): then it first does what other engines are asked for (view.c), and gives up every
- * capability. It connects to the socket that the host put into its directory, makes the proxy's listening socket and
- * hands it out where the box has a network (or starts a relay, relay.h), bounds itself, and executes the agent with the
- * connection as descriptor 3. A failed step is told to the host as the agent would tell it, and ends the box. No code
- * of the image runs before that: it is static.
+ * Theory of operation. The engine starts it as PID 1 with no capability and no_new_privs, or as root of the
+ * box's own user namespace (Incus): then it first does what the API of other engines does (view.c) and drops every
+ * capability. It connects to the host's socket, makes the proxy's listening socket and passes it to the host if the box
+ * has a network (or starts a relay, relay.h), sets its limits and filters, and executes the agent with the connection
+ * as descriptor 3. A failed step is reported with the agent's own frame and ends the box. It is static, so no code of
+ * the image runs before the agent.
  *
  *   entry PORT MEMORY PIDS DISK LETTERS WRITABLE…      PORT 0: no network; letters: src/engine/programs.h
  *   entry --arguments                                  they are in a file (src/engine/programs.h), each followed by NUL */
@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -53,13 +54,13 @@ static int hand_out_listener(int host_fd, uint16_t port) {
         return fd < 0 ? fd : fd_passing_send(host_fd, "L", 1, &fd, 1, MSG_NOSIGNAL);
 }
 
-/* A tmpfs of the engine's, which the host cannot reach otherwise. */
+/* The workspace is a tmpfs that the engine made; the host has no other way to it. */
 static int hand_out_workspace(int host_fd) {
         _cleanup_fd_ int fd = open(BOX_WORKSPACE, O_PATH | O_DIRECTORY | O_CLOEXEC);
         return fd < 0 ? -errno : fd_passing_send(host_fd, "W", 1, &fd, 1, MSG_NOSIGNAL);
 }
 
-/* The engine was asked to take every capability away: one that is left is its failure, and not a smaller wall. */
+/* The engine must have dropped every capability. If one is left, the box must not start. */
 static int check_privileges(void) {
         struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { 0 };
@@ -81,7 +82,7 @@ static int restrict_files(char *const *writable) {
         while (writable[n])
                 n++;
         if (landlock_abi() == 0)
-                return 0; /* the report says so */
+                return 0; /* the isolation report says that there is no Landlock */
         return landlock_restrict((const char *const *) writable, n);
 }
 
@@ -96,12 +97,12 @@ static void fail(int host_fd, int code, const char *step) {
         _exit(125);
 }
 
-/* The texts of the file as an argv; at most so many are taken, and the rest would not be ours. */
+/* Reads the file as an argv. Excess texts are ignored: the host writes fewer. */
 static int read_arguments(char *ret_argv[static ARGUMENTS + WRITABLE_MAX + 1]) {
         size_t size = 0;
         int n = 0;
         _cleanup_fd_ int fd = open(ENGINE_ARGUMENTS, O_RDONLY | O_CLOEXEC);
-        char *text = NULL; /* for as long as the process is this one */
+        char *text = NULL; /* never freed: argv points into it */
         if (fd < 0 || fd_read_to_end(fd, ARGUMENTS_SIZE_MAX, &text, &size) < 0)
                 return 0;
         for (char *at = text; at < text + size && n < ARGUMENTS + WRITABLE_MAX; at += strlen(at) + 1)
@@ -143,6 +144,7 @@ int main(int argc, char **argv) {
                 fail(host_fd, code, "setting resource limits");
         if ((code = check_privileges()) < 0)
                 fail(host_fd, code, "having no privileges");
+        (void) mkdir(BOX_WORKSPACE "/artifacts", 0755); /* as in a native box; the workspace may be read-only */
         if ((code = restrict_files(argv + ARGUMENTS)) < 0)
                 fail(host_fd, code, "restricting file access with Landlock");
         if ((code = seccomp_install()) < 0)

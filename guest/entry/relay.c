@@ -1,6 +1,6 @@
 /* Theory of operation. One process, a child of PID 1, one poll. For each connection that comes in on the loopback
- * interface it makes one to ENGINE_PROXY, and copies both ways until both have ended. It can be killed by code in the
- * box, which then has no network: the rules are kept by the proxy outside, which it cannot pass by. */
+ * interface it makes one to ENGINE_PROXY, and copies both ways until both have ended. Code in the box can
+ * kill it, and then has no network. The proxy outside enforces the network rules, so this process needs no trust. */
 #include "relay.h"
 
 #include <arpa/inet.h>
@@ -25,8 +25,8 @@ enum { PAIRS_MAX = 64, PIECE = 16 << 10, BACKLOG = 128, LISTENER_FD = 3 };
 struct flow {
         int from_fd, to_fd; /* of the pair */
         size_t at, size;    /* of what was read and is not written yet */
-        bool has_ended;     /* nothing more is read */
-        bool is_over;       /* and nothing is left to be written */
+        bool has_ended;     /* end of file was read */
+        bool is_over;       /* and all of it was written */
         char bytes[PIECE];
 };
 
@@ -58,7 +58,7 @@ static void accept_one(void) {
         _cleanup_fd_ int proxy = client < 0 ? -1 : connect_to_proxy();
         struct pair *pair = proxy < 0 ? NULL : malloc(sizeof(*pair));
         if (!pair)
-                return; /* the client sees its connection end */
+                return; /* the client's connection is closed */
         pair->fds[0] = take_fd(&client);
         pair->fds[1] = take_fd(&proxy);
         for (size_t i = 0; i < 2; i++) {
@@ -100,7 +100,7 @@ static bool flow_move(struct flow *flow) {
         return true;
 }
 
-/* What the descriptor `i` of the pair is to be watched for. */
+/* The poll events for descriptor `i` of the pair. */
 static short events_of(const struct pair *pair, size_t i) {
         const struct flow *out = &pair->flows[i], *in = &pair->flows[1 - i];
         bool reads = !out->has_ended && out->at == out->size, writes = in->at < in->size;
@@ -118,7 +118,7 @@ static void relay_turn(void) {
                 }
         if (poll(polled, (nfds_t) n, -1) <= 0)
                 return;
-        for (size_t i = n_before; i-- > 0;) { /* backwards: the last takes the place of one that goes */
+        for (size_t i = n_before; i-- > 0;) { /* backwards: a removed entry is replaced by the last one */
                 struct pair *pair = pairs[i];
                 if (!polled[1 + 2 * i].revents && !polled[2 + 2 * i].revents)
                         continue;

@@ -7,6 +7,6 @@
 /* A listening socket on this port of the loopback interface, where nothing else listens yet; or -errno. */
 int relay_listen(uint16_t port);
 
-/* Listens there and starts the process, which keeps no other descriptor. What it does is what any code in the box can
- * do: it is as sealed as its caller. Returns 0 or -errno. */
+/* Listens there and starts the process, which keeps no other descriptor. It runs under the
+ * same restrictions as its caller. Returns 0 or -errno. */
 int relay_start(uint16_t port);

@@ -1,6 +1,6 @@
-/* Docker and podman are told all of this in the description of a container. Incus is not: its containers are systems
- * that run an init as root, with /sys, devices and a writable root. Here that root is this program, in a user namespace
- * of the box's own, and what it mounts nobody in the box can undo: no capability is left when the agent runs. */
+/* Docker and podman do all of this from the container's description. Incus cannot: its containers run an init as root,
+ * with /sys, devices and a writable root. Here this program takes the place of that init, in the box's own user
+ * namespace. Code in the box cannot undo its mounts, since no capability is left when the agent runs. */
 #include "view.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static int make_mounts_private(struct stage *stage, struct err *err) {
                                                                      : 0;
 }
 
-/* The root is the box's own copy: what the image has there may be a link to what is not there. */
+/* The root is the box's own copy. In the image the file may be a dangling link. */
 static int write_names(struct stage *stage, struct err *err) {
         static const struct {
                 const char *path, *text;
@@ -94,7 +94,7 @@ static int close_root(struct stage *stage, struct err *err) {
                                                                     : 0;
 }
 
-/* The engine's console goes. What is open beside the host's socket, which is 3, was never ours. */
+/* Closes the engine's console, and every other descriptor except the host's socket, 3. */
 static int close_descriptors(struct stage *stage, struct err *err) {
         (void) stage;
         _cleanup_fd_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -120,17 +120,17 @@ static int open_devices(struct stage_fds *fds, struct err *err) {
         return 0;
 }
 
-/* The nodes that the box gets are open by now. */
+/* The device nodes that the box keeps are already open. */
 static int drop_dev(struct stage *stage, struct err *err) {
         (void) stage;
         (void) err;
-        (void) umount2("dev", MNT_DETACH); /* where it cannot go, it is covered */
+        (void) umount2("dev", MNT_DETACH); /* if it cannot be detached, it is covered */
         return 0;
 }
 
 static int (*const steps[])(struct stage *, struct err *) = {
         make_mounts_private,
-        write_names, /* while the root can be written to */
+        write_names, /* while the root is writable */
         name_and_loopback, /* needs a capability */
         drop_dev,
         rootfs_devices,
@@ -138,8 +138,8 @@ static int (*const steps[])(struct stage *, struct err *) = {
         rootfs_masks, /* after /dev, whose null covers files */
         cover_sys,
         offer_to_oom,
-        close_root, /* after the last place that had to be made */
-        close_descriptors, /* with the null of the box's own */
+        close_root, /* after the last mount point was made */
+        close_descriptors, /* opens the box's own /dev/null */
 };
 
 int view_seal(const struct limits *limits, struct err *err) {

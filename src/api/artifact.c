@@ -5,6 +5,7 @@
 
 #include "api/api_request.h"
 #include "api/far_file.h"
+#include "api/far_zip.h"
 #include "api/routes.h"
 #include "api/sending.h"
 #include "api/service.h"
@@ -170,6 +171,11 @@ void artifacts_zip(struct api_request *api_request) {
         if (count_zips(api_request) > ZIPS_MAX) {
                 api_request_problem(api_request, 429, "limit", "this key has as many archives under way as it may",
                                     "wait for one of them to be sent");
+                return;
+        }
+        struct session *far = far_file_session(api_request, false, &err);
+        if (far) {
+                far_zip_send(api_request, far);
                 return;
         }
         api_request_attend(api_request);

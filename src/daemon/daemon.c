@@ -25,8 +25,11 @@
 #include "session/kernel_pool.h"
 #include "session/program.h"
 #include "session/serve_options.h"
+#include "store/reaper.h"
 
 /* ---- time and signals ---- */
+
+enum { FIRST_SWEEP_MS = 1000 };
 
 static uint64_t sweep_ms(const struct daemon *daemon) {
         uint64_t idle_ms = daemon->manager.options->idle_ms;
@@ -41,6 +44,13 @@ static void on_sweep(void *context) {
                 daemon->remote_swept_ms = loop_now_ms();
                 remote_sweep(&daemon->manager);
         }
+}
+
+/* Boxes of other engines whose vault died with the last daemon end a moment after it. */
+static void on_first_sweep(void *context) {
+        struct daemon *daemon = context;
+        daemon->sweep_timer = loop_timer(daemon->manager.loop, loop_now_ms() + sweep_ms(daemon), on_sweep, daemon);
+        reaper_sweep_boxes();
 }
 
 static void on_drained(void *context) {
@@ -126,7 +136,7 @@ static int start_parts(struct daemon *daemon, struct err *err) {
         const struct serve_front *front = manager->options->front;
         if (front && front->open(daemon, manager->options->front_settings, &daemon->front, err) < 0)
                 return -1;
-        daemon->sweep_timer = loop_timer(manager->loop, loop_now_ms() + sweep_ms(daemon), on_sweep, daemon);
+        daemon->sweep_timer = loop_timer(manager->loop, loop_now_ms() + FIRST_SWEEP_MS, on_first_sweep, daemon);
         priority_serve_first();
         if (*daemon->front_address)
                 priority_stay_alert();

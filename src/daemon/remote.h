@@ -18,10 +18,10 @@ struct caller;
 struct session;
 struct session_manager;
 
-/* Is this a session of the remote's, as the caller sees them? NULL: it is not there, or here. */
+/* The caller's session of that name if it is at the remote, else NULL. */
 struct session *remote_find(const struct caller *caller, const char *name);
 
-/* Would a session with these options be the remote's? NULL: the daemon's own choice. */
+/* Would a session with these options (NULL: none) be made at the remote? */
 bool remote_is_wanted(const struct session_manager *manager, json_t *options);
 
 /* Passes a request on (a new reference is taken): "op" and its members, with the local name of the session. DATA that
@@ -38,6 +38,6 @@ int remote_create(struct caller *caller, struct session *session, bool is_new, s
 int remote_run(struct caller *caller, struct session *session, const struct run_request *request, bool is_new,
                struct err *err);
 
-/* Its name there: unique among all daemons that share a key. */
+/* The session's name at the remote, unique among all daemons that use the same key. */
 enum { REMOTE_NAME_MAX = 80 };
 void remote_name(const struct session *session, char ret_name[static REMOTE_NAME_MAX]);

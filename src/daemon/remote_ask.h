@@ -1,6 +1,5 @@
-/* One operation at the remote that a front end asks for beside its own caller: REST and MCP have no DATA messages, and
- * may need several operations for one request of theirs (what is there, then its bytes). docs/PROTOCOL.md has the
- * operations.
+/* One operation at the remote, started by a front end for one of its requests. REST and MCP have no DATA messages, and
+ * may need several operations for one request (stat, then read). docs/PROTOCOL.md has the operations.
  *
  * Back-pressure goes both ways: `data` says whether more may come, and remote_ask_send whether more may go. */
 #pragma once
@@ -16,12 +15,12 @@ struct remote_ask;
 struct session;
 
 struct remote_ask_events {
-        /* A piece of a file. False: no more until remote_ask_feed. NULL for what sends none. */
+        /* A piece of a file. False: send no more until remote_ask_feed. NULL if no file is read. */
         bool (*data)(void *context, const char *bytes, size_t size);
-        /* What was to be sent has gone, up to little. NULL for what is not sent a file. */
+        /* Most of the queue has been sent. NULL if no file is sent. */
         void (*room)(void *context);
-        /* Once, and the last: the answer, a JSON object as text, or `text` NULL and why. Never from within a function
-         * of this header. */
+        /* The last call, made once: the answer, a JSON object as text; or `text` NULL and the error. Never called from
+         * within a function of this header. */
         void (*done)(void *context, const char *text, size_t size, const struct err *err);
 };
 
@@ -42,8 +41,8 @@ int remote_ask_send(struct remote_ask *ask, const char *bytes, size_t size, stru
 /* The file is whole: `done` follows. */
 int remote_ask_send_end(struct remote_ask *ask, struct err *err);
 
-/* There is room for more `data`. */
+/* `data` may be called again. */
 void remote_ask_feed(struct remote_ask *ask);
 
-/* Nobody waits for it any more, and `done` is not called. NULL is fine. A file that is not whole is not written. */
+/* Drops the operation (NULL: does nothing); `done` is not called. A file that was sent in part is not written. */
 void remote_ask_drop(struct remote_ask *ask);

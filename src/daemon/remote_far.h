@@ -1,4 +1,4 @@
-/* The remote, asked by a child of the daemon that may wait: for what takes many requests (a move, a sweep). */
+/* Blocking requests to the remote, for a child of the daemon that makes many of them (a move, a sweep). */
 #pragma once
 
 #include <jansson.h>

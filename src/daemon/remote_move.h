@@ -1,5 +1,5 @@
-/* A session that moves to the remote, or back: its files and its sleep file are carried over by a child, then the row
- * of the session changes. Until then the session is where it was, whatever fails. */
+/* Moves a session to the remote, or back: a child copies its files and its sleep file, then the session's row changes.
+ * If a step fails before that, the session stays where it was. */
 #pragma once
 
 #include <jansson.h>
@@ -11,7 +11,7 @@ struct caller;
 struct session;
 struct session_manager;
 
-/* Does a move with these options lead to the remote, or away from it? */
+/* Is the session at the remote, or do these options move it there? */
 bool remote_move_is_meant(const struct caller *caller, const char *session, json_t *options);
 
 /* Answered with the session, as it is there; "left_behind" lists what did not come along. It must sleep, or have no

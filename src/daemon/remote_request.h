@@ -9,12 +9,12 @@
 #include "wire/message.h"
 
 enum remote_trait {
-        REMOTE_AGAIN = 1,    /* may be asked again when the connection breaks */
+        REMOTE_AGAIN = 1,    /* repeated if the connection breaks */
         REMOTE_RUN = 2,      /* has a run id, and events */
         REMOTE_SESSION = 4,  /* its answer describes the session */
         REMOTE_UPLOAD = 8,   /* DATA of the client follows */
         REMOTE_DOWNLOAD = 16,
-        REMOTE_REMOVAL = 32, /* the session here goes with the one there */
+        REMOTE_REMOVAL = 32, /* removes the session here too */
 };
 
 struct remote_order {
@@ -24,7 +24,7 @@ struct remote_order {
         const char *code;        /* copied, or NULL: sent as DATA */
         size_t code_size;
         unsigned traits;
-        bool is_new; /* the session was made for this request: when it is refused, it goes */
+        bool is_new; /* the session was made for this request and is removed if it is refused */
         bool detach;
         const char *run_id; /* of REMOTE_RUN */
 };

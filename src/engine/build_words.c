@@ -8,7 +8,7 @@
 static void keep_text(char to[static BUILD_WORDS_TEXT_MAX + 1], const char *text) {
         size_t n = 0;
         text += strspn(text, " \r\n\t");
-        for (; *text && n < BUILD_WORDS_TEXT_MAX; text++) /* it may reach a terminal */
+        for (; *text && n < BUILD_WORDS_TEXT_MAX; text++) /* the text may be shown on a terminal */
                 to[n++] = (unsigned char) *text < ' ' || *text == 127 ? ' ' : *text;
         while (n > 0 && to[n - 1] == ' ')
                 n--;

@@ -1,4 +1,4 @@
-/* Docker and Podman, by the HTTP API that both have, on their UNIX sockets.
+/* Docker and Podman, over the HTTP API that both have on a UNIX socket.
  *
  * A container is hardened as a native box is: no capability, no_new_privs, read-only root, bounded tmpfs, user 1000, no
  * network, its own namespaces, bounds on memory, processes and processors. Inside, the entry (guest/entry) adds our
@@ -32,14 +32,14 @@
 #define OWNER_LABEL "glovebox.owner"
 
 enum {
-        SHORT_MS = 5000,    /* for questions */
-        CREATE_MS = 30000,  /* an engine under load takes long; a hanging one is given up */
+        SHORT_MS = 5000,    /* for requests that only read */
+        CREATE_MS = 30000,  /* long, since an engine under load is slow */
         START_MS = 30000,
         REMOVE_MS = 30000,
-        YOUNG_S = 120,      /* a container that is younger may be one that is just being made */
+        YOUNG_S = 120,      /* a younger container may still be starting */
         OOM_SCORE = 500,
-        RUNTIME_THREADS = 256,     /* a kernel in user space (gVisor) has threads of its own in the box's group */
-        PROCESSES_OF_USER = 32768, /* of all boxes of an engine together: each has its own bound */
+        RUNTIME_THREADS = 256,     /* of gVisor's own kernel, which count in the box's group */
+        PROCESSES_OF_USER = 32768, /* of all boxes together, which run as one user; each box has its own limit */
 };
 
 /* ---- asking ---- */
@@ -47,7 +47,7 @@ enum {
 struct service {
         const char *name, *socket;
         const char *start; /* how to start it, for messages */
-        const char *about; /* what its description of a container lies below */
+        const char *about; /* the API prefix for the description of a container */
         bool is_users;     /* it runs as the user of the daemon */
 };
 
@@ -60,10 +60,10 @@ static struct service podman_of(const struct engine_settings *settings) {
         bool is_users = engine_is_users(&engine_podman, settings);
         return (struct service) { "podman", settings->podman_socket,
                                   is_users ? "systemctl --user start podman.socket" : "systemctl start podman.socket",
-                                  "/v4.0.0/libpod", is_users }; /* the other one does not tell the runtime */
+                                  "/v4.0.0/libpod", is_users }; /* its Docker API does not report the runtime */
 }
 
-/* What the engine itself says went wrong. */
+/* The engine's own error message. */
 static const char *message_of(const struct unix_http_answer *answer, json_t **ret_json) {
         *ret_json = json_loadb(answer->body, answer->size, 0, NULL);
         const char *text = json_string_value(json_object_get(*ret_json, "message"));
@@ -76,7 +76,11 @@ static int explain(const struct service *service, const char *what, const struct
                    enum err_code code, struct err *err) {
         json_t *json = NULL;
         const char *text = message_of(answer, &json);
-        (void) err_set(err, code, "%s: %s: %.500s", service->name, what, text);
+        if (strstr(text, "no space left on device"))
+                (void) err_set(err, ERR_NO_SPACE, "%s: %s: its disk is full; make room (%s system prune): %.400s",
+                               service->name, what, service->name, text);
+        else
+                (void) err_set(err, code, "%s: %s: %.500s", service->name, what, text);
         json_decref(json);
         return -1;
 }
@@ -175,7 +179,7 @@ static json_t *tmpfs_of(const struct engine_order *order) {
         return list;
 }
 
-/* Podman would otherwise raise them as far as it thinks fit, which fails where it may not. */
+/* Podman's defaults are higher than some hosts allow, and then no container starts. */
 static json_t *ulimits(void) {
         struct rlimit processes;
         json_t *list = json_pack("[{s:s, s:i, s:i}]", "Name", "nofile", "Soft", 1024, "Hard", 4096);
@@ -186,7 +190,7 @@ static json_t *ulimits(void) {
         return list;
 }
 
-/* What tells about the host, and what nobody in a box needs. The engines' own list is in it. */
+/* Files that show details of the host and that no box needs. Includes the engines' own list. */
 static const char *const hidden[] = { "/proc/acpi",
                                       "/proc/asound",
                                       "/proc/bus",
@@ -241,9 +245,9 @@ static json_t *host_config(const struct service *service, const struct engine_or
         json_object_set_new(config, "Ulimits", ulimits());
         json_object_set_new(config, "MaskedPaths", masked_paths());
         json_array_append_new(json_object_get(config, "SecurityOpt"), json_string("no-new-privileges"));
-        if (strcmp(service->name, "podman") == 0) /* which does not look at MaskedPaths */
+        if (strcmp(service->name, "podman") == 0) /* it ignores MaskedPaths */
                 json_array_append_new(json_object_get(config, "SecurityOpt"), podman_mask());
-        if (order->is_users && service->is_users) /* what the box writes is the user's own */
+        if (order->is_users && service->is_users) /* files that the box writes belong to the user */
                 json_object_set_new(config, "UsernsMode",
                                     json_sprintf("keep-id:uid=%u,gid=%u", order->uid, order->gid));
         if (*order->runtime)
@@ -258,7 +262,7 @@ static json_t *container_config(const struct service *service, const struct engi
                                    "Entrypoint", entry_arguments(order), "Cmd", "User", user, "WorkingDir", "/",
                                    "Hostname", "sandbox", "StopSignal", "SIGKILL", "Labels", OWNER_LABEL, order->owner,
                                    "HostConfig", host_config(service, order));
-        /* Programs that the image wants to be run now and then: podman has them run by systemd, or not at all. */
+        /* No health checks of the image. Podman runs none without systemd. */
         if (strcmp(service->name, "docker") == 0)
                 json_object_set_new(config, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));
         return config;
@@ -302,7 +306,7 @@ static int start(const struct service *service, const struct engine_order *order
         return code;
 }
 
-/* The engine may not have done what it was asked: podman knows no runtime of a container in this API. */
+/* Podman's API ignores the runtime of a container, so the runtime in use is checked. */
 static int check_runtime(const struct service *service, const char *wanted, json_t *inspected, struct err *err) {
         const char *used = json_string_value(json_object_get(inspected, "OCIRuntime"));
         if (!used)
@@ -317,7 +321,7 @@ static int check_runtime(const struct service *service, const char *wanted, json
                                : "add it to the runtimes of dockerd (daemon.json)");
 }
 
-/* The process of the container on the host; fails when it does not run. */
+/* The container's first process on the host; fails if it has ended. */
 static int find_pid(const struct service *service, const char *id, const char *runtime, pid_t *ret_pid,
                     struct err *err) {
         char path[160];
@@ -366,7 +370,7 @@ static int remove_box(const struct service *service, const char *name, struct er
         if (ask(service, "DELETE", path, NULL, REMOVE_MS, &answer, err) < 0)
                 return -1;
         int code = 0;
-        if (answer.status == 409) /* somebody removes it now */
+        if (answer.status == 409) /* another request is removing it */
                 code = err_set(err, ERR_BUSY, "%s: the container is being removed", service->name);
         else if (answer.status != 404 && answer.status >= 300)
                 code = explain(service, "removing a container", &answer, ERR_SYSTEM, err);
@@ -439,8 +443,8 @@ static int sweep(const struct service *service, const char *owner, void (*left)(
 
 /* ---- a daemon that is not root ---- */
 
-/* Rootless podman maps the user of the daemon to that of every box. A dockerd of root's (group docker) maps nothing: the
- * box runs as the user of the daemon, so that what it writes is the user's. */
+/* Rootless podman maps the daemon's user to the box's user. Root's dockerd (group docker) maps no ids, so there the box
+ * runs as the daemon's user, who then owns the files that it writes. */
 static int choose_user(const struct service *service, uid_t *ret_uid, gid_t *ret_gid, struct err *err) {
         if (service->is_users && strcmp(service->name, "docker") == 0)
                 return err_set(err, ERR_UNSUPPORTED,
@@ -491,7 +495,7 @@ ENGINE_OF(podman)
 const struct engine engine_docker = { .name = "docker",
                                       .isolation = ENGINE_CONTAINER,
                                       .most = ENGINE_GVISOR,
-                                      .needs = "dockerd, and a socket of it that this user may use",
+                                      .needs = "dockerd (systemctl start docker)",
                                       .probe = docker_probe,
                                       .look_at_image = docker_look_at_image,
                                       .make = docker_make,
@@ -501,7 +505,7 @@ const struct engine engine_docker = { .name = "docker",
 const struct engine engine_podman = { .name = "podman",
                                       .isolation = ENGINE_CONTAINER,
                                       .most = ENGINE_GVISOR,
-                                      .needs = "podman system service, and a socket of it that this user may use",
+                                      .needs = "podman system service (systemctl start podman.socket)",
                                       .probe = podman_probe,
                                       .look_at_image = podman_look_at_image,
                                       .make = podman_make,

@@ -70,16 +70,35 @@ static const char *socket_of(const struct engine *engine, const struct engine_se
         return engine == &engine_docker ? settings->docker_socket : settings->podman_socket;
 }
 
-bool engine_is_there(const struct engine *engine, const struct engine_settings *settings) {
+/* Connects to the socket and hangs up. 0 or -errno. */
+static int try_socket(const char *path) {
         struct sockaddr_un address = { .sun_family = AF_UNIX };
-        const char *path = socket_of(engine, settings);
-        if (!*path) /* a server elsewhere: whether it answers is seen by asking it, which takes time */
-                return program_is_there("incus");
         _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (fd < 0 || strlen(path) >= sizeof(address.sun_path))
-                return false;
+        if (fd < 0)
+                return -errno;
+        if (strlen(path) >= sizeof(address.sun_path))
+                return -ENAMETOOLONG;
         (void) strcpy(address.sun_path, path);
-        return connect(fd, (const struct sockaddr *) &address, sizeof(address)) == 0;
+        return connect(fd, (const struct sockaddr *) &address, sizeof(address)) < 0 ? -errno : 0;
+}
+
+bool engine_is_there(const struct engine *engine, const struct engine_settings *settings) {
+        const char *path = socket_of(engine, settings);
+        if (!*path) /* a server on another host: asking it would take time */
+                return program_is_there("incus");
+        return try_socket(path) == 0;
+}
+
+static int explain_absence(const struct engine *engine, const char *path, struct err *err) {
+        int code = *path ? try_socket(path) : -ENOENT;
+        if (code == -EACCES || code == -EPERM)
+                return err_set(err, ERR_PERMISSION,
+                               "engine %s may not be used by this user: the socket %.200s belongs to others; run the "
+                               "daemon as root, or add its user to the group of the socket (usermod -aG %s USER) and "
+                               "log in again",
+                               engine->name, path, strcmp(engine->name, "incus") == 0 ? "incus-admin" : engine->name);
+        return err_set(err, ERR_UNSUPPORTED, "engine %s is not there: no answer at %.200s (%s); it needs %s",
+                       engine->name, path, code < 0 ? strerror(-code) : "now there is", engine->needs);
 }
 
 bool engine_is_users(const struct engine *engine, const struct engine_settings *settings) {
@@ -147,7 +166,7 @@ int engine_choose(const struct engine_settings *settings, const char *engine, co
         err->code = ERR_NONE;
         if (*minimum && engine_parse_isolation(minimum, &wanted, err) < 0)
                 return -1;
-        if (strcmp(engine, ENGINE_REMOTE) == 0) { /* what is weaker than demanded, the other side refuses */
+        if (strcmp(engine, ENGINE_REMOTE) == 0) { /* the remote checks the minimum itself */
                 if (!engine_has_remote(settings))
                         return err_set(err, ERR_UNSUPPORTED,
                                        "engine remote is not there: this daemon knows no other Glovebox; it needs "
@@ -160,15 +179,14 @@ int engine_choose(const struct engine_settings *settings, const char *engine, co
                 return -1;
         if (found == &engine_incus && strcmp(settings->incus_type, "vm") == 0)
                 found = &engine_incus_vm;
-        /* Native is there wherever the daemon is; another engine is tried only for what native does not give. */
+        /* Another engine is chosen only if native does not give the isolation that is demanded. */
         for (size_t i = 0; is_open && wanted > ENGINE_CONTAINER && engine_table[i] && !found; i++)
                 if (engine_table[i]->most >= wanted && engine_is_there(engine_table[i], settings))
                         found = engine_table[i];
         if (wanted > ENGINE_CONTAINER && (!found || found->most < wanted))
                 return refuse_isolation(found ? found->name : "native", wanted, err);
         if (found && !engine_is_there(found, settings))
-                return err_set(err, ERR_UNSUPPORTED, "engine %s is not there: no answer at %.200s; it needs %s",
-                               found->name, socket_of(found, settings), found->needs);
+                return explain_absence(found, socket_of(found, settings), err);
         (void) snprintf(ret_engine, ENGINE_NAME_MAX, "%s", found ? found->name : "native");
         (void) snprintf(ret_runtime, ENGINE_RUNTIME_MAX, "%s",
                         !found || found->most != ENGINE_GVISOR ? ""

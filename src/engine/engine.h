@@ -1,10 +1,10 @@
-/* The contract of engines: makers of boxes. An engine makes a box that has our agent in it, says how its processes
- * reach the host, finds its boxes again and removes them. Everything above (kernels, runs, files, packages,
- * hibernation, take-over after a crash) uses what engine_make returns and does not ask which engine it was.
+/* The contract of engines. An engine makes a box with our agent in it, returns a connection to the agent, finds its
+ * boxes again after a crash, and removes them. Everything above (kernels, runs, files, packages, hibernation,
+ * take-over) uses the connection and does not depend on the engine.
  *
  * A box of another engine looks like a native one: a control socket to the agent, over which the host passes the pipes
- * of a kernel. So the engine is not in the way of a run: a warm run on docker takes as long as a native one, and a
- * dockerd that hangs or dies does not stop what runs.
+ * of a kernel. No run passes through the engine: a warm run on docker takes as long as a native one, and runs go on
+ * while dockerd hangs or is restarted.
  *
  * All functions may block up to their deadlines: they are called by helper processes, never by the daemon's loop. */
 #pragma once
@@ -21,18 +21,18 @@
 
 enum { ENGINE_NAME_MAX = 16, ENGINE_IMAGE_MAX = 255, ENGINE_RUNTIME_MAX = 64 };
 
-/* Where they listen unless the operator says otherwise. */
+/* The default sockets. */
 #define ENGINE_DOCKER_SOCKET "/var/run/docker.sock"
 #define ENGINE_PODMAN_SOCKET "/run/podman/podman.sock"
 
-/* How strong the wall is: what a caller can demand as a minimum. */
+/* The isolation of a box, weakest first; a caller can demand a minimum. */
 enum engine_isolation {
         ENGINE_CONTAINER, /* namespaces, seccomp: the host's kernel serves the box */
         ENGINE_GVISOR,    /* a kernel of its own in user space */
         ENGINE_VM,
 };
 
-/* Limits of sessions on one engine that ask for none; 0: those of the daemon. */
+/* Default limits of sessions on one engine; 0: the daemon's default. */
 struct engine_standard {
         uint64_t memory_bytes, cpu_thousandths, timeout_ms;
 };
@@ -40,9 +40,9 @@ struct engine_standard {
 /* The operator's settings. Texts are never NULL. */
 struct engine_settings {
         const char *docker_socket, *podman_socket;
-        const char *image;   /* for sessions that name none */
+        const char *image;   /* the default image */
         const char *runtime; /* of containers: "" for the engine's own */
-        const char *gvisor;  /* the runtime that stands for gVisor, "runsc" */
+        const char *gvisor;  /* the name of the gVisor runtime, "runsc" */
         struct engine_standard docker; /* podman's too */
 
         const char *incus_socket; /* of the server on this host; "": where the client looks for it */
@@ -54,7 +54,7 @@ struct engine_settings {
         const char *remote_url; /* of another Glovebox; "": there is none */
         const char *remote_key;
         const char *remote_ca; /* a file of certificates to trust; "": the system's */
-        uint64_t remote_timeout_ms; /* how long it may be away before requests to it fail */
+        uint64_t remote_timeout_ms; /* how long requests wait for a remote that cannot be reached */
 };
 
 /* Before options and variables are read. */
@@ -91,10 +91,10 @@ struct engine_order {
         uid_t uid;
         gid_t gid;
         bool network; /* make the socket that the proxy accepts on */
-        bool relays;  /* the box relays to one in the seat: its own cannot be handed out */
-        bool is_users; /* the daemon is not root: sources are plain paths, and the box is of the user of the daemon */
-        int *ret_workspace_fd; /* unless NULL: the box has it by itself, and hands it out */
-        bool has_bounds; /* the engine bounds memory and processes; else resource limits do what they can */
+        bool relays;  /* the box connects to the proxy's socket in the seat: it cannot pass its own to the host */
+        bool is_users; /* the daemon is not root: sources are plain paths, and the box runs as the daemon's user */
+        int *ret_workspace_fd; /* unless NULL: the workspace is a tmpfs in the box; the entry passes it to the host */
+        bool has_bounds; /* the engine limits memory and processes; otherwise only resource limits apply */
         const struct engine_mount *mounts;
         size_t n_mounts;
 };
@@ -102,33 +102,33 @@ struct engine_order {
 struct engine {
         const char *name;
         enum engine_isolation isolation; /* with its own runtime */
-        enum engine_isolation most;      /* with any that it can be told to use */
+        enum engine_isolation most; /* with any that it can be told to use */
         bool has_users; /* each box has a user namespace, with ids of its own */
-        const char *needs;               /* one line for people: what must be there */
+        const char *needs; /* one line for people: what must be installed and running */
 
-        /* Is it there? Its version as text. */
+        /* Fails if the engine does not answer. Returns its version as text. */
         int (*probe)(const struct engine_settings *settings, char *ret_version, size_t room, struct err *err);
 
-        /* The image's variables; ERR_NOT_FOUND says how to get the image. */
+        /* The environment of the image. ERR_NOT_FOUND: the message has the command that gets the image. */
         int (*look_at_image)(const struct engine_settings *settings, const char *image, struct image *ret_image,
                              struct err *err);
 
-        /* Optional, before `make` and before the box's files are opened: the box is there but does not run, and the
-         * user of the box is this one of the host. What fails later is removed by the caller. */
+        /* Optional, called before `make` and before the box's files are opened: creates the box without starting it,
+         * and returns the host's user id of the box's user. If a later step fails, the caller removes the box. */
         int (*reserve)(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,
                        gid_t *ret_gid, struct err *err);
 
-        /* On return the agent is running and nothing else; on failure nothing is left, but for what was reserved. */
+        /* On success the agent runs, and no other process. On failure nothing is left except what `reserve` created. */
         int (*make)(const struct engine_settings *settings, const struct engine_order *order, struct box *ret_box,
                     int *ret_listener_fd, struct err *err);
 
-        /* Optional: can it serve a daemon that is not root? The user of the box, inside. NULL: it cannot. */
+        /* The user inside the box, for a daemon that is not root. NULL: the engine needs a daemon of root. */
         int (*choose_user)(const struct engine_settings *settings, uid_t *ret_uid, gid_t *ret_gid, struct err *err);
 
-        /* A box that is not there is fine. */
+        /* Returns 0 if there is no such box. */
         int (*remove)(const struct engine_settings *settings, const char *name, struct err *err);
 
-        /* Removes boxes of this owner that have ended and that nobody removed, and tells of those that are left. */
+        /* Removes this owner's boxes that have ended, and calls `left` for each of the others. */
         int (*sweep)(const struct engine_settings *settings, const char *owner,
                      void (*left)(const char *name, void *context), void *context, struct err *err);
 };
@@ -137,10 +137,10 @@ struct engine {
 const struct engine *engine_find(const char *name, struct err *err);
 bool engine_is_native(const char *name);
 
-/* Is the engine a service of the user of this daemon (rootless podman) and not root's? Whose is its socket? */
+/* Does the engine's service run as the daemon's user (rootless podman), not as root? Judged by the socket's owner. */
 bool engine_is_users(const struct engine *engine, const struct engine_settings *settings);
 
-/* Can it bound memory and processes of a box? A user's service cannot with control groups of version 1. */
+/* Can it limit a box's memory and processes? A user's service cannot with control groups of version 1. */
 bool engine_has_bounds(const struct engine *engine, const struct engine_settings *settings);
 
 /* All engines but native, in the order in which `auto` tries them; NULL ends them. */
@@ -150,13 +150,13 @@ extern const struct engine *const engine_table[];
 int engine_parse_isolation(const char *text, enum engine_isolation *ret_isolation, struct err *err);
 const char *engine_isolation_name(enum engine_isolation isolation);
 
-/* Limits that sessions on this engine get unless they ask for others; NULL: the daemon's. */
+/* The default limits of sessions on this engine; NULL: the daemon's. */
 const struct engine_standard *engine_standard_of(const struct engine_settings *settings, const char *engine);
 
 /* Does the engine's socket take connections now? Never waits. */
 bool engine_is_there(const struct engine *engine, const struct engine_settings *settings);
 
-/* Another Glovebox: it makes no boxes for this daemon, which passes whole operations on to it (daemon/remote.h). */
+/* Another Glovebox. It is not in the table: the daemon passes whole operations on to it (daemon/remote.h). */
 #define ENGINE_REMOTE "remote"
 
 static inline bool engine_has_remote(const struct engine_settings *settings) {
@@ -164,7 +164,7 @@ static inline bool engine_has_remote(const struct engine_settings *settings) {
 }
 
 /* What `auto` means for a daemon: remote if configured, else native if this host can have it (`native_trouble` NULL),
- * else the first other engine that is there. Says why in `ret_why`. */
+ * else the first other engine that answers. `ret_why` gets the reason. */
 int engine_choose_standard(const struct engine_settings *settings, const char *native_trouble,
                            char ret_engine[static ENGINE_NAME_MAX], char *ret_why, size_t room, struct err *err);
 
@@ -174,8 +174,8 @@ int engine_choose(const struct engine_settings *settings, const char *engine, co
                   char ret_engine[static ENGINE_NAME_MAX], char ret_runtime[static ENGINE_RUNTIME_MAX],
                   struct err *err);
 
-/* The image of sessions on this engine that name none; "": each has to. */
+/* The default image of sessions on this engine; "": each session has to name one. */
 const char *engine_image_of(const struct engine_settings *settings, const char *engine);
 
-/* References of images are data: letters, digits, "._-/:@", no blank, no option. */
+/* An image's name becomes part of an API path or an argument: letters, digits and "._-/:@" only, no "-" in front. */
 int engine_check_image(const char *image, struct err *err);

@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/fd.h"
 #include "base/fd_passing.h"
@@ -12,7 +14,7 @@
 #include "base/memory.h"
 #include "wire/frame.h"
 
-enum { LOOK_MS = 250, WORDS_S = 20 };
+enum { LOOK_MS = 250 };
 
 static int wait_for_connection(int listen_fd, uint64_t deadline_ms, int (*is_alive)(void *context, struct err *err),
                                void *context, struct err *err) {
@@ -27,11 +29,42 @@ static int wait_for_connection(int listen_fd, uint64_t deadline_ms, int (*is_ali
         }
 }
 
-static int take_listener(int control_fd, int *ret_listener_fd, struct err *err) {
-        char byte;
-        int fd = -1;
-        ssize_t size = fd_passing_receive(control_fd, &byte, 1, &fd, 1, 0);
-        if (size == 1 && fd >= 0) {
+/* One deadline for all that the agent says: one that sends a byte now and then gets no more time. */
+static int wait_for_words(int control_fd, uint64_t deadline_ms) {
+        struct pollfd polled = { .fd = control_fd, .events = POLLIN };
+        uint64_t now = loop_now_ms();
+        int n = now >= deadline_ms ? 0 : poll(&polled, 1, (int) (deadline_ms - now));
+        return n > 0 || (n < 0 && errno == EINTR) ? 0 : n < 0 ? -errno : -ETIMEDOUT;
+}
+
+/* One byte that comes with one descriptor, or -errno. */
+static int take_descriptor(int control_fd, uint64_t deadline_ms) {
+        for (;;) {
+                char byte;
+                int fd = -1, code = wait_for_words(control_fd, deadline_ms);
+                if (code < 0)
+                        return code;
+                ssize_t size = fd_passing_receive(control_fd, &byte, 1, &fd, 1, MSG_DONTWAIT);
+                if (size == 1 && fd >= 0)
+                        return fd;
+                fd_close(&fd);
+                if (size != -EAGAIN)
+                        return size < 0 ? (int) size : -EPROTO;
+        }
+}
+
+/* The proxy will accept connections on it, so it must be what it should be. */
+static bool is_tcp_listener(int fd) {
+        int domain = 0, type = 0, listens = 0;
+        socklen_t size = sizeof(int);
+        return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_INET &&
+               getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM &&
+               getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens;
+}
+
+static int take_listener(int control_fd, uint64_t deadline_ms, int *ret_listener_fd, struct err *err) {
+        int fd = take_descriptor(control_fd, deadline_ms);
+        if (fd >= 0 && is_tcp_listener(fd)) {
                 *ret_listener_fd = fd;
                 return 0;
         }
@@ -42,10 +75,10 @@ static int take_listener(int control_fd, int *ret_listener_fd, struct err *err) 
 }
 
 /* One that is in the box alone: a tmpfs of the engine's. */
-static int take_workspace(int control_fd, int *ret_fd, struct err *err) {
-        char byte;
-        int fd = -1;
-        if (fd_passing_receive(control_fd, &byte, 1, &fd, 1, 0) == 1 && fd >= 0) {
+static int take_workspace(int control_fd, uint64_t deadline_ms, int *ret_fd, struct err *err) {
+        struct stat status;
+        int fd = take_descriptor(control_fd, deadline_ms);
+        if (fd >= 0 && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
                 *ret_fd = fd;
                 return 0;
         }
@@ -53,19 +86,39 @@ static int take_workspace(int control_fd, int *ret_fd, struct err *err) {
         return err_set(err, ERR_UNSUPPORTED, "this box cannot hand out its workspace: use another runtime");
 }
 
-static int take_first_frame(int control_fd, struct err *err) {
+static int receive_frame(int control_fd, uint64_t deadline_ms, struct frame *ret_frame) {
+        struct frame_inbox inbox = { 0 };
+        int code;
+        do {
+                code = wait_for_words(control_fd, deadline_ms);
+                if (code == 0)
+                        code = frame_inbox_receive(&inbox, control_fd, MSG_DONTWAIT, ret_frame);
+        } while (code == 0);
+        if (code < 0)
+                frame_inbox_release(&inbox);
+        return code < 0 ? code : 0;
+}
+
+/* Into a message of ours: no line of it may look like another one. */
+static void make_printable(char *text) {
+        for (; *text; text++)
+                if (*text < ' ' || *text > '~')
+                        *text = '?';
+}
+
+static int take_first_frame(int control_fd, uint64_t deadline_ms, struct err *err) {
         struct frame frame;
-        int code = frame_receive(control_fd, &frame);
+        int code = receive_frame(control_fd, deadline_ms, &frame);
         if (code < 0)
                 return err_sys(err, -code, "waiting for the box's agent");
         struct frame_reader fields = frame_read(&frame);
         uint32_t number = 0;
         _cleanup_free_ char *step = NULL;
-        code = 0;
-        if (frame.type == FRAME_FAILED && frame_get_u32(&fields, &number) && frame_get_text(&fields, &step))
+        if (frame.type == FRAME_FAILED && frame_get_u32(&fields, &number) && frame_get_text(&fields, &step)) {
+                make_printable(step);
                 code = err_set(err, ERR_SYSTEM, "the box could not be sealed: %.200s: %s", step,
                                strerror((int) number));
-        else if (frame.type != FRAME_READY)
+        } else if (frame.type != FRAME_READY)
                 code = err_set(err, ERR_PROTOCOL, "the box's agent does not say that it is ready");
         frame_release(&frame);
         return code;
@@ -78,13 +131,11 @@ int handshake_accept(int listen_fd, uint64_t deadline_ms, int (*is_alive)(void *
         _cleanup_fd_ int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0)
                 return err_sys(err, errno, "taking the connection of the box's agent");
-        struct timeval words = { .tv_sec = WORDS_S }, none = { 0 };
         _cleanup_fd_ int listener = -1, workspace = -1;
-        (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &words, sizeof(words));
-        if ((ret_workspace_fd && take_workspace(fd, &workspace, err) < 0) ||
-            (ret_listener_fd && take_listener(fd, &listener, err) < 0) || take_first_frame(fd, err) < 0)
+        if ((ret_workspace_fd && take_workspace(fd, deadline_ms, &workspace, err) < 0) ||
+            (ret_listener_fd && take_listener(fd, deadline_ms, &listener, err) < 0) ||
+            take_first_frame(fd, deadline_ms, err) < 0)
                 return -1;
-        (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof(none));
         fd_passing_refuse(fd); /* the agent is ours, and sends none from here on */
         if (ret_listener_fd)
                 *ret_listener_fd = take_fd(&listener);

@@ -18,7 +18,7 @@ enum {
         BUILD_MS = 2 * 3600 * 1000,
         LOOK_MS = 30000,
         BLOCK = 512,            /* of a tar archive */
-        CONTEXT_MAX = 4 << 20,  /* certificates are the largest part of it */
+        CONTEXT_MAX = 4 << 20,  /* mostly certificates */
         PATH_MAX_BYTES = 16 << 10,
 };
 
@@ -110,7 +110,7 @@ static void put_escaped(char *path, size_t room, const char *text) {
         }
 }
 
-/* How this host reaches the index of packages is how the steps of the build do. */
+/* The build uses the same proxy and package index as this host. */
 static json_t *build_arguments(const struct image_build_order *order) {
         static const char *const passed[] = { "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST",
                                               "HTTP_PROXY",    "HTTPS_PROXY",         "NO_PROXY",
@@ -149,7 +149,7 @@ static const char *socket_of(const struct engine_settings *settings, const char 
         return strcmp(engine, "podman") == 0 ? settings->podman_socket : settings->docker_socket;
 }
 
-/* The sentence that says what to do about it. */
+/* Adds what to do about a failed build. */
 static const char *remedy_of(const char *trouble) {
         static const struct {
                 const char *words, *remedy;
@@ -221,7 +221,7 @@ int image_build(const struct engine_settings *settings, const struct image_build
         if (!engine || engine_check_image(order->tag, err) < 0 ||
             (*order->base && engine_check_image(order->base, err) < 0))
                 return -1;
-        if (engine->probe(settings, version, sizeof(version), err) < 0) /* its sentence says how to start it */
+        if (engine->probe(settings, version, sizeof(version), err) < 0) /* the message says how to start it */
                 return -1;
         struct context context = { 0 };
         struct build_words words = { .line = malloc(BUILD_WORDS_LINE_MAX),

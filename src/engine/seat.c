@@ -45,7 +45,7 @@ static bool has_content(const char *path, const char *bytes, size_t size) {
                fd_read_exactly(fd, there, size) == 0 && memcmp(there, bytes, size) == 0;
 }
 
-/* One copy for all boxes, replaced as a whole when another version serves. */
+/* One copy for all boxes, replaced by rename when another version of Glovebox starts. */
 static int keep_program(const char *path, const char *bytes, size_t size, struct err *err) {
         char part[600];
         if (has_content(path, bytes, size))
@@ -62,7 +62,7 @@ static int keep_program(const char *path, const char *bytes, size_t size, struct
         return code < 0 ? err_sys(err, -code, "writing %.300s", path) : 0;
 }
 
-/* Engines would show the host's name and its name servers. */
+/* In place of the files that engines make, which show the host's name and name servers. */
 static const char own_hosts[] = "127.0.0.1 localhost sandbox\n::1 localhost\n";
 static const char own_resolver[] = "# no name server: a box with a network has a proxy\n";
 
@@ -136,7 +136,7 @@ int seat_open_proxy(const struct seat *seat, struct err *err) {
         (void) snprintf(inside, sizeof(inside), "%s/in", seat->path);
         int fd = listen_at(inside, ENGINE_PROXY_NAME, BACKLOG, err);
         if (fd >= 0)
-                fd_passing_refuse(fd); /* connections inherit it */
+                fd_passing_refuse(fd); /* accepted connections inherit the setting */
         return fd;
 }
 
@@ -205,13 +205,13 @@ void seat_release(struct seat *seat) {
 
 void seat_remove(const char *name) {
         char path[600];
-        for (int i = 0; i < SEAT_MOUNTS_MAX; i++) { /* one of a maker that died may still be attached */
+        for (int i = 0; i < SEAT_MOUNTS_MAX; i++) { /* a maker that died may have left one attached */
                 (void) snprintf(path, sizeof(path), "%s/%.64s/%d", seat_root, name, i);
                 if (access(path, F_OK) < 0)
                         continue;
                 (void) umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
                 if (rmdir(path) < 0)
-                        (void) unlink(path); /* of an empty file; a mount that is still there is in use */
+                        (void) unlink(path); /* an empty file; fails if something is still mounted */
         }
         static const char *const rest[] = { "/in/socket", ("/in/" ENGINE_PROXY_NAME), ("/in/" ENGINE_ARGUMENTS_NAME),
                                             "/in", "" };

@@ -18,7 +18,7 @@ void unix_http_release(struct unix_http_answer *answer) {
         *answer = (struct unix_http_answer) { 0 };
 }
 
-/* -ETIMEDOUT when the deadline has passed. */
+/* 0, or -ETIMEDOUT after the deadline. */
 static int wait_for(int fd, short events, uint64_t deadline_ms) {
         for (;;) {
                 uint64_t now_ms = loop_now_ms();
@@ -70,7 +70,7 @@ static int send_text(int fd, const char *text, size_t size, uint64_t deadline_ms
         return 0;
 }
 
-/* Up to the end of the stream, bounded. */
+/* Reads to the end of the stream, at most UNIX_HTTP_ANSWER_MAX and a head. */
 static int receive_all(int fd, uint64_t deadline_ms, char **ret_bytes, size_t *ret_size) {
         _cleanup_free_ char *bytes = NULL;
         size_t size = 0, room = 0;
@@ -160,7 +160,7 @@ int unix_http(const char *socket_path, const char *method, const char *path, con
         return code < 0 ? explain_transport(code, socket_path, err) : take_apart(bytes, size, ret_answer, err);
 }
 
-/* The next bytes into `to`, or -errno; 0: the end. */
+/* Reads the next bytes into `to`. 0 at the end, or -errno. */
 static ssize_t receive_some(int fd, char *to, size_t room, uint64_t deadline_ms) {
         for (;;) {
                 ssize_t n = recv(fd, to, room, 0);

@@ -15,19 +15,19 @@ struct unix_http_answer {
         size_t size;
 };
 
-/* `path` is written as it is: the caller has escaped it. `body` NULL: none. ERR_GONE when nobody listens,
- * ERR_TIMEOUT when the answer is not there in time; any status is an answer. */
+/* `path` must be escaped. `body` may be NULL. ERR_GONE: nothing listens there; ERR_PERMISSION; ERR_TIMEOUT: the
+ * deadline passed. Any HTTP status counts as an answer. */
 int unix_http(const char *socket_path, const char *method, const char *path, const char *body, uint64_t deadline_ms,
               struct unix_http_answer *ret_answer, struct err *err);
 void unix_http_release(struct unix_http_answer *answer);
 
-/* A request whose answer comes over minutes. */
+/* A request whose answer is streamed, for minutes. */
 struct unix_http_upload {
         const char *socket_path, *path;
         const char *type, *body; /* the body and its kind */
         size_t size;
         uint64_t deadline_ms;
-        void (*on_bytes)(void *context, const char *bytes, size_t size); /* of the answer's body, as they come */
+        void (*on_bytes)(void *context, const char *bytes, size_t size); /* called for each part of the answer's body */
         void *context;
 };
 

@@ -57,7 +57,7 @@ def link(source: str, target: str) -> None:
 
 
 def test_every_kind_of_image_is_tried() -> None:
-    of_engines = {"debian12-venv", "debian12-apt", "debian12-small", "debian12-science", "caddy"}  # tests/engines
+    of_engines = {"debian12-venv", "debian12-apt", "debian12-small", "caddy"}  # tests/engines
     assert {*PYTHONS, *WITHOUT} == set(MAKERS) - of_engines
 
 

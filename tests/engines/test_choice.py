@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import socket
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -127,6 +130,10 @@ def test_a_setting_that_is_not_understood_is_an_error(
         ({"engine": "docker", "image": "../../etc"}, "usage", "no name of an image"),
         ({"engine": "docker", "image": "--privileged"}, "usage", "no name of an image"),
         ({"engine": "docker", "image": "a b"}, "usage", "no name of an image"),
+        ({"engine": "docker", "image": "a\nb"}, "usage", "no name of an image"),
+        ({"engine": "docker", "image": 'a"}'}, "usage", "no name of an image"),
+        ({"engine": "docker", "image": "a?all=1"}, "usage", "no name of an image"),
+        ({"engine": "docker", "image": "a" * 10_000}, "usage", "less than 256 bytes"),
         ({"engine": "podman"}, "unsupported", "engine podman is not there"),
         ({"engine": "firecracker"}, "usage", "there is no engine"),
         ({"engine": 7}, "usage", "must be a text"),
@@ -146,6 +153,24 @@ def test_what_cannot_be_had_is_said_in_words(docker_daemon: object, fields: dict
         client.request("session.create", session=name, **fields)
         client.execute("1", name)
     assert caught.value.code == code
+
+
+def test_a_socket_that_this_user_may_not_use_is_told(start: StartDaemon, tmp_path: Path) -> None:
+    place = Path(tempfile.mkdtemp(prefix="glovebox-socket-", dir="/tmp"))
+    place.chmod(0o755)
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(place / "d.sock"))
+            listener.listen(1)
+            (place / "d.sock").chmod(0o600)
+            client = start("--docker-socket", str(place / "d.sock"), who="user").client()
+            with pytest.raises(DaemonError, match="usermod -aG docker"):
+                client.request("session.create", session="s", engine="docker")
+            daemon = start("--engine", "docker", "--docker-socket", str(place / "d.sock"), who="user", start=False)
+            assert daemon.launch().wait(60) != 0
+            assert "usermod -aG docker" in daemon.words()
+    finally:
+        shutil.rmtree(place)
 
 
 @pytest.fixture(scope="module")

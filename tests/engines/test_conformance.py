@@ -89,7 +89,8 @@ def test_files_go_both_ways_and_stay_the_owners(bench: Bench, client: Client) ->
 
 
 def test_artifacts_are_listed(client: Client) -> None:
-    code = "import os; os.makedirs('artifacts', exist_ok=True); open('artifacts/r.csv', 'w').write('1')"
+    """The directory for them is there from the start."""
+    code = "open('artifacts/r.csv', 'w').write('1')"
     done = client.execute(code, "art")
     assert [item["path"].rpartition("/")[2] for item in done["artifacts"]] == ["r.csv"], done
 
@@ -108,6 +109,21 @@ def test_env_and_read_only_data(bench: Bench, client: Client, tmp_path: Path) ->
     done = client.execute("open('/data/x', 'w')", "data")
     assert done["error"]["name"] in ("OSError", "PermissionError"), done
     assert os.listdir(tmp_path) == ["set.csv"]
+
+
+def test_an_environment_of_any_text_is_data(client: Client) -> None:
+    env = {"OPTION": "--privileged", "PATHLIKE": "../../etc", "LINES": "a\nB=c\n\n", "QUOTES": "\"'`$(id)\\ {}%s"}
+    env |= {"LONG": "x" * 4000, "EMPTY": "", "TWO\nLINES": "1", "-e": "2", "ACCENT": "é\u2028"}
+    client.request("session.create", session="environment", env=env)
+    told = value(
+        client, f"import os; [os.environ[name] for name in {list(env)}] == {list(env.values())}", "environment"
+    )
+    assert told == "True"
+    assert value(client, "'B' in os.environ", "environment") == "False"
+    for wrong in ({"A=B": "1"}, {"": "1"}, {"A": "x" * 10_000}):
+        with pytest.raises(DaemonError) as caught:
+            client.request("session.create", session="wrong", env=wrong)
+        assert caught.value.code == "usage"
 
 
 def test_it_sleeps_and_wakes_with_its_variables(client: Client) -> None:

@@ -31,7 +31,7 @@ def build(binary: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module", params=["docker", "podman"])
 def engine(request: pytest.FixtureRequest, service: Callable[[str], engines.Engine]) -> engines.Engine:
     running = service(request.param)
-    running.import_image("debian12-science", BASE)
+    running.tag(engines.IMAGE, BASE)
     return running
 
 

@@ -14,6 +14,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -98,12 +99,22 @@ class Packaged:
         raise AssertionError("no daemon in the container")
 
 
+@pytest.fixture(scope="module")
+def built(service: Callable[[str], engines.Engine]) -> Iterator[dict[str, Future[Packaged]]]:
+    """The image at both engines: podman builds its own while the tests of docker's run."""
+
+    def make(engine: engines.Engine) -> Packaged:
+        import_base(engine, "debian12-apt", "debian:12-slim")
+        build(engine)
+        return Packaged(engine)
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        yield {name: pool.submit(make, service(name)) for name in ("docker", "podman")}
+
+
 @pytest.fixture(scope="module", params=["docker", "podman"])
-def packaged(request: pytest.FixtureRequest, service: Callable[[str], engines.Engine]) -> Packaged:
-    engine = service(request.param)
-    import_base(engine, "debian12-apt", "debian:12-slim")
-    build(engine)
-    return Packaged(engine)
+def packaged(request: pytest.FixtureRequest, built: dict[str, Future[Packaged]]) -> Packaged:
+    return built[request.param].result()
 
 
 def free_port() -> int:
@@ -215,7 +226,6 @@ def request(port: int, context: ssl.SSLContext, method: str, path: str, body: di
     return answer.status, json.loads(answer.read() or b"{}")  # a front whose service is not there yet says nothing
 
 
-@pytest.mark.parametrize("packaged", ["docker"], indirect=True)
 def test_the_compose_file_serves_behind_tls(packaged: Packaged, tmp_path: Path) -> None:
     compose = shutil.which("docker-compose")
     assert compose, "docker-compose is missing: run tools/setup.sh test"

@@ -62,7 +62,7 @@ def test_no_run_sees_what_another_left(client: Client) -> None:
     code = "import os; seen = [os.listdir(p) for p in ('/tmp', '/workspace', os.path.expanduser('~'))]\n"
     code += "[open(p + '/left', 'w').close() for p in ('/tmp', '/workspace', os.path.expanduser('~'))]\nseen"
     for _ in range(SIZE + 1):
-        assert client.execute(code)["result"] == {"text/plain": "[[], [], []]"}
+        assert client.execute(code)["result"] == {"text/plain": "[[], ['artifacts'], []]"}
 
 
 def test_streams_errors_and_time_outs_are_as_without_a_pool(client: Client) -> None:
@@ -76,15 +76,18 @@ def test_streams_errors_and_time_outs_are_as_without_a_pool(client: Client) -> N
 
 def test_a_run_with_limits_of_its_own_gets_them(pooled: tuple[Daemon, engines.Engine], client: Client) -> None:
     """A box of the pool has the standard ones, which an engine's cannot change: another is made."""
+    wait_for("the boxes of other tests to go", lambda: len(names(pooled[1])) == SIZE, 60)
     before, fields = names(pooled[1]), {"ephemeral": True, "cancel_on_disconnect": True}
     client.begin("execute", **fields, code="import time; time.sleep(3600)", limits={"memory": "200m"})
     observer = pooled[0].client()
-    wait_for("its box", lambda: names(pooled[1]) - before, 60)
-    made = (names(pooled[1]) - before).pop()
+    # One that is just being made is listed before dockerd can describe it.
+    wait_for("its box", lambda: {box["Id"] for box in pooled[1].boxes() if box["State"] == "running"} - before, 60)
+    (made,) = names(pooled[1]) - before
     about = pooled[1].api.ask("GET", f"/containers/{made}/json").read()
     assert f'"Memory":{200 << 20}'.encode() in about.replace(b" ", b"")
     assert ready(observer) == SIZE and before <= names(pooled[1])
-    client.socket.close()  # its run ends with it
+    client.close()  # its run ends with it
+    wait_for("its box to go", lambda: made not in names(pooled[1]), 60)
 
 
 def test_boxes_of_a_killed_daemon_are_swept(pooled: tuple[Daemon, engines.Engine], client: Client) -> None:

@@ -4,10 +4,13 @@ here, at the pace of the slower side, and nothing of them kept here."""
 from __future__ import annotations
 
 import hashlib
+import http.client
+import io
 import json
 import os
 import socket
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,6 +131,72 @@ def test_a_client_that_does_not_read_makes_the_remote_wait(service: Service, ann
             block = lazy.recv(1 << 20)
             assert block
             received += len(block)
+
+
+MADE = """
+import os, sys
+os.makedirs('artifacts/sub', exist_ok=True)
+for name, content in (('r é.csv', b'1,2'), ('sub/a\\nb', b'x'), ('empty', b''), ('large', b'z' * 200_001)):
+    open('artifacts/' + name, 'wb').write(content)
+os.utime('artifacts/large', (1_600_000_000, 1_600_000_000))
+os.symlink('/etc/passwd', 'artifacts/out')
+os.mkfifo('artifacts/fifo')
+"""
+
+
+def test_an_archive_of_all_artifacts_is_as_one_of_a_sandbox_here(ann: ServiceClient) -> None:
+    ann.execute("z", MADE)
+    answer = ann.get("/sandbox/z/artifacts/zip")
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/zip"), answer
+    assert 'filename="z-artifacts.zip"' in answer.headers["Content-Disposition"]
+    with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
+        assert archive.testzip() is None
+        assert {entry.filename: archive.read(entry) for entry in archive.infolist()} == {
+            "artifacts/r é.csv": b"1,2",
+            "artifacts/sub/a%0Ab": b"x",
+            "artifacts/empty": b"",
+            "artifacts/large": b"z" * 200_001,
+        }
+        assert archive.getinfo("artifacts/large").date_time == (2020, 9, 13, 12, 26, 40)
+    head = ann.request("HEAD", "/sandbox/z/artifacts/zip")
+    assert (head.status, head.body) == (200, b"")
+    assert ann.get("/sandbox/nobody/artifacts/zip").status == 404
+    ann.execute("none", "pass")
+    assert zipfile.ZipFile(io.BytesIO(ann.get("/sandbox/none/artifacts/zip").body)).namelist() == []
+
+
+def test_an_archive_goes_at_the_pace_of_its_reader_and_is_not_kept(service: Service, ann: ServiceClient) -> None:
+    """Files change and go while it is read; a break of the connection is not seen."""
+    ann.execute(
+        "big",
+        "import os\nfor name in 'abcdef': open('artifacts/' + name, 'wb').write(name.encode() * (24 << 20))",
+    )
+    before = resident_kib(service.daemon.pid)
+    connection = ann.connect()
+    connection.request("GET", "/sandbox/big/artifacts/zip", headers=ann.headers())
+    answer = connection.getresponse()
+    time.sleep(1)
+    assert resident_kib(service.daemon.pid) - before < 24 << 10, "it is not held here"
+    assert ann.execute("big", "os.remove('artifacts/d'); os.truncate('artifacts/e', 5)")["status"] == "ok"
+    whole = answer.read()
+    assert resident_kib(service.daemon.pid) - before < 32 << 10
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        assert archive.testzip() is None
+        sizes = {entry.filename.removeprefix("artifacts/"): entry.file_size for entry in archive.infolist()}
+    assert sizes == {"a": 24 << 20, "b": 24 << 20, "c": 24 << 20, "e": 5, "f": 24 << 20}
+
+
+def test_an_archive_that_cannot_be_whole_does_not_look_whole(ann: ServiceClient, remote: Remote) -> None:
+    ann.execute("part", "for n in 'ab': open('artifacts/' + n, 'wb').truncate(9 << 20)")
+    remote.relay.limit = 5_000_001
+    with zipfile.ZipFile(io.BytesIO(ann.get("/sandbox/part/artifacts/zip").body)) as archive:
+        assert archive.testzip() is None, "a connection that broke is continued"
+    connection = ann.connect()
+    connection.request("GET", "/sandbox/part/artifacts/zip", headers=ann.headers())
+    answer = connection.getresponse()
+    assert ann.delete("/sandbox/part/destroy").status == 200
+    with pytest.raises(http.client.IncompleteRead):
+        answer.read()
 
 
 def test_a_break_is_joined_when_reading_and_reported_when_writing(ann: ServiceClient, remote: Remote) -> None:

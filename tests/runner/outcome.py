@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -64,15 +65,26 @@ class Finished:
         return self.status == 0 and not self.timed_out
 
 
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+def end_all() -> None:
+    """Ends every command that another thread is running."""
+    for process in list(_running):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def run(command: Iterable[str | Path], limit_s: float, env: Mapping[str, str] | None = None) -> Finished:
     """Runs a command in the repository, both streams together; its process group is killed after the limit.
 
     The output goes to a file and not through a pipe: a daemon that a test left behind would hold a pipe open."""
     arguments = [str(argument) for argument in command]
     RESULTS.mkdir(parents=True, exist_ok=True)
-    log = RESULTS / f"output-{os.getpid()}.log"
+    descriptor, name = tempfile.mkstemp(prefix="output-", suffix=".log", dir=RESULTS)
+    log = Path(name)
     try:
-        with log.open("wb") as sink:
+        with open(descriptor, "wb") as sink:
             process = subprocess.Popen(
                 arguments,
                 cwd=REPOSITORY,
@@ -83,11 +95,13 @@ def run(command: Iterable[str | Path], limit_s: float, env: Mapping[str, str] | 
                 start_new_session=True,
             )
             timed_out = False
+            _running.add(process)
             try:
                 process.wait(timeout=limit_s)
             except subprocess.TimeoutExpired:
                 timed_out = True
             finally:
+                _running.discard(process)
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()

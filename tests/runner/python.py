@@ -9,10 +9,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from runner.outcome import REPOSITORY, RESULTS, Finished, Outcome, count_junit, run
+from runner.outcome import REPOSITORY, RESULTS, Finished, Outcome, count_junit, end_all, run
 
 # More failures than this are no accident; running them again would only cost time.
 RETRIES_MAX = 10
@@ -37,14 +38,15 @@ def _failed_tests(junit: Path) -> list[str]:
 
 def pytest_part(
     name: str, directory: str, limit_s: float, env: Mapping[str, str] | None = None, marker: str | None = None,
-    python: Path | str = sys.executable,
+    python: Path | str = sys.executable, files: Sequence[str] = (),
 ) -> Outcome:  # fmt: skip
-    """Runs a directory, or only what carries the marker."""
+    """Runs a directory, or only these files of it, or only what carries the marker."""
     junit = RESULTS / f"{name}.xml"
     shutil.rmtree(_cache(junit), ignore_errors=True)
     if not (REPOSITORY / directory).is_dir():
         return Outcome(failed=1, details=[f"{directory} is missing"])
-    arguments = [directory, *(["-m", marker] if marker else [])]
+    arguments = [f"{directory}/{file}" for file in files] or [directory]
+    arguments += ["-m", marker] if marker else []
     done = _pytest(arguments, junit, limit_s, env, python)
     outcome = count_junit(junit)
     if not done.good and outcome.failed == 0:
@@ -53,6 +55,29 @@ def pytest_part(
         outcome.details.append(done.output)
         if not done.timed_out:
             _retry(outcome, _failed_tests(junit), junit, env, python)
+    return outcome
+
+
+# These build images, which is work for a processor; the other files mostly wait for engines.
+_BUILDING = ("test_image_build.py", "test_packaging.py", "test_ordinary_user.py")
+
+
+def engines() -> Outcome:
+    """Two halves of tests/engines side by side: each starts engines of its own."""
+    files = sorted(path.name for path in (REPOSITORY / "tests/engines").glob("test_*.py"))
+    halves = {
+        "engines-build": [file for file in files if file in _BUILDING],
+        "engines": [file for file in files if file not in _BUILDING],
+    }
+    outcome = Outcome()
+    with ThreadPoolExecutor() as pool:
+        parts = [pool.submit(pytest_part, name, "tests/engines", 1500, files=half) for name, half in halves.items()]
+        try:
+            for part in parts:
+                outcome.add(part.result())
+        except BaseException:  # ended from outside
+            end_all()
+            raise
     return outcome
 
 

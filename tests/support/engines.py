@@ -63,7 +63,13 @@ class Engine:
         self.socket.unlink(missing_ok=True)
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, start_new_session=True
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.env,
+                cwd=self.directory,  # conmon writes a file "oom" there
+                start_new_session=True,
             )
         deadline = time.monotonic() + 60
         while not ping(self.api):
@@ -82,6 +88,19 @@ class Engine:
             self.process.kill()
             self.process.wait()
 
+    def kill(self) -> None:
+        """As a crash would: its containerd, which it would not find again, goes with it."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        containerd = self.directory / "exec/containerd/containerd.pid"
+        if containerd.exists():
+            pid = Path("/proc") / containerd.read_text().strip()
+            with contextlib.suppress(OSError):
+                if str(self.directory).encode() in (pid / "cmdline").read_bytes():
+                    os.kill(int(pid.name), signal.SIGKILL)
+            containerd.unlink(missing_ok=True)
+
     def import_image(self, archive_name: str, image: str) -> None:
         repository, tag = image.split(":")
         where = f"/images/create?fromSrc=-&repo={repository}&tag={tag}"
@@ -90,6 +109,14 @@ class Engine:
         with archive(archive_name).open("rb") as body:
             answered = self.api.ask("POST", where, body, "application/x-tar").read()
         assert b'"error"' not in answered, answered
+
+    def tag(self, image: str, name: str) -> None:
+        """Gives an image that it has another name."""
+        repository, tag = name.split(":")
+        where = f"/images/{image}/tag?repo={repository}&tag={tag}"
+        if self.name == "podman":
+            where = f"/v4.0.0/libpod/images/{image}/tag?repo=localhost/{repository}&tag={tag}"
+        self.api.ask("POST", where).read()
 
     def boxes(self, everyone: bool = True) -> list[dict]:
         """Containers of Glovebox that it has, ended ones too."""
@@ -102,6 +129,11 @@ class Engine:
                     raise
         return [box for box in answered if "glovebox.owner" in (box.get("Labels") or {})]
 
+    def clear(self) -> None:
+        for box in self.boxes():
+            with contextlib.suppress(AssertionError):  # it is being removed already
+                self.api.ask("DELETE", f"/containers/{box['Id']}?force=true").read()
+
 
 @contextlib.contextmanager
 def _running(engine: Engine, archive_name: str) -> Iterator[Engine]:
@@ -110,49 +142,53 @@ def _running(engine: Engine, archive_name: str) -> Iterator[Engine]:
         engine.import_image(archive_name, IMAGE)
         yield engine
     finally:
-        for box in engine.boxes() if engine.process and engine.process.poll() is None else []:
-            with contextlib.suppress(AssertionError):  # it is being removed already
-                engine.api.ask("DELETE", f"/containers/{box['Id']}?force=true").read()
+        if engine.process and engine.process.poll() is None:
+            engine.clear()
         engine.stop()
 
 
 def _remove(directory: Path) -> None:
-    """With what an engine left mounted in it, such as the network of containers without one."""
+    """With what an engine left mounted in it, such as the network of containers without one, and what it is itself."""
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    for mount in reversed([path for path in mounts if path.startswith(f"{directory}/")]):
+    for mount in reversed([path for path in mounts if path == str(directory) or path.startswith(f"{directory}/")]):
         subprocess.run(["umount", "-l", mount], capture_output=True, check=False)
     shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def docker() -> Iterator[Engine]:
-    directory = Path(tempfile.mkdtemp(prefix="glovebox-docker-", dir="/tmp"))
-    options = [f"--data-root={directory}/data", f"--exec-root={directory}/exec", f"--pidfile={directory}/pid"]
-    options += ["-H", f"unix://{directory}/d.sock", "--iptables=false", "--ip6tables=false", "--bridge=none"]
-    options += [f"--add-runtime=runsc={_write_runtime(directory)}", "--live-restore"]
+def _place(name: str) -> Iterator[Path]:
+    """A directory for all that an engine keeps, in memory: to install packages is mostly to wait for the disk."""
+    directory = Path(tempfile.mkdtemp(prefix=f"glovebox-{name}-", dir="/tmp"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8g,mode=700", "glovebox-test", directory], check=True)
     try:
-        with _running(Engine("docker", directory, [_find("dockerd"), *options], {}), "debian12-venv") as engine:
-            yield engine
+        yield directory
     finally:
         _remove(directory)
 
 
 @contextlib.contextmanager
+def docker() -> Iterator[Engine]:
+    with _place("docker") as directory:
+        options = [f"--data-root={directory}/data", f"--exec-root={directory}/exec", f"--pidfile={directory}/pid"]
+        options += ["-H", f"unix://{directory}/d.sock", "--iptables=false", "--ip6tables=false", "--bridge=none"]
+        options += [f"--add-runtime=runsc={_write_runtime(directory)}", "--live-restore"]
+        with _running(Engine("docker", directory, [_find("dockerd"), *options], {}), "debian12-venv") as engine:
+            yield engine
+
+
+@contextlib.contextmanager
 def podman(runtime: str = "") -> Iterator[Engine]:
     """Podman's HTTP API cannot choose the runtime of a single container: gVisor needs a service of its own."""
-    directory = Path(tempfile.mkdtemp(prefix="glovebox-podman-", dir="/tmp"))
-    command: list[str | Path] = [_find("podman"), "--root", directory / "root", "--runroot", directory / "run"]
-    if runtime == "runsc":
-        command += ["--runtime", _write_runtime(directory)]
-    command += ["--cgroup-manager", "cgroupfs", "--events-backend", "file", "system", "service", "--time", "0"]
-    command += [f"unix://{directory}/d.sock"]
-    (directory / "containers.conf").write_text(_LIMITS)
-    engine = Engine("podman", directory, command, {"CONTAINERS_CONF": str(directory / "containers.conf")})
-    try:
+    with _place("podman") as directory:
+        command: list[str | Path] = [_find("podman"), "--root", directory / "root", "--runroot", directory / "run"]
+        if runtime == "runsc":
+            command += ["--runtime", _write_runtime(directory)]
+        command += ["--cgroup-manager", "cgroupfs", "--events-backend", "file", "system", "service", "--time", "0"]
+        command += [f"unix://{directory}/d.sock"]
+        (directory / "containers.conf").write_text(_LIMITS)
+        engine = Engine("podman", directory, command, {"CONTAINERS_CONF": str(directory / "containers.conf")})
         with _running(engine, "debian12-venv"):
             yield engine
-    finally:
-        _remove(directory)
 
 
 # In a mount namespace of its own, where the ordinary user of the tests has a name and a range of further ids.
@@ -166,34 +202,33 @@ exec setpriv --reuid {user} --regid {user} --clear-groups "$@"
 @contextlib.contextmanager
 def podman_of_user() -> Iterator[Engine]:
     """`podman system service` of the ordinary user of the tests, who is in no file of this machine."""
-    directory = Path(tempfile.mkdtemp(prefix="glovebox-podman-user-", dir="/tmp"))
-    (directory / "etc").mkdir()
-    for file, line in (
-        ("passwd", f"glovebox-test:x:{USER_ID}:{USER_ID}::{directory}/home:/bin/sh"),
-        ("group", f"glovebox-test:x:{USER_ID}:"),
-        ("subuid", "glovebox-test:200000:65536"),
-        ("subgid", "glovebox-test:200000:65536"),
-    ):
-        own = Path("/etc") / file
-        assert own.exists(), f"{own} is missing: it comes with uidmap (tools/setup.sh test)"
-        (directory / "etc" / file).write_text(own.read_text().rstrip() + f"\n{line}\n")
-    (directory / "containers.conf").write_text(_LIMITS)
-    directory.chmod(0o755)
-    for name in ("home", "run", "root", "store", "log"):
-        place = directory / name
-        place.touch() if name == "log" else place.mkdir()
-        os.chown(place, USER_ID, USER_ID)
-    os.chown(directory, USER_ID, USER_ID)
-    options: list[str | Path] = [_find("unshare"), "--mount", "sh", "-c", _AS_USER.format(user=USER_ID), directory]
-    options += [_find("podman"), "--root", directory / "root", "--runroot", directory / "store"]
-    options += ["--cgroup-manager", "cgroupfs", "--events-backend", "file", "system", "service", "--time", "0"]
-    env = {"HOME": f"{directory}/home", "XDG_RUNTIME_DIR": f"{directory}/run"}
-    env["CONTAINERS_CONF"] = str(directory / "containers.conf")
-    engine = Engine("podman", directory, [*options, f"unix://{directory}/d.sock"], env)
-    try:
-        with _running(engine, "debian12-venv"):
-            yield engine
-    finally:
-        with contextlib.suppress(OSError, ValueError):  # what keeps the user's namespaces
-            os.kill(int((directory / "run/libpod/tmp/pause.pid").read_text()), signal.SIGKILL)
-        _remove(directory)
+    with _place("podman-user") as directory:
+        (directory / "etc").mkdir()
+        for file, line in (
+            ("passwd", f"glovebox-test:x:{USER_ID}:{USER_ID}::{directory}/home:/bin/sh"),
+            ("group", f"glovebox-test:x:{USER_ID}:"),
+            ("subuid", "glovebox-test:200000:65536"),
+            ("subgid", "glovebox-test:200000:65536"),
+        ):
+            own = Path("/etc") / file
+            assert own.exists(), f"{own} is missing: it comes with uidmap (tools/setup.sh test)"
+            (directory / "etc" / file).write_text(own.read_text().rstrip() + f"\n{line}\n")
+        (directory / "containers.conf").write_text(_LIMITS)
+        directory.chmod(0o755)
+        for name in ("home", "run", "root", "store", "log"):
+            place = directory / name
+            place.touch() if name == "log" else place.mkdir()
+            os.chown(place, USER_ID, USER_ID)
+        os.chown(directory, USER_ID, USER_ID)
+        options: list[str | Path] = [_find("unshare"), "--mount", "sh", "-c", _AS_USER.format(user=USER_ID), directory]
+        options += [_find("podman"), "--root", directory / "root", "--runroot", directory / "store"]
+        options += ["--cgroup-manager", "cgroupfs", "--events-backend", "file", "system", "service", "--time", "0"]
+        env = {"HOME": f"{directory}/home", "XDG_RUNTIME_DIR": f"{directory}/run"}
+        env["CONTAINERS_CONF"] = str(directory / "containers.conf")
+        engine = Engine("podman", directory, [*options, f"unix://{directory}/d.sock"], env)
+        try:
+            with _running(engine, "debian12-small"):
+                yield engine
+        finally:
+            with contextlib.suppress(OSError, ValueError):  # what keeps the user's namespaces
+                os.kill(int((directory / "run/libpod/tmp/pause.pid").read_text()), signal.SIGKILL)

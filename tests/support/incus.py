@@ -66,6 +66,8 @@ class Incus:
         self.process.kill()
         self.process.wait()
 
+    kill = stop
+
     def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         api = Dockerd(self.directory)
         api.socket = self.socket
