@@ -16,6 +16,7 @@
 #include "session/caller.h"
 #include "session/manager.h"
 #include "session/recovery.h"
+#include "session/remote_place.h"
 #include "session/serve_options.h"
 #include "session/session.h"
 #include "session/session_engine.h"
@@ -331,7 +332,8 @@ int remote_move(struct caller *caller, const char *name, json_t *options, struct
         bool is_fresh;
         move->caller = caller;
         caller->held_by = &move->caller;
-        if (remote_link_take(manager, &fd, &is_fresh, err) == 0) {
+        const struct remote_place place = { .is_instance = false };
+        if (remote_link_take(manager, &place, &fd, &is_fresh, err) == 0) {
                 const struct helper_job_order order = { .fds = { fd },
                                                         .n_fds = 1,
                                                         .timeout_ms = MOVE_MS,
@@ -403,7 +405,8 @@ static void start_sweep(struct session_manager *manager, json_t *requests) {
         _cleanup_fd_ int fd = -1;
         bool is_fresh;
         struct err ignored;
-        if (sweep && remote_link_take(manager, &fd, &is_fresh, &ignored) == 0) {
+        const struct remote_place place = { .is_instance = false };
+        if (sweep && remote_link_take(manager, &place, &fd, &is_fresh, &ignored) == 0) {
                 *sweep = (struct sweep) { manager, requests };
                 const struct helper_job_order order = { .fds = { fd },
                                                         .n_fds = 1,
