@@ -113,6 +113,11 @@ int remote_pass(struct caller *caller, struct session *session, json_t *request,
         struct remote_order order = { .caller = caller, .session = session };
         if (find_traits(op, &order.traits, err) < 0)
                 return -1;
+        if (strcmp(op, "session.install") == 0 && remote_place_of(session).is_instance)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "session %s is in an instance that has no network device, so nothing can be fetched: "
+                               "use an image that has the packages",
+                               session->row.name);
         for (size_t i = 0; i < ELEMENTS(rows); i++) /* a text that lives as long as the caller */
                 if (strcmp(rows[i].op, op) == 0)
                         caller_begin(caller, rows[i].op, session->row.name);
