@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/helper_job.h"
 #include "base/memory.h"
+#include "daemon/instance_sweep.h"
 #include "daemon/remote.h"
 #include "daemon/remote_far.h"
 #include "session/caller.h"
@@ -422,6 +423,7 @@ static void start_sweep(struct session_manager *manager, json_t *requests) {
 }
 
 void remote_sweep(struct session_manager *manager) {
+        instance_sweep(manager);
         if (engine_has_remote(&manager->options->engines) && *manager->options->engines.remote_key)
                 start_sweep(manager, json_pack("[{s:s}]", "op", "session.list"));
 }

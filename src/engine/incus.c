@@ -26,6 +26,7 @@
 #include "engine/entry_arguments.h"
 #include "engine/handshake.h"
 #include "engine/incus_call.h"
+#include "engine/instance_incus.h"
 #include "engine/program_call.h"
 #include "engine/programs.h"
 #include "engine/seat.h"
@@ -212,6 +213,8 @@ static int sweep_kind(const struct engine_settings *settings, const char *owner,
                 const char *type = json_string_value(json_object_get(item, "type"));
                 bool has_ended = status && (strcmp(status, "Stopped") == 0 || strcmp(status, "Error") == 0);
                 struct err ignored;
+                if (*incus_text(item, "config", INSTANCE_INCUS_KEY)) /* swept by whoever knows the sessions */
+                        continue;
                 if (!name || strlen(name) > 64 || !type || strcmp(type, kind) != 0 ||
                     strcmp(incus_text(item, "config", INCUS_OWNER_KEY), owner) != 0)
                         continue;
@@ -246,19 +249,15 @@ static int vm_probe(const struct engine_settings *settings, char *ret_version, s
 
 /* ---- virtual machines ---- */
 
-/* The daemon passes descriptors to the agent, and none goes into a virtual machine: there has to be a relay first. A
- * server that has no virtual machines is asked before, since its reason is the one that comes first on that host. */
+/* The daemon passes descriptors to the agent, and none goes into a virtual machine: sessions in one have a Glovebox of
+ * their own there (instance_incus.c), and no box of theirs is made from here. */
 static int vm_refuse(const struct engine_settings *settings, const struct engine_order *order, uid_t *ret_uid,
                      gid_t *ret_gid, struct err *err) {
-        char version[128];
+        (void) settings;
         (void) order;
         (void) ret_uid;
         (void) ret_gid;
-        if (vm_probe(settings, version, sizeof(version), err) < 0)
-                return -1;
-        return err_set(err, ERR_UNSUPPORTED,
-                       "this Glovebox cannot use virtual machines of Incus yet: use the engine incus, or gVisor on "
-                       "docker or podman for more than a container");
+        return err_set(err, ERR_UNSUPPORTED, "a box in a virtual machine of Incus is made by the Glovebox in it");
 }
 
 const struct engine engine_incus = { .name = "incus",

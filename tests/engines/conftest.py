@@ -103,7 +103,6 @@ class Bench:
         with self.daemon._connect() as client:
             for session in client.request("session.list")["sessions"]:
                 client.request("session.remove", session=session["name"])
-        self.no_boxes()
 
     def no_boxes(self) -> None:
         """Nothing is left at the engine."""
@@ -144,6 +143,7 @@ def bench(
         yield made
         if made.is_instance:
             made.clear()
+            made.no_boxes()
     made.no_boxes()
 
 
