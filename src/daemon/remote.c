@@ -61,7 +61,7 @@ void remote_name(const struct session *session, char ret_name[static REMOTE_NAME
         (void) snprintf(ret_name, REMOTE_NAME_MAX, "%s-%s", session->manager->data_id, session->row.id);
 }
 
-static json_t *write_limits(const struct limits *limits) {
+json_t *remote_write_limits(const struct limits *limits) {
         return json_pack("{s:I, s:f, s:I, s:I, s:I, s:I, s:I}", "memory_bytes", (json_int_t) limits->memory_bytes,
                          "cpus", (double) limits->cpu_thousandths / 1000, "pids", (json_int_t) limits->pids,
                          "timeout_ms", (json_int_t) limits->timeout_ms, "tmp_bytes", (json_int_t) limits->tmp_bytes,
@@ -73,7 +73,7 @@ static void add_row(const struct registry_session *row, json_t *kept, json_t *re
         json_t *env = json_object_get(kept, "env");
         if (env && !json_object_get(request, "env"))
                 (void) json_object_set(request, "env", env);
-        (void) json_object_set_new(request, "limits", write_limits(&row->limits));
+        (void) json_object_set_new(request, "limits", remote_write_limits(&row->limits));
         (void) json_object_set_new(request, "mode", json_string(row->mode));
 }
 

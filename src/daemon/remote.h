@@ -42,6 +42,9 @@ int remote_create(struct caller *caller, struct session *session, bool is_new, s
 int remote_run(struct caller *caller, struct session *session, const struct run_request *request, bool is_new,
                struct err *err);
 
+/* All limits of a session, as a request has them. */
+json_t *remote_write_limits(const struct limits *limits);
+
 /* Its name there: unique among all daemons that share a key. */
 enum { REMOTE_NAME_MAX = 80 };
 void remote_name(const struct session *session, char ret_name[static REMOTE_NAME_MAX]);

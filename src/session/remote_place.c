@@ -23,7 +23,11 @@ static struct remote_place place_of_row(const struct session_manager *manager, c
 }
 
 struct remote_place remote_place_of(const struct session *session) {
-        struct remote_place place = place_of_row(session->manager, &session->row);
+        return remote_place_of_row(session, &session->row);
+}
+
+struct remote_place remote_place_of_row(const struct session *session, const struct registry_session *row) {
+        struct remote_place place = place_of_row(session->manager, row);
         if (!place.is_instance)
                 return place;
         (void) snprintf(place.order.name, sizeof(place.order.name), "s-%s-%s", session->manager->data_id,
@@ -51,7 +55,7 @@ bool remote_place_is_known(struct session_manager *manager, const char *instance
                 return false;
         }
         const struct session *session = session_find(manager, "", id + 1);
-        return session && session->is_remote && remote_place_of(session).is_instance;
+        return session && (session->is_moving_there || remote_place_of(session).is_instance);
 }
 
 const char *remote_place_words(const struct session_manager *manager, const struct remote_place *place) {

@@ -16,8 +16,9 @@ struct remote_place {
         struct instance_order order; /* of an instance; "" as its name is the remote */
 };
 
-/* Of a session that another Glovebox serves. */
+/* Of a session that another Glovebox serves; of one that is to have such a row. */
 struct remote_place remote_place_of(const struct session *session);
+struct remote_place remote_place_of_row(const struct session *session, const struct registry_session *row);
 
 /* Of an ephemeral run with such a row; in an instance it is known by the run's id. */
 struct remote_place remote_place_for_run(const struct session_manager *manager, const struct registry_session *row,

@@ -178,6 +178,25 @@ def test_a_vm_that_cannot_start_is_told_in_words(
     assert len(incus.boxes()) == before
 
 
+def test_status_and_doctor_say_why_there_are_no_virtual_machines(
+    start: StartDaemon, service: Callable[[str], engines.Engine]
+) -> None:
+    why = "incus has no virtual machines here: vhost_vsock kernel module not loaded"
+    daemon = start(*incus_options(service))
+
+    def told() -> dict:
+        return {engine["name"]: engine for engine in daemon.client().request("status")["engines"]}
+
+    wait_for("the server's words", lambda: "why" in told()["incus-vm"])
+    assert told()["incus"]["there"] and not told()["incus-vm"]["there"] and why in told()["incus-vm"]["why"]
+    assert f"is not there: {why}" in daemon.cli("status").stdout
+    env = {**os.environ, "INCUS_SOCKET": str(service("incus").socket)}
+    command = [str(daemon.glovebox.binary), "doctor", "--json"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    rows = {row["name"]: row for row in json.loads(done.stdout)["engines"]}
+    assert rows["incus"]["state"] == "yes" and why in rows["incus-vm"]["detail"], rows
+
+
 @pytest.mark.parametrize("env", [{"SANDBOX_MODE": "incus-vm"}, {"SANDBOX_MODE": "incus", "INCUS_SANDBOX_TYPE": "vm"}])
 def test_forced_virtual_machines_that_cannot_start_are_an_error_at_the_start(
     start: StartDaemon, service: Callable[[str], engines.Engine], env: dict[str, str]

@@ -220,3 +220,22 @@ def test_what_an_instance_is_made_with(daemon: Daemon, far: Incus) -> None:
         client.request("session.remove", session="s", keep_files=True)
     with pytest.raises(DaemonError, match="ends with its instance"):
         client.execute("1", engine="incus", detach=True)
+
+
+def test_a_session_moves_into_an_instance_and_back_with_its_variables_and_files(daemon: Daemon, far: Incus) -> None:
+    client = daemon.client()
+    code = "n = [1, 2]; m = {'n': n}; import os; os.makedirs('a/b'); open('a/b/kept.txt', 'w').write('file')"
+    client.execute(code, "s")
+    for engine in ("incus", "native", "incus"):
+        moved = daemon.cli("session", "move", "s", "--engine", engine)
+        assert moved.returncode == 0, moved.stderr
+        done = client.execute("(n, m['n'] is n, open('a/b/kept.txt').read())", "s")
+        assert done["result"]["text/plain"] == "([1, 2], True, 'file')", done
+        assert client.request("session.show", session="s")["isolation"]["engine"] == engine
+        wait_for("the instance", lambda engine=engine: len(far.boxes()) == (engine == "incus"))
+    failed = daemon.cli("session", "move", "s", "--engine", "incus")
+    assert failed.returncode != 0 and "on engine incus already" in failed.stderr
+    client.execute("x = 1", "native")
+    failed = daemon.cli("session", "move", "native", "--engine", "incus", "--image", "no-such-image")
+    assert failed.returncode != 0 and "incus image copy" in failed.stderr, failed.stderr
+    assert client.execute("x", "native")["result"] == {"text/plain": "1"}, "it is where it was"
