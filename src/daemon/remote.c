@@ -108,16 +108,28 @@ static int find_traits(const char *op, unsigned *ret_traits, struct err *err) {
         return err_set(err, ERR_UNSUPPORTED, "\"%.60s\" is not passed on to a remote session", op ? op : "");
 }
 
+/* What does not reach through the wall of an instance, or would have to change it. */
+static int check_instance(const struct session *session, const char *op, struct err *err) {
+        if (strcmp(op, "session.install") == 0)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "session %s is in an instance that has no network device, so nothing can be fetched: "
+                               "use an image that has the packages",
+                               session->row.name);
+        if (strcmp(op, "session.set") == 0)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "the limits of session %s are those of its instance, which was made with them: make a "
+                               "session with others",
+                               session->row.name);
+        return 0;
+}
+
 int remote_pass(struct caller *caller, struct session *session, json_t *request, struct err *err) {
         const char *op = json_string_value(json_object_get(request, "op"));
         struct remote_order order = { .caller = caller, .session = session };
         if (find_traits(op, &order.traits, err) < 0)
                 return -1;
-        if (strcmp(op, "session.install") == 0 && remote_place_of(session).is_instance)
-                return err_set(err, ERR_UNSUPPORTED,
-                               "session %s is in an instance that has no network device, so nothing can be fetched: "
-                               "use an image that has the packages",
-                               session->row.name);
+        if (remote_place_of(session).is_instance && check_instance(session, op, err) < 0)
+                return -1;
         for (size_t i = 0; i < ELEMENTS(rows); i++) /* a text that lives as long as the caller */
                 if (strcmp(rows[i].op, op) == 0)
                         caller_begin(caller, rows[i].op, session->row.name);

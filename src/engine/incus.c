@@ -1,5 +1,4 @@
-/* Incus, by its client program: so a server elsewhere (INCUS_REMOTE) is reached with the certificates that the client
- * has. Each call is a process with a deadline.
+/* Boxes of an Incus server on this host, by its client program (incus_call.h).
  *
  * A container is unprivileged, with a range of user ids that no other instance has, no profile, no network device, no
  * nesting, no guest API, and bounds on memory (without swap), processes and processors. Incus has no settings for the

@@ -1,6 +1,6 @@
 /* Requests to an Incus server, by its client program: so a server elsewhere (INCUS_REMOTE) is reached with the
- * certificates that the client has. Each is a process with a deadline; names are data of ours or checked, never options.
- * For helper processes, which may wait. */
+ * certificates that the client has. Each is a process with a deadline; names are ours or checked, never options. For
+ * helper processes, which may wait. */
 #pragma once
 
 #include <jansson.h>

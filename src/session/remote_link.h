@@ -1,5 +1,6 @@
 /* The daemon's connections to other Gloveboxes: the helpers that make them (engine/tunnel.h for the remote,
- * engine/instance_link.h for those in instances), and those that wait for the next request. Each request has a connection for itself while it lasts, so a slow reader holds up nobody else. */
+ * engine/instance_link.h for those in instances), and those that wait for the next request. Each request has a
+ * connection for itself while it lasts, so a slow reader holds up nobody else. */
 #pragma once
 
 #include <stdbool.h>

@@ -216,6 +216,8 @@ def test_what_an_instance_is_made_with(daemon: Daemon, far: Incus) -> None:
     assert (box["profiles"], list(box["expanded_devices"])) == ([], ["root"]), "no network, nothing of the host's"
     limits = client.request("session.show", session="s")["limits"]
     assert (limits["memory_bytes"], limits["pids"], limits["cpus"]) == (300 << 20, 30, 0.5)
+    with pytest.raises(DaemonError, match="which was made with them"):
+        client.request("session.set", session="s", limits={"memory": "1g"})
     with pytest.raises(DaemonError, match="go with it"):
         client.request("session.remove", session="s", keep_files=True)
     with pytest.raises(DaemonError, match="ends with its instance"):
