@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -31,10 +32,14 @@
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 enum {
         MAPPINGS_MAX = 4096,
         RANGES_MAX = 16 << 10,
+        WRITTEN_MAX = 1024,
         CHILD_WAIT_MS = 10000,
         /* Pages of a mapping after the split. With pandas and the like loaded there are 30,000 writable pages and
          * 54,000 others; Linux allows 65,530 mappings. Beyond that the report is less exact. */
@@ -48,12 +53,15 @@ struct page_range {
 
 /* Shared with the child, which fills the ranges in the order of addresses. No range extends over two mappings. */
 struct report {
-        size_t n_mappings, n_ranges;
+        size_t n_mappings, n_ranges, n_written;
         struct mapping mappings[MAPPINGS_MAX]; /* of files, before the child splits them */
         struct page_range ranges[RANGES_MAX];
+        struct page_range written[WRITTEN_MAX]; /* those of them that the child has written to */
 };
 
 static struct report *report;
+static struct page_range written[WRITTEN_MAX]; /* the report's, for kernels */
+static size_t n_written;
 static int pagemap_fd = -1, memory_fd = -1;
 
 int page_warmup_open(void) {
@@ -106,15 +114,21 @@ static void split_mapping(const struct mapping *mapping) {
                         return;
 }
 
-/* Pages that the child wrote to count as well: most kernels read them before they write. */
-static void report_page(const struct mapping *mapping, uintptr_t page, uint64_t entry) {
-        struct page_range *last = report->n_ranges > 0 ? &report->ranges[report->n_ranges - 1] : NULL;
-        if (!page_is_present(entry))
-                return;
-        if (last && last->end == page && page != mapping->start)
+static void append_page(struct page_range *ranges, size_t *n, size_t max, uintptr_t page, bool is_first) {
+        struct page_range *last = *n > 0 ? &ranges[*n - 1] : NULL;
+        if (last && last->end == page && !is_first)
                 last->end += PAGE;
-        else if (report->n_ranges < RANGES_MAX)
-                report->ranges[report->n_ranges++] = (struct page_range) { page, page + PAGE };
+        else if (*n < max)
+                ranges[(*n)++] = (struct page_range) { page, page + PAGE };
+}
+
+/* Pages that the child wrote to count as read, too: most kernels read them before they write. */
+static void report_page(const struct mapping *mapping, uintptr_t page, uint64_t entry) {
+        bool is_first = page == mapping->start;
+        if (page_is_present(entry))
+                append_page(report->ranges, &report->n_ranges, RANGES_MAX, page, is_first);
+        if (page_is_own(entry) && (mapping->protection & PROT_WRITE))
+                append_page(report->written, &report->n_written, WRITTEN_MAX, page, is_first);
 }
 
 int page_warmup_feed(int requests_fd, int replies_fd, const char *requests, size_t size) {
@@ -239,12 +253,22 @@ int page_warmup_begin(void) {
                 code = drop_read_pages();
         if (code == 0 && fork_child(&code))
                 return 0;
-        if (code == 0)
+        if (code == 0) {
                 populate_mappings();
+                n_written = report->n_written;
+                memcpy(written, report->written, n_written * sizeof(*written));
+        }
         if (shared != MAP_FAILED)
                 (void) munmap(shared, sizeof(*report)); /* kernels must not inherit shared memory */
         report = NULL;
         fd_close(&pagemap_fd);
         fd_close(&memory_fd);
         return code < 0 ? code : 1;
+}
+
+/* ---- in a kernel ---- */
+
+void page_warmup_own(void) {
+        for (size_t i = 0; i < n_written; i++)
+                (void) madvise((void *) written[i].start, written[i].end - written[i].start, MADV_POPULATE_WRITE);
 }

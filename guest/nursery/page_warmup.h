@@ -18,3 +18,7 @@ EXPORTED int page_warmup_begin(void);
  * Returns the read end of that. */
 EXPORTED int page_warmup_feed(int requests_fd, int replies_fd, const char *requests, size_t size);
 EXPORTED _Noreturn void page_warmup_end(void);
+
+/* In a kernel that waits for its first request: makes the pages that the child of the warm-up wrote to the kernel's own,
+ * so that its first run does not copy them one by one. */
+EXPORTED void page_warmup_own(void);

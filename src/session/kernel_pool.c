@@ -15,9 +15,9 @@
 #include "session/manager.h"
 #include "session/serve_options.h"
 
-/* Most runs are over by then, commands too: they had the processors for themselves, and the supervisor, which reports the
- * end of a command and cannot while it clones a box. */
-enum { PAUSE_MS = 8 };
+/* A run has the processors for itself for so long, and the supervisor, which reports the end of a command and cannot
+ * while it clones a box. A shorter run does not delay the next kernel: it is made when the run ends. */
+enum { PAUSE_MS = 25 };
 
 static const struct kernel_listener listener;
 
@@ -131,6 +131,13 @@ static void on_time(void *context) {
 void kernel_pool_refill_soon(struct session_manager *manager) {
         if (!manager->pool_timer && !manager->draining)
                 manager->pool_timer = loop_timer(manager->loop, loop_now_ms() + PAUSE_MS, on_time, manager);
+}
+
+void kernel_pool_run_ended(struct session_manager *manager) {
+        if (!manager->pool_timer)
+                return;
+        loop_timer_drop(&manager->pool_timer);
+        manager->pool_timer = loop_timer(manager->loop, loop_now_ms(), on_time, manager);
 }
 
 enum shown { SHOWS_NOTHING, SHOWS_LATE, SHOWS_MORE };

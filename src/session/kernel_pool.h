@@ -12,8 +12,11 @@ struct registry_session;
 struct session_manager;
 
 void kernel_pool_refill(struct session_manager *manager);
-void kernel_pool_refill_soon(
-        struct session_manager *manager); /* one was taken: after a pause, so that its run goes first */
+
+/* One was taken: after a pause, or when its run has ended, so that the run goes first. */
+void kernel_pool_refill_soon(struct session_manager *manager);
+void kernel_pool_run_ended(struct session_manager *manager);
+
 struct kernel *kernel_pool_take(struct session_manager *manager, const struct registry_session *row, bool light);
 
 /* Must the box of a kernel that was taken be shown something? */

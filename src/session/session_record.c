@@ -12,6 +12,7 @@
 #include "base/remove_tree.h"
 #include "session/caller.h"
 #include "session/install.h"
+#include "session/kernel_pool.h"
 #include "session/session.h"
 #include "session/session_config.h"
 #include "session/session_engine.h"
@@ -113,6 +114,8 @@ void session_free(struct session *session) {
         if (session->install)
                 install_abandon(session->install);
         session_list_remove(session);
+        if (session->from_pool)
+                kernel_pool_run_ended(session->manager);
         while (session->runs) {
                 struct run *run = session->runs;
                 session->runs = run->next;

@@ -11,7 +11,7 @@
 #include "../../guest/nursery/page_warmup.h"
 #include "tap.h"
 
-enum { PAGE = 4096, ARENA = 1 << 20, READ = 40, WRITTEN = 60, UNTOUCHED = 42 };
+enum { PAGE = 4096, ARENA = 1 << 20, READ = 40, READ_TOO = 50, WRITTEN = 60, UNTOUCHED = 42 };
 
 /* 'a' is absent, 'o' this process's own, 'f' a file's. */
 static char kind_of(const void *address) {
@@ -59,8 +59,25 @@ static unsigned count_shared(void) {
 
 static void try(volatile uint8_t *arena) {
         (void) arena[READ * PAGE];
+        (void) arena[READ_TOO * PAGE];
         arena[WRITTEN * PAGE] ^= 1;
         page_warmup_end();
+}
+
+static void check_waiting_kernel(const uint8_t *arena) {
+        pid_t child = fork();
+        if (child == 0) {
+                bool is_shared_first = kind_of(arena + WRITTEN * PAGE) == 'f';
+                page_warmup_own();
+                _exit(is_shared_first && kind_of(arena + WRITTEN * PAGE) == 'o' &&
+                                      kind_of(arena + READ_TOO * PAGE) == 'f' &&
+                                      kind_of(arena + UNTOUCHED * PAGE) == 'a' && holds(arena)
+                              ? 0
+                              : 1);
+        }
+        int status = -1;
+        ok(waitpid(child, &status, 0) == child && status == 0,
+           "a kernel that waits has a copy of the page that was written, and of no other");
 }
 
 static void check_child(const uint8_t *arena) {
@@ -93,6 +110,7 @@ int main(void) {
         ok(kind_of(arena + WRITTEN * PAGE) != 'a', "what it wrote to, too");
         ok(kind_of(arena + UNTOUCHED * PAGE) == 'a', "what it did not touch is not, however near");
         check_child(arena);
+        check_waiting_kernel(arena);
         ok(holds(arena), "every byte is what it was");
         arena[READ * PAGE] ^= 1;
         arena[READ * PAGE] ^= 1;

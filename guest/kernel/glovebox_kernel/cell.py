@@ -57,14 +57,6 @@ class CellCompiler:
                 self.cache.popitem(last=False)
         return cell
 
-    def forget(self) -> None:
-        """As if there had been none; the next is the first."""
-        for name in self.sources:
-            linecache.cache.pop(name, None)
-        self.sources.clear()
-        self.cache.clear()
-        self.count = self._sources_bytes = 0
-
     def remember(self, name: str, source: str) -> None:
         """Tracebacks read `linecache`; the oldest sources go first when there are too many."""
         # The last line ends like the others: traceback counts columns from both ends.

@@ -107,7 +107,7 @@ class ForkedKernel:
         if self._flags & _IS_UNSETTLED:
             self._made.settle_later(self._library.spawn_settle)
         if not self._flags & _IS_AWAITED:
-            self._made.rehearse()
+            self._library.page_warmup_own()
         return self._made.serve()
 
     def _begin(self) -> None:

@@ -21,14 +21,12 @@ from typing import Any, Callable, NoReturn
 from glovebox_kernel import channel as wire
 from glovebox_kernel import figures, stdio, store
 from glovebox_kernel.ambient import ambient_mark_start
-from glovebox_kernel.cell import CellCompiler
 from glovebox_kernel.channel import Channel, ChannelError, json_pack, json_unpack
 from glovebox_kernel.command import CommandError, command_check, environment_check, environment_lent
 from glovebox_kernel.context import DEFAULT, ContextError, ContextTable
 from glovebox_kernel.gate import Gate
-from glovebox_kernel.mime import bundle_make
 from glovebox_kernel.packages import PackagesHook, packages_mark_start, packages_stale
-from glovebox_kernel.program import program_become, program_prepare, program_rehearse
+from glovebox_kernel.program import program_become, program_prepare
 from glovebox_kernel.refusal import HeldBack, RequestError
 from glovebox_kernel.reseed import reseed
 from glovebox_kernel.runner import Runner, last_forget
@@ -38,7 +36,6 @@ from glovebox_kernel.trim import TrimError, Trimmer, memory_release
 EXIT_CHANNEL = 76  # EX_PROTOCOL
 EXIT_DATA_LOST = 74  # EX_IOERR
 EXIT_UNSEALED = 125
-_SHORT_RUN = b'{"id":"","code":"print(end=\\"\\")"}'
 
 Answer = dict
 
@@ -57,22 +54,6 @@ def preload(names: Iterable[str]) -> dict[str, str]:
 def after_fork() -> None:
     """First thing in a process forked from a nursery."""
     reseed()
-
-
-def rehearse(gate: Gate) -> None:
-    """Do once what every run does, and what runs with pandas do."""
-    cell = CellCompiler().compile("print(end='')\n1 + 1")
-    namespace = {"__builtins__": builtins}
-
-    def perform() -> Any:
-        eval(cell.body, namespace)  # type: ignore[arg-type]
-        if pandas := sys.modules.get("pandas"):
-            _ = pandas.DataFrame({"x": [1, 2]}).shape
-        return eval(cell.last, namespace)  # type: ignore[arg-type]
-
-    value, _ = gate.run_guarded(perform)
-    request = json_unpack(b'{"id": "", "code": "1 + 1"}')
-    json_pack({**request, "result": bundle_make(value), "figures": figures.figures_open()})
 
 
 class Kernel:
@@ -187,17 +168,6 @@ class Kernel:
             plain_exit(status)
 
         os._exit = exit_flushed
-
-    def rehearse(self) -> None:
-        """In a kernel of the pool: a short run, so that the pages it writes to are copied before a client waits."""
-        program_rehearse()
-        if "pandas" in sys.modules:
-            rehearse(self._gate)
-            self._stdio.flush()
-            return
-        request = json_unpack(_SHORT_RUN)
-        self._runner.run(request["id"], request["code"], self._table.get(DEFAULT), False)
-        self._runner.cells.forget()
 
     def serve(self) -> int:
         """Answer requests until the host closes the channel; the exit code."""
@@ -424,12 +394,10 @@ def make(fds: tuple[int, int]) -> Kernel:
     return kernel
 
 
-def serve(kernel: Kernel, is_awaited: bool = False) -> NoReturn:
-    """Be a kernel from here on; never returns. If a client already waits for it, it does not rehearse."""
+def serve(kernel: Kernel) -> NoReturn:
+    """Be a kernel from here on; never returns."""
     if not kernel.has_begun:
         kernel.begin()
-    if not is_awaited:
-        kernel.rehearse()
     exit_code = kernel.serve()
     os._exit(exit_code)
 

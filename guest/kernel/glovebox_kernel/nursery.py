@@ -20,7 +20,7 @@ import time
 from glovebox_kernel import main as kernel
 from glovebox_kernel.cow_snapshot import CowSnapshot
 from glovebox_kernel.forked_kernel import ForkedKernel
-from glovebox_kernel.rehearsal import COMMAND, PYTHON_PROGRAM, rehearse_cells, rehearse_light_kernels, warmup_requests
+from glovebox_kernel.rehearsal import PYTHON_PROGRAM, rehearse_cells, rehearse_light_kernels, warmup_requests
 from glovebox_kernel.trim import memory_keep, memory_trim
 
 CHANNEL_FDS = 3, 4  # of a kernel; in a nursery they are the maker's, and only the library uses them
@@ -111,7 +111,7 @@ def main() -> None:
         library.spawn_announce(-errno.EDEADLK, 0, ",".join(threads).encode())
         return
     announced = 0, len(names) - len(failed), ",".join(failed).encode()
-    requests = warmup_requests(COMMAND if is_light else PYTHON_PROGRAM)
+    requests = warmup_requests(PYTHON_PROGRAM)
     has_snapshot = snapshot.take()
     forked.before_fork()
     if has_snapshot and library.page_warmup_begin() == 0:

@@ -62,8 +62,7 @@ def program_prepare() -> None:
 
 
 def program_rehearse() -> None:
-    """What nearly every program does, without becoming one. In a nursery, so that the interpreter has it in its caches;
-    and in each kernel that waits, so that the pages which it writes to are its own before a caller waits for it."""
+    """In a nursery: do what nearly every program does, without becoming one, so that the interpreter's caches have it."""
     for number in range(3):
         _open_stream(number, "<practice>").detach()
     space: dict[str, Any] = ModuleType("__main__").__dict__

@@ -75,7 +75,7 @@ def rehearse_light_kernels(library: ctypes.PyDLL, on_idle: Callable[[], None]) -
     gc.collect()
 
 
-PYTHON_PROGRAM, COMMAND = b"python\0\x002\0-c\0print(6 * 7)\0", b"exec\0\x004\0\0-c\0true\0bash\0"
+PYTHON_PROGRAM = b"python\0\x002\0-c\0print(6 * 7)\0"
 
 
 def warmup_requests(program: bytes = b"") -> bytes:
