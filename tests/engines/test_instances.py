@@ -241,3 +241,56 @@ def test_a_session_moves_into_an_instance_and_back_with_its_variables_and_files(
     failed = daemon.cli("session", "move", "native", "--engine", "incus", "--image", "no-such-image")
     assert failed.returncode != 0 and "incus image copy" in failed.stderr, failed.stderr
     assert client.execute("x", "native")["result"] == {"text/plain": "1"}, "it is where it was"
+
+
+# Guests do not boot on the test machines. This client stands before the real one and makes a container where a virtual
+# machine is asked for: an image's init that does nothing, an agent that takes a moment to answer.
+CLIENT = """#!/usr/bin/env python3
+import json, os, pathlib, subprocess, sys
+real, words, booted = {real!r}, sys.argv[1:], pathlib.Path({directory!r}, "booted")
+if words[0] == "init" and "--vm" in words:
+    words.remove("--vm")
+    described = json.load(sys.stdin)
+    del described["config"]["security.secureboot"]
+    assert "raw.lxc" not in described["config"] and "security.nesting" not in described["config"]
+    described["config"] |= {{"raw.lxc": "lxc.init.cmd = /bin/sleep 100000\\nlxc.mount.auto = cgroup:rw:force\\n"}}
+    described["config"] |= {{"security.nesting": "true"}}
+    sys.exit(subprocess.run([real, *words], input=json.dumps(described).encode()).returncode)
+if words[0] == "query" and words[-1].endswith(":/1.0"):
+    told = json.loads(subprocess.run([real, *words], capture_output=True, check=True).stdout)
+    told["environment"]["driver"] += " | qemu"
+    print(json.dumps(told))
+    sys.exit()
+if words[0] == "start":
+    booted.write_text("")
+if words[0] == "exec" and len(booted.read_text()) < 2:
+    booted.write_text(booted.read_text() + "x")
+    sys.exit("Error: VM agent isn't currently running")
+os.execv(real, [real, *words])
+"""
+
+
+def test_the_way_into_a_virtual_machine(start: StartDaemon, far: Incus, tmp_path: Path) -> None:
+    real = shutil.which("incus")
+    assert real
+    client_program = tmp_path / "incus"
+    client_program.write_text(CLIENT.format(real=real, directory=str(tmp_path)))
+    client_program.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    daemon = start("--engine", "incus-vm", "--incus-image", IMAGE, env={**far.remote_env, "PATH": path})
+    client = daemon.client()
+    client.request("session.create", session="s", limits={"memory": "300m", "cpus": 1.5})
+    config = far.boxes()[0]["config"]
+    assert (config["limits.memory"], config["limits.cpu"]) == (f"{(300 + 768) << 20}B", "2")
+    client.execute("x = 1; open('kept.txt', 'w').write('file')", "s")
+    report = client.request("session.show", session="s")["isolation"]
+    assert (report["engine"], report["isolation"], report["weaker"]) == ("incus-vm", "vm", [])
+    daemon.kill()
+    client = daemon.start().client()
+    assert client.execute("x", "s")["result"] == {"text/plain": "1"}
+    far.client("stop", "--force", far.boxes()[0]["name"])
+    done = client.execute("(open('kept.txt').read(), 'x' in globals())", "s")
+    assert done["result"] == {"text/plain": "('file', False)"}, done
+    assert client.execute("6 * 7")["result"] == {"text/plain": "42"}
+    client.request("session.remove", session="s")
+    wait_for("the instances to go", lambda: not far.boxes())
