@@ -33,7 +33,9 @@ static struct session *session_of(const struct remote_request *request) {
 
 static void note_state(const struct remote_request *request, const char *state) {
         struct session *session = session_of(request);
-        if (session && session->is_remote && state)
+        bool is_word = state && strlen(state) < sizeof(session->remote_state) &&
+                       strspn(state, "abcdefghijklmnopqrstuvwxyz") == strlen(state);
+        if (session && session->is_remote && is_word) /* the other side may be an attacker's by now */
                 (void) snprintf(session->remote_state, sizeof(session->remote_state), "%s", state);
 }
 

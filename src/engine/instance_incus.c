@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/loop.h"
 #include "base/memory.h"
@@ -98,6 +99,11 @@ static int push(const struct engine_settings *settings, const struct instance_or
                                "the directory of the kernel's files, %.300s, has a name with other characters than "
                                "letters, digits and \"._-\": rename it",
                                files->kernel_dir);
+        if (access(files->program, R_OK) < 0)
+                return err_set(err, ERR_UNSUPPORTED,
+                               "the program of this daemon, %.300s, was replaced or removed since it started, so it "
+                               "cannot be copied into an instance: restart the daemon (sessions stay)",
+                               files->program);
         (void) snprintf(program, sizeof(program), "%s:%s" INSTANCE_PROGRAM, incus_remote(settings), order->name);
         (void) snprintf(runtime, sizeof(runtime), "%s:%s" INSTANCE_RUNTIME "/", incus_remote(settings), order->name);
         const char *first[] = { "incus", "file",   "push", "--quiet", "--create-dirs", "--uid", "0", "--gid",

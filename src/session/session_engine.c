@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "engine/incus.h"
 #include "engine/instance.h"
 #include "image/image.h"
 #include "session/manager.h"
@@ -81,6 +82,7 @@ int session_engine_settle(struct session_manager *manager, struct err *err) {
                           manager->engine.runtime, err) < 0)
                 return -1;
         bool is_remote = strcmp(manager->engine.name, ENGINE_REMOTE) == 0;
+        (void) incus_is_far(settings); /* it takes a moment, which the loop does not have later */
         manager->engine.is_instance = instance_is_meant(settings, manager->engine.name);
         if (manager->engine.is_instance && probe_instances(manager->engine.name, settings, err) < 0)
                 return -1;

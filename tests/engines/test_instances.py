@@ -19,7 +19,9 @@ from support.client import DaemonError
 from support.counted_run import STDERR, STDOUT, Reader
 from support.daemon import Daemon, wait_for
 from support.daemons import StartDaemon, make_daemons
+from support.glovebox import REPOSITORY
 from support.incus import IMAGE, Incus, incus_far
+from support.service import start_service
 
 
 @pytest.fixture(scope="module")
@@ -294,3 +296,34 @@ def test_the_way_into_a_virtual_machine(start: StartDaemon, far: Incus, tmp_path
     assert client.execute("6 * 7")["result"] == {"text/plain": "42"}
     client.request("session.remove", session="s")
     wait_for("the instances to go", lambda: not far.boxes())
+
+
+def test_a_daemon_whose_program_was_replaced_says_so(binary: Path, far: Incus, tmp_path: Path) -> None:
+    copied = tmp_path / "glovebox"
+    shutil.copy2(binary, copied)
+    env = {**far.remote_env, "GLOVEBOX_KERNEL_DIR": str(REPOSITORY / "guest/kernel")}
+    for make in make_daemons(copied):
+        daemon = make("--incus-image", IMAGE, env=env)
+        copied.unlink()
+        with pytest.raises(DaemonError, match="was replaced or removed since it started"):
+            daemon.client().request("session.create", session="s", engine="incus")
+        shutil.copy2(binary, copied)
+    assert not far.boxes()
+
+
+def test_rest_makes_instances_at_once_and_says_why_not(start: StartDaemon, far: Incus) -> None:
+    daemon = start("--incus-image", IMAGE, env=far.remote_env, start=False)
+    service = start_service(daemon, keys=("ann",))
+    ann = service.client("ann")
+    made = ann.post("/sandbox/me/create", {"engine": "incus"})
+    assert made.status == 201 and made.json()["engine"] == "incus", made
+    assert len(far.boxes()) == 1
+    assert ann.post("/sandbox/me/create", {"engine": "incus"}).status == 200, "it is there"
+    assert ann.request("PUT", "/sandbox/me/file?path=a.txt", b"text").status in (200, 201)
+    done = ann.post("/sandbox/me/execute", {"code": "open('a.txt').read()"})
+    assert done.json()["result"] == {"text/plain": "'text'"}, done
+    refused = ann.post("/sandbox/strong/create", {"isolation": "vm"})
+    assert refused.status == 501 and "incus has no virtual machines here" in refused.json()["detail"], refused
+    assert ann.get("/sandbox/strong").status == 404
+    assert ann.delete("/sandbox/me/destroy").status == 200
+    wait_for("the instance to go", lambda: not far.boxes())
