@@ -20,7 +20,7 @@ from support.counted_run import STDERR, STDOUT, Reader
 from support.daemon import Daemon, wait_for
 from support.daemons import StartDaemon, make_daemons
 from support.glovebox import REPOSITORY
-from support.incus import IMAGE, Incus, incus_far
+from support.incus import IMAGE, PROGRAM_INSIDE, Incus, incus_far
 from support.service import start_service
 
 
@@ -327,3 +327,42 @@ def test_rest_makes_instances_at_once_and_says_why_not(start: StartDaemon, far: 
     assert ann.get("/sandbox/strong").status == 404
     assert ann.delete("/sandbox/me/destroy").status == 200
     wait_for("the instance to go", lambda: not far.boxes())
+
+
+# What a Glovebox in an instance may say once somebody has broken out of the box there.
+HOSTILE = {
+    "another greeting": ("printf 'welcome\\n'; sleep 5", "the instance does not answer"),
+    "no greeting": ("echo 'bad \\200 news' >&2; exit 3", "the instance does not answer: bad   news"),
+    "garbage": ("printf 'glovebox channel 1\\n'; head -c 100000 /dev/urandom; sleep 5", "protocol|was not asked"),
+    "an endless answer": ("printf 'glovebox channel 1\\n\\377\\377\\377\\1\\7\\0\\1\\0'; cat /dev/zero", "protocol"),
+}
+
+
+@pytest.mark.parametrize("kind", list(HOSTILE))
+def test_a_hostile_instance_harms_its_session_alone(
+    far: Incus, tmp_path: Path, kind: str, hostile: tuple[Daemon, str]
+) -> None:
+    daemon, instance = hostile
+    script, words = HOSTILE[kind]
+    (tmp_path / "glovebox").write_text(f"#!/bin/sh\n{script}\n")
+    far.client("exec", instance, "--", "mv", "-f", PROGRAM_INSIDE, f"{PROGRAM_INSIDE}.old")
+    far.client("file", "push", "--mode", "0755", tmp_path / "glovebox", f"{instance}{PROGRAM_INSIDE}")
+    for pid in links(daemon):
+        os.kill(pid, signal.SIGKILL)
+    client = daemon.client()
+    with pytest.raises(DaemonError, match=words):
+        client.execute("1", "s")
+    assert client.execute("1", "native")["status"] == "ok"
+    assert client.request("status")["daemon"]["longest_turn_ms"] < 1000
+    status = Path(f"/proc/{daemon.pid}/status").read_text()
+    assert int(status.split("VmRSS:")[1].split()[0]) < 60 << 10
+
+
+@pytest.fixture(scope="module")
+def hostile(binary: Path, far: Incus) -> Iterator[tuple[Daemon, str]]:
+    for make in make_daemons(binary):
+        daemon = make("--incus-image", IMAGE, "--remote-timeout", "2s", env=far.remote_env)
+        daemon.client().request("session.create", session="s", engine="incus")
+        daemon.client().execute("1", "native")
+        yield daemon, far.boxes()[0]["name"]
+        daemon.client().request("session.remove", session="s")
