@@ -144,7 +144,7 @@ static int refuse_vm(const struct engine_settings *settings, struct err *err) {
                        why);
 }
 
-int incus_probe(const struct engine_settings *settings, bool is_vm, char *ret_version, size_t room, struct err *err) {
+int incus_look(const struct engine_settings *settings, bool is_vm, json_t **ret_json, struct err *err) {
         json_t *json;
         if (!engine_is_there(&engine_incus, settings)) /* the client would leave its settings in the user's directory */
                 return err_set(err, ERR_UNSUPPORTED,
@@ -154,7 +154,6 @@ int incus_probe(const struct engine_settings *settings, bool is_vm, char *ret_ve
         if (incus_query(settings, "its version", "GET", "/1.0", NULL, INCUS_SHORT_MS, &json, err) < 0)
                 return -1;
         const char *drivers = incus_text(json, "environment", "driver");
-        const char *versions = incus_text(json, "environment", "driver_version");
         int code = 0;
         const char *trust = json_string_value(json_object_get(json, "auth"));
         if (trust && strcmp(trust, "trusted") != 0)
@@ -164,11 +163,21 @@ int incus_probe(const struct engine_settings *settings, bool is_vm, char *ret_ve
                                incus_remote(settings));
         else if (is_vm && !strstr(drivers, "qemu"))
                 code = refuse_vm(settings, err);
+        if (code < 0)
+                json_decref(json);
         else
-                (void) snprintf(ret_version, room, "%s (%s %s)", incus_text(json, "environment", "server_version"),
-                                drivers, versions);
-        json_decref(json);
+                *ret_json = json;
         return code;
+}
+
+int incus_probe(const struct engine_settings *settings, bool is_vm, char *ret_version, size_t room, struct err *err) {
+        json_t *json;
+        if (incus_look(settings, is_vm, &json, err) < 0)
+                return -1;
+        (void) snprintf(ret_version, room, "%s (%s %s)", incus_text(json, "environment", "server_version"),
+                        incus_text(json, "environment", "driver"), incus_text(json, "environment", "driver_version"));
+        json_decref(json);
+        return 0;
 }
 
 /* No profile is used: whatever is in it would come along. Only where the root lies is the same as in the default one. */
@@ -211,6 +220,8 @@ int incus_init(const struct engine_settings *settings, const char *name, const c
                 program_answer_release(&answer);
                 return 0;
         }
+        if (strstr(err->message, "already exists") || strstr(err->message, "UNIQUE constraint failed"))
+                err->code = ERR_EXISTS;
         if (err->code == ERR_NOT_FOUND)
                 return err_set(err, ERR_NOT_FOUND,
                                "incus has no image \"%s\"%s: get it with \"incus image copy images:%s %s: --alias "

@@ -39,13 +39,14 @@ int incus_query_instance(const struct engine_settings *settings, const char *wha
 /* json[group][key], or "". */
 const char *incus_text(json_t *json, const char *group, const char *key);
 
-/* Is the server there, and can it make such instances? In its own words if not. */
+/* Is the server there, and can it make such instances? In its own words if not. What it says of itself; its version. */
+int incus_look(const struct engine_settings *settings, bool is_vm, json_t **ret_json, struct err *err);
 int incus_probe(const struct engine_settings *settings, bool is_vm, char *ret_version, size_t room, struct err *err);
 
 /* The storage pool of instances. */
 int incus_find_pool(const struct engine_settings *settings, char *ret_pool, size_t room, struct err *err);
 
-/* Makes an instance that does not run, of "config" and "devices". */
+/* Makes an instance that does not run, of "config" and "devices". ERR_EXISTS: there is one of this name. */
 int incus_init(const struct engine_settings *settings, const char *name, const char *image, bool is_vm,
                json_t *described, struct err *err);
 int incus_start(const struct engine_settings *settings, const char *name, struct err *err);

@@ -17,6 +17,7 @@
 enum {
         BOOT_MS = 240000, /* of a virtual machine, until its agent answers */
         BOOT_PAUSE_MS = 1000,
+        BUSY_PAUSE_MS = 250,
         PUSH_MS = 120000,
 };
 
@@ -71,11 +72,9 @@ static json_t *config_of(const struct instance_order *order, const struct instan
 
 /* Our program is for one kind of processor. */
 static int check_server(const struct engine_settings *settings, bool is_vm, struct err *err) {
-        char version[128];
         struct utsname here;
         json_t *json;
-        if (incus_probe(settings, is_vm, version, sizeof(version), err) < 0 ||
-            incus_query(settings, "its version", "GET", "/1.0", NULL, INCUS_SHORT_MS, &json, err) < 0)
+        if (incus_look(settings, is_vm, &json, err) < 0)
                 return -1;
         char there[64];
         (void) snprintf(there, sizeof(there), "%s", incus_text(json, "environment", "kernel_architecture"));
@@ -122,15 +121,32 @@ static int push(const struct engine_settings *settings, const struct instance_or
 
 /* ---- containers elsewhere ---- */
 
+/* The server may be at it still, and refuses to remove it then. */
+static int remove_half_made(const struct engine_settings *settings, const char *name, struct err *err) {
+        uint64_t deadline_ms = loop_now_ms() + INCUS_CREATE_MS;
+        while (incus_remove(settings, name, err) < 0) {
+                if (loop_now_ms() >= deadline_ms)
+                        return -1;
+                (void) poll(NULL, 0, BUSY_PAUSE_MS);
+        }
+        return 0;
+}
+
 static int create(const struct engine_settings *settings, const struct instance_order *order,
                   const struct instance_files *files, bool is_vm, struct err *err) {
         char pool[128];
-        if (check_server(settings, is_vm, err) < 0 || incus_remove(settings, order->name, err) < 0 ||
-            incus_find_pool(settings, pool, sizeof(pool), err) < 0)
+        if (check_server(settings, is_vm, err) < 0 || incus_find_pool(settings, pool, sizeof(pool), err) < 0)
                 return -1;
         json_t *described = json_pack("{s:o, s:{s:{s:s, s:s, s:s}}}", "config", config_of(order, files, is_vm),
                                       "devices", "root", "type", "disk", "path", "/", "pool", pool);
-        return incus_init(settings, order->name, order->image, is_vm, described, err);
+        int code = incus_init(settings, order->name, order->image, is_vm, json_incref(described), err);
+        if (code < 0 && err->code == ERR_EXISTS) { /* half made for a helper that died */
+                code = remove_half_made(settings, order->name, err);
+                if (code == 0)
+                        code = incus_init(settings, order->name, order->image, is_vm, json_incref(described), err);
+        }
+        json_decref(described);
+        return code;
 }
 
 static void undo(const struct engine_settings *settings, const struct instance_order *order) {

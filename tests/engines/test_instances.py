@@ -247,28 +247,32 @@ def test_a_session_moves_into_an_instance_and_back_with_its_variables_and_files(
 
 # Guests do not boot on the test machines. This client stands before the real one and makes a container where a virtual
 # machine is asked for: an image's init that does nothing, an agent that takes a moment to answer.
-CLIENT = """#!/usr/bin/env python3
-import json, os, pathlib, subprocess, sys
-real, words, booted = {real!r}, sys.argv[1:], pathlib.Path({directory!r}, "booted")
-if words[0] == "init" and "--vm" in words:
+CLIENT = """#!/bin/sh
+real={real} booted={directory}/booted
+case "$1 $*" in
+exec*)
+    if [ "$(cat $booted)" != xx ]; then
+        printf x >> $booted; echo "Error: VM agent isn't currently running" >&2; exit 1
+    fi ;;
+start*) : > $booted ;;
+init*--vm*|query*:/1.0) exec python3 {directory}/other.py "$real" "$@" ;;
+esac
+exec "$real" "$@"
+"""
+OTHER = """
+import json, subprocess, sys
+real, words = sys.argv[1], sys.argv[2:]
+if words[0] == "init":
     words.remove("--vm")
     described = json.load(sys.stdin)
     del described["config"]["security.secureboot"]
     assert "raw.lxc" not in described["config"] and "security.nesting" not in described["config"]
-    described["config"] |= {{"raw.lxc": "lxc.init.cmd = /bin/sleep 100000\\nlxc.mount.auto = cgroup:rw:force\\n"}}
-    described["config"] |= {{"security.nesting": "true"}}
+    described["config"] |= {"raw.lxc": "lxc.init.cmd = /bin/sleep 100000\\nlxc.mount.auto = cgroup:rw:force\\n"}
+    described["config"] |= {"security.nesting": "true"}
     sys.exit(subprocess.run([real, *words], input=json.dumps(described).encode()).returncode)
-if words[0] == "query" and words[-1].endswith(":/1.0"):
-    told = json.loads(subprocess.run([real, *words], capture_output=True, check=True).stdout)
-    told["environment"]["driver"] += " | qemu"
-    print(json.dumps(told))
-    sys.exit()
-if words[0] == "start":
-    booted.write_text("")
-if words[0] == "exec" and len(booted.read_text()) < 2:
-    booted.write_text(booted.read_text() + "x")
-    sys.exit("Error: VM agent isn't currently running")
-os.execv(real, [real, *words])
+told = json.loads(subprocess.run([real, *words], capture_output=True, check=True).stdout)
+told["environment"]["driver"] += " | qemu"
+print(json.dumps(told))
 """
 
 
@@ -278,6 +282,7 @@ def test_the_way_into_a_virtual_machine(start: StartDaemon, far: Incus, tmp_path
     client_program = tmp_path / "incus"
     client_program.write_text(CLIENT.format(real=real, directory=str(tmp_path)))
     client_program.chmod(0o755)
+    (tmp_path / "other.py").write_text(OTHER)
     path = f"{tmp_path}:{os.environ['PATH']}"
     daemon = start("--engine", "incus-vm", "--incus-image", IMAGE, env={**far.remote_env, "PATH": path})
     client = daemon.client()
